@@ -2,11 +2,11 @@ package ui
 
 import (
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
+	"procaas/engine/api/ui/words"
 	"procaas/engine/checkpoint"
 	"procaas/engine/explain"
 	"procaas/engine/model"
@@ -16,8 +16,8 @@ import (
 type compareData struct {
 	Runs  [2]checkpoint.RunView
 	Rows  []compareRow
-	Event []diffLine // nil when both have the same payload
-	State []diffLine // likewise, of the shared state
+	Event []words.DiffLine // nil when both have the same payload
+	State []words.DiffLine // likewise, of the shared state
 }
 
 // A compareRow is a handler in two runs.
@@ -25,17 +25,17 @@ type compareRow struct {
 	Path    string
 	Steps   [2]explain.StoryStep
 	Took    [2]string
-	Both    bool       // runs have reached it
-	Outcome bool       // it differs
-	Slower  bool       // one took more than twice as long, and one can notice it
-	Result  []diffLine // nil when it is the same
+	Both    bool             // runs have reached it
+	Outcome bool             // it differs
+	Slower  bool             // one took more than twice as long, and one can notice it
+	Result  []words.DiffLine // nil when it is the same
 }
 
 // noticed is a difference between durations that is worth a word.
 const noticed = 20 * time.Millisecond
 
 // compare shows in what two runs of a pipeline differ. Unless it is told which, the other one is the last that succeeded.
-func (c *Console) compare(w http.ResponseWriter, r *http.Request) (err error) {
+func (c runPages) compare(w http.ResponseWriter, r *http.Request) (err error) {
 	var stories [2]explain.Story
 	if stories[0], err = c.story(r.Context(), r.PathValue("id")); err != nil {
 		return err
@@ -85,8 +85,8 @@ func newComparison(stories [2]explain.Story) (d compareData) {
 	for i := range d.Rows {
 		d.Rows[i].judge()
 	}
-	d.Event = differences(d.Runs[0].Event.Payload, d.Runs[1].Event.Payload)
-	d.State = differences(d.Runs[0].SharedState, d.Runs[1].SharedState)
+	d.Event = words.Differences(d.Runs[0].Event.Payload, d.Runs[1].Event.Payload)
+	d.State = words.Differences(d.Runs[0].SharedState, d.Runs[1].SharedState)
 	return d
 }
 
@@ -99,7 +99,7 @@ func (row *compareRow) judge() {
 			s.Outcome = "absent"
 		}
 		if h := s.Handler; h != nil && h.Started != nil {
-			row.Took[side] = took(h.Started, h.Finished)
+			row.Took[side] = words.Took(h.Started, h.Finished)
 			if h.Finished != nil {
 				lasted[side] = h.Finished.Sub(*h.Started)
 			}
@@ -109,14 +109,6 @@ func (row *compareRow) judge() {
 	short, long := min(lasted[0], lasted[1]), max(lasted[0], lasted[1])
 	row.Outcome, row.Slower = a.Outcome != b.Outcome, long > 2*short && long-short > noticed
 	if row.Both = a.Outcome != "absent" && b.Outcome != "absent"; row.Both {
-		row.Result = differences(a.Response, b.Response)
+		row.Result = words.Differences(a.Response, b.Response)
 	}
-}
-
-// differences compares two values line by line; nil when they are equal.
-func differences(a, b any) []diffLine {
-	if reflect.DeepEqual(a, b) {
-		return nil
-	}
-	return compare(explain.StateValue{Value: a}, explain.StateValue{Value: b})
 }

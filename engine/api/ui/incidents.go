@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/api/ui/drawing"
+	"procaas/engine/api/ui/seen"
+	"procaas/engine/api/ui/words"
 	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/store"
@@ -31,7 +34,7 @@ type incidentsData struct {
 
 // An incidentRow is a problem with what happened while it lasted.
 type incidentRow struct {
-	incident
+	seen.Incident
 	Began   time.Time
 	Lasted  string
 	Now     bool  // it lasts
@@ -58,8 +61,8 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) (err error) 
 	if d.Since, d.Until, err = period(r); err != nil {
 		return err
 	}
-	c.evidence.take(time.Now(), c.o.Numbers(), c.o.Engine.Handlers(), d.Wrong)
-	all, err := c.evidence.between(r.Context(), d.Since, d.Until)
+	c.evidence.Take(time.Now(), c.o.Numbers(), c.o.Engine.Handlers(), incidents(d.Wrong, time.Now()))
+	all, err := c.evidence.Between(r.Context(), d.Since, d.Until)
 	if err != nil {
 		return err
 	}
@@ -83,19 +86,19 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) (err error) 
 }
 
 // tell says what was wrong, the newest first, and what happened meanwhile.
-func (d *incidentsData) tell(all chapter, now time.Time) {
+func (d *incidentsData) tell(all seen.Chapter, now time.Time) {
 	if d.Until.IsZero() {
 		for _, p := range d.Wrong {
-			all.note(p.incident(now))
+			all.Note(p.incident(now))
 		}
 	}
 	for _, in := range all.Wrong {
-		row := incidentRow{incident: in, Began: time.Unix(in.From, 0), Lasted: span(time.Duration(in.To-in.From) * time.Second)}
-		if row.Now = in.To >= now.Unix()-2*evidenceStep; row.Now {
+		row := incidentRow{Incident: in, Began: time.Unix(in.From, 0), Lasted: words.Span(time.Duration(in.To-in.From) * time.Second)}
+		if row.Now = in.To >= now.Unix()-2*seen.EvidenceStep; row.Now {
 			row.Lasted += " so far"
 		}
 		for _, s := range all.Samples {
-			if s.At+evidenceStep > in.From && s.At <= in.To {
+			if s.At+seen.EvidenceStep > in.From && s.At <= in.To {
 				row.Failed, row.LeftOut = row.Failed+s.Failed, row.LeftOut+s.LeftOut
 			}
 		}
@@ -105,7 +108,7 @@ func (d *incidentsData) tell(all chapter, now time.Time) {
 	for _, s := range all.Samples {
 		d.FailedTotal += s.Failed
 	}
-	d.Errors = series(all.Samples, func(s sample) float64 { return s.share() })
+	d.Errors = drawing.Series(all.Samples, func(s seen.Sample) float64 { return s.Share() })
 }
 
 // markdown writes what a post-mortem begins with.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/api/ui/drawing"
+	"procaas/engine/api/ui/seen"
 	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
@@ -28,7 +30,7 @@ func (c *Console) marks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := c.evidence.between(r.Context(), from, to)
+	all, err := c.evidence.Between(r.Context(), from, to)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 	var columns [][]any
 	if path := r.FormValue("handler"); path != "" {
 		columns = make([][]any, 5)
-		for _, p := range c.history.of(path) {
+		for _, p := range c.history.Of(path) {
 			var ratio, p50, p99 any // none without calls
 			if p.Ratio >= 0 {
 				ratio, p50, p99 = 100*p.Ratio, p.P50, p.P99
@@ -67,7 +69,7 @@ func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 		}
 	} else if id := r.FormValue("cluster"); id != "" {
 		columns = make([][]any, 4)
-		for _, p := range c.history.ofCluster(id) {
+		for _, p := range c.history.OfCluster(id) {
 			for i, v := range []any{p.At.Unix(), p.Gini, p.Requests, p.Drops} {
 				columns[i] = append(columns[i], v)
 			}
@@ -77,11 +79,11 @@ func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		all, err := c.evidence.between(r.Context(), from, to)
+		all, err := c.evidence.Between(r.Context(), from, to)
 		if err != nil {
 			return err
 		}
-		columns = all.columns()
+		columns = all.Columns()
 	}
 	return reply(w, columns)
 }
@@ -93,7 +95,7 @@ func reply(w http.ResponseWriter, v any) error {
 }
 
 type overviewData struct {
-	Now        point
+	Now        seen.Point
 	ErrorShare *float64
 	Accepted   []float64
 	Errors     []float64
@@ -138,10 +140,10 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
 const recent = 100
 
 func (c *Console) overviewData(ctx context.Context) overviewData {
-	points := c.history.all()
+	points := c.history.All()
 	d := overviewData{
-		Accepted: series(points, func(p point) float64 { return p.Accepted }),
-		Errors:   series(points, func(p point) float64 { return p.Errors }),
+		Accepted: drawing.Series(points, func(p seen.Point) float64 { return p.Accepted }),
+		Errors:   drawing.Series(points, func(p seen.Point) float64 { return p.Errors }),
 		Services: c.o.Engine.Services(),
 	}
 	slices.SortStableFunc(d.Services, func(a, b guard.ServiceInfo) int { return cmp.Compare(calm(a), calm(b)) })
@@ -208,16 +210,16 @@ const shownTrouble = 15
 
 // troubled reports whether a handler fails, or does not take part.
 func troubled(h stats.HandlerInfo) bool {
-	return slices.Contains([]string{"bad", "out", "off", "held"}, mood(h))
+	return slices.Contains([]string{"bad", "out", "off", "held"}, drawing.Mood(h))
 }
 
 // worst puts those first that keep runs from succeeding, and cuts the rest off.
 func worst(trouble []stats.HandlerInfo) (shown []stats.HandlerInfo, more int) {
 	rank := func(h stats.HandlerInfo) int {
 		switch {
-		case mood(h) == "bad" && h.Critical:
+		case drawing.Mood(h) == "bad" && h.Critical:
 			return 0
-		case mood(h) == "bad":
+		case drawing.Mood(h) == "bad":
 			return 1
 		}
 		return 2 // somebody or something has taken care of it

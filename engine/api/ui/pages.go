@@ -7,22 +7,21 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"mime"
 	"net/http"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"procaas/engine/api/ui/drawing"
+	"procaas/engine/api/ui/words"
 	"procaas/engine/checkpoint"
 	"procaas/engine/credentials"
 	"procaas/engine/model"
-	"procaas/engine/stats"
 )
 
 //go:embed templates static
@@ -75,7 +74,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name,
 	}
 	if g.Has(credentials.RoleViewer) {
 		wrong, f.Still = c.problems(), newStanding(c.o.Engine.Backlog())
-		c.evidence.note(time.Now(), wrong)
+		c.evidence.Note(time.Now(), incidents(wrong, time.Now()))
 		f.Wrong = wrong[:min(len(wrong), shownProblems)]
 		f.More = len(wrong) - len(f.Wrong)
 	}
@@ -163,40 +162,15 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request) error {
 
 func funcs() template.FuncMap {
 	return template.FuncMap{
-		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot,
+		"percent": words.Percent, "millis": words.Millis, "when": words.When, "ago": words.Ago, "left": words.Left, "number": words.Number, "json": words.JSON, "pathOf": words.PipelineURL,
 		"pipelineOf": func(p string) string { id, _, _ := strings.Cut(p, "/"); return id },
-		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "moodText": moodText, "spark": spark, "took": took, "span": span,
-		"share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b },
+		"handlerURL": words.HandlerURL, "keyURL": words.KeyURL, "mood": drawing.Mood, "moodText": drawing.MoodText, "spark": drawing.Spark, "took": words.Took, "span": words.Span,
+		"share": words.Share, "bytes": words.Bytes, "hundred": words.Hundred, "ratio": func(a, b float64) float64 { return a / b },
 		"add":  func(a, b int) int { return a + b },
-		"last": lastPart, "compare": compare, "clock": clockTime, "breakable": breakable, "cause": causeOf, "trace": traceText, "told": told,
-		"short":   shortHash,
-		"outcome": outcomeText, "tree": jsonTree, "since": since, "named": named, "waitsFor": waitsFor,
+		"last": words.Last, "compare": words.Compare, "clock": words.Clock, "breakable": words.Breakable, "cause": causeOf, "trace": words.Trace, "told": words.Told,
+		"short":   words.ShortHash,
+		"outcome": words.Outcome, "tree": words.Tree, "since": words.Since, "named": words.Named, "waitsFor": waitsFor,
 	}
-}
-
-// named is the name of what was changed. Versions are named by their hashes, of which the beginning is enough.
-func named(kind, name string) template.HTML {
-	if kind == "canary" || kind == "definition" {
-		name = shortHash(name)
-	}
-	return breakable(name)
-}
-
-// engineRoot is the address of the pipeline that a path begins with.
-func engineRoot(p string) string {
-	id, _, _ := strings.Cut(p, "/")
-	return Root + "pipelines/" + id
-}
-
-// outcomeText says what became of a handler.
-func outcomeText(outcome string) string {
-	switch outcome {
-	case "absent":
-		return "not reached"
-	case model.OutcomeUnknown:
-		return "sent, answer unknown"
-	}
-	return outcome
 }
 
 // A cause is why a run stands where it does.
@@ -220,205 +194,4 @@ func causeOf(r checkpoint.RunView) cause {
 		}
 	}
 	return cause{Path: r.FailedPath}
-}
-
-func lastPart(p string) string { return p[strings.LastIndex(p, "/")+1:] }
-
-func percent(ratio *float64) string {
-	if ratio == nil {
-		return "–"
-	}
-	return strconv.FormatFloat(*ratio*100, 'f', 1, 64) + " %"
-}
-
-func millis(ms *float64) string {
-	switch {
-	case ms == nil:
-		return "–"
-	case *ms >= 10_000:
-		return strconv.FormatFloat(*ms/1000, 'f', 1, 64) + " s"
-	case *ms >= 10:
-		return strconv.FormatFloat(*ms, 'f', 0, 64) + " ms"
-	}
-	return strconv.FormatFloat(*ms, 'f', 1, 64) + " ms"
-}
-
-// number writes a count, with as many digits as people need.
-func number(x float64) string {
-	switch {
-	case x >= 100 || x == float64(int64(x)):
-		return strconv.FormatFloat(x, 'f', 0, 64)
-	case x >= 1:
-		return strconv.FormatFloat(x, 'f', 1, 64)
-	}
-	return strconv.FormatFloat(x, 'f', 2, 64)
-}
-
-// when writes a moment, and how long ago it was; browsers show it in local time.
-func when(t any) template.HTML { return timeTag(t, "2006-01-02 15:04:05 UTC", "full") }
-
-// clockTime writes a moment inside a sentence, with its date when that is not today's.
-func clockTime(t any) template.HTML {
-	if at, _ := moment(t); at.UTC().Format(time.DateOnly) != time.Now().UTC().Format(time.DateOnly) {
-		return timeTag(t, "2006-01-02 15:04 UTC", "clock")
-	}
-	return timeTag(t, "15:04 UTC", "clock")
-}
-
-var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-
-// told writes a sentence of the engine, with its times as all times are here.
-func told(text string) template.HTML {
-	return template.HTML(stamps.ReplaceAllStringFunc(template.HTMLEscapeString(text), func(stamp string) string {
-		at, err := time.Parse(time.RFC3339, stamp)
-		if err != nil {
-			return stamp
-		}
-		return string(clockTime(at))
-	}))
-}
-
-func timeTag(t any, layout, class string) template.HTML {
-	at, ok := moment(t)
-	if !ok {
-		return "–"
-	}
-	return template.HTML(`<time class="` + class + `" datetime="` + at.UTC().Format(time.RFC3339Nano) + `">` + at.UTC().Format(layout) + `</time>`)
-}
-
-// breakable lets a path break behind its slashes, and not within a word.
-func breakable(path string) template.HTML {
-	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(path), "/", "/<wbr>"))
-}
-
-func moment(t any) (time.Time, bool) {
-	switch t := t.(type) {
-	case time.Time:
-		return t, !t.IsZero()
-	case *time.Time:
-		if t != nil {
-			return *t, true
-		}
-	}
-	return time.Time{}, false
-}
-
-// ago returns how long ago a moment was.
-func ago(t any) string {
-	at, ok := moment(t)
-	if !ok {
-		return "never"
-	}
-	return span(time.Since(at)) + " ago"
-}
-
-// since returns how long something has lasted.
-func since(t any) string { return strings.TrimSuffix(ago(t), " ago") }
-
-// left returns how long it is until a moment.
-func left(t any) string {
-	at, ok := moment(t)
-	if !ok {
-		return ""
-	}
-	return span(time.Until(at)) + " left"
-}
-
-// took tells the time between two moments.
-func took(from, to *time.Time) string {
-	if from == nil {
-		return "–"
-	}
-	if to == nil {
-		return span(time.Since(*from)) + " so far"
-	}
-	return span(to.Sub(*from))
-}
-
-// span writes a duration with two digits that matter.
-func span(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", max(0, d.Round(time.Millisecond).Milliseconds()))
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%d days %d h", int(d.Hours())/24, int(d.Hours())%24)
-}
-
-// share writes a part of one.
-func share(x float64) string { return strconv.FormatFloat(100*x, 'f', 0, 64) + " %" }
-
-// hundred is a part of one in a hundred, for drawing.
-func hundred(x float64) float64 { return 100 * min(max(x, 0), 1) }
-
-// byteCount writes a size.
-func byteCount(n int64) string {
-	x, unit := float64(n), "B"
-	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if x < 1024 {
-			break
-		}
-		x, unit = x/1024, next
-	}
-	return number(x) + " " + unit
-}
-
-func pretty(v any) string {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
-
-func handlerURL(p string) string { return Root + "handlers/" + p }
-
-func keyURL(flow, key string) string {
-	return Root + "keys/" + template.URLQueryEscaper(flow) + "/" + strings.ReplaceAll(template.URLQueryEscaper(key), "+", "%20")
-}
-
-// mood is the class of a handler: how well it does.
-func mood(h stats.HandlerInfo) string {
-	ratio := h.Ratio()
-	switch {
-	case h.Switch == "hold":
-		return "held"
-	case h.Switch != "on":
-		return "off"
-	case h.Fallback.IsOut():
-		return "out"
-	case ratio == nil:
-		return "idle"
-	case *ratio >= 0.99:
-		return "good"
-	case *ratio >= 0.9:
-		return "fair"
-	}
-	return "bad"
-}
-
-// moodText is the mood of a handler for people.
-func moodText(h stats.HandlerInfo) string {
-	switch mood(h) {
-	case "off":
-		return "switched off"
-	case "held":
-		return "held"
-	case "out":
-		return "fallback: " + h.Fallback.State
-	case "idle":
-		return "not called lately"
-	case "good":
-		return "works"
-	case "fair":
-		return "fails at times"
-	}
-	return "fails"
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"procaas/dsl/diag"
+	"procaas/engine/api/ui/drawing"
+	"procaas/engine/api/ui/words"
 	"procaas/engine/explain"
 )
 
@@ -51,7 +53,7 @@ type playData struct {
 
 type playGraph struct {
 	Pipeline string
-	Graph    graph
+	Graph    drawing.Graph
 }
 
 // playTime bounds what is tried, far above what anybody waits for.
@@ -67,7 +69,7 @@ func (c *Console) playground(w http.ResponseWriter, r *http.Request) error {
 		plans, found := c.o.Engine.Try([]diag.File{file})
 		d.Findings = found
 		for _, p := range plans {
-			d.Graphs = append(d.Graphs, playGraph{p.Pipeline, newGraph(p, asItIs(nil))})
+			d.Graphs = append(d.Graphs, playGraph{p.Pipeline, drawing.NewGraph(p, drawing.AsItIs(nil))})
 		}
 		if c.o.Play != nil && plans != nil && r.PostFormValue("do") == "run" && strings.TrimSpace(d.Tests) != "" {
 			if err := c.play(r.Context(), &d, file); err != nil {
@@ -95,12 +97,12 @@ func (c *Console) play(ctx context.Context, d *playData, file diag.File) error {
 	for _, t := range played.Tests {
 		var lines []runData
 		for _, s := range t.Stories {
-			line := runData{Story: s, Run: s.Run, Took: took(&s.Run.Accepted, s.Run.Finished)}
+			line := runData{Story: s, Run: s.Run, Took: words.Took(&s.Run.Accepted, s.Run.Finished)}
 			end := s.Run.Accepted
 			if s.Run.Finished == nil {
 				end = end.Add(t.Took)
 			}
-			line.draw(end)
+			line.Timeline = drawing.NewTimeline(s, end)
 			lines = append(lines, line)
 		}
 		d.Lines = append(d.Lines, lines)

@@ -13,6 +13,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/tree"
 	"procaas/dsl/typing"
+	"procaas/engine/api/ui/fields"
 	"procaas/engine/checkpoint"
 	"procaas/engine/credentials"
 	"procaas/engine/intake"
@@ -59,7 +60,7 @@ type eventForm struct {
 	AsksID bool // the key is not read from the payload
 	JSON   bool // the payload is written as JSON
 	Free   bool // no schema says what it is
-	Field  field
+	Field  fields.Field
 	Reason string
 	Task   *task
 	Last   []checkpoint.RunView // that such events have started
@@ -86,8 +87,11 @@ const consoleSource = "console/"
 // payloadName is the pointer of the payload in an event of the plain form.
 const payloadName = "/payload"
 
+// submission are the pages on which people submit events.
+type submission struct{ *Console }
+
 // submitPage shows what may be submitted, and the runs that wait for an event.
-func (c *Console) submitPage(w http.ResponseWriter, r *http.Request) error {
+func (c submission) submitPage(w http.ResponseWriter, r *http.Request) error {
 	d, err := c.submitData(r)
 	if err != nil {
 		return err
@@ -106,7 +110,7 @@ func (c *Console) submitPage(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (c *Console) submitData(r *http.Request) (d submitData, err error) {
+func (c submission) submitData(r *http.Request) (d submitData, err error) {
 	g := c.o.Caller(r)
 	d.Views = g.Has(credentials.RoleViewer)
 	if !g.Has(credentials.RoleSubmitter) {
@@ -139,7 +143,7 @@ func (c *Console) submitData(r *http.Request) (d submitData, err error) {
 }
 
 // eventTypes lists all that anything listens to.
-func (c *Console) eventTypes(g credentials.Grant) (all []eventType) {
+func (c submission) eventTypes(g credentials.Grant) (all []eventType) {
 	b := c.o.Engine.Bundle()
 	names := map[string]bool{}
 	for name := range b.Index.Serving {
@@ -187,7 +191,7 @@ func (c *Console) taskOf(run checkpoint.RunView) *task {
 }
 
 // eventForm makes the form of a type of events, still empty.
-func (c *Console) eventForm(r *http.Request, t eventType, views bool) (*eventForm, error) {
+func (c submission) eventForm(r *http.Request, t eventType, views bool) (*eventForm, error) {
 	f := &eventForm{
 		Type: t, ID: cmp.Or(r.PostFormValue("id"), intake.NewID()), Key: r.FormValue("key"), Reason: r.PostFormValue("reason"),
 		JSON: r.FormValue("as") == "json",
@@ -235,7 +239,7 @@ func (c *Console) flowOf(eventType string) *tree.Flow {
 }
 
 // example is what a form begins with: the payload of an earlier event, or what is known of one that a run waits for.
-func (c *Console) example(r *http.Request, f *eventForm) (value any, given bool, err error) {
+func (c submission) example(r *http.Request, f *eventForm) (value any, given bool, err error) {
 	if id := r.FormValue("from"); id != "" && c.o.Caller(r).Has(credentials.RoleViewer) {
 		run, err := c.o.Engine.RunByID(r.Context(), id)
 		return run.Event.Payload, err == nil, err
@@ -246,7 +250,7 @@ func (c *Console) example(r *http.Request, f *eventForm) (value any, given bool,
 		// What both events have in common, by name and type, is likely the same.
 		payload, _ := f.Task.Run.Event.Payload.(map[string]any)
 		for name, v := range payload {
-			if of := o.Members[name]; of != nil && of.Types()&datum.ShapeOfValue(v) != 0 && shows(of.Outline, v, 1) {
+			if of := o.Members[name]; of != nil && of.Types()&datum.ShapeOfValue(v) != 0 && fields.Shows(of.Outline, v, 1) {
 				members[name] = v
 			}
 		}
@@ -272,19 +276,19 @@ func setKey(members map[string]any, reads []datum.Read, key string) {
 
 // fill makes the fields. What the form cannot show is written as JSON.
 func (f *eventForm) fill(o *typing.Outline, value any, given bool, faults map[string]string, more string) {
-	f.Free = kindOf(o, 0) == "json"
-	if f.JSON = f.JSON || f.Free || given && !shows(o, value, 0); f.JSON {
+	f.Free = fields.KindOf(o, 0) == "json"
+	if f.JSON = f.JSON || f.Free || given && !fields.Shows(o, value, 0); f.JSON {
 		o = nil
 	}
-	m := formMaker{faults: faults, more: more}
-	f.Field = m.field(payloadName, "payload", o, true, value, given, 0)
-	for _, name := range slices.Sorted(maps.Keys(m.faults)) {
-		f.Faults = append(f.Faults, fault{strings.TrimPrefix(name, "/"), m.faults[name]})
+	m := fields.FormMaker{Faults: faults, More: more}
+	f.Field = m.Field(payloadName, "payload", o, true, value, given, 0)
+	for _, name := range slices.Sorted(maps.Keys(m.Faults)) {
+		f.Faults = append(f.Faults, fault{strings.TrimPrefix(name, "/"), m.Faults[name]})
 	}
 }
 
 // submit hands in what was filled in, or shows what is wrong with it at its field.
-func (c *Console) submit(w http.ResponseWriter, r *http.Request) error {
+func (c submission) submit(w http.ResponseWriter, r *http.Request) error {
 	d, err := c.submitData(r)
 	if err != nil {
 		return err
@@ -296,12 +300,12 @@ func (c *Console) submit(w http.ResponseWriter, r *http.Request) error {
 	var value any
 	var given bool
 	if f.JSON {
-		value, given = readField(r.PostForm, payloadName, nil, false, 0)
+		value, given = fields.ReadField(r.PostForm, payloadName, nil, false, 0)
 	} else {
-		value, given = readField(r.PostForm, payloadName, o, true, 0)
+		value, given = fields.ReadField(r.PostForm, payloadName, o, true, 0)
 	}
 	faults := map[string]string{}
-	unreadAt(payloadName, value, faults)
+	fields.UnreadAt(payloadName, value, faults)
 	status := http.StatusOK
 	more := r.PostFormValue("more")
 	if more == "" && len(faults) == 0 {
@@ -341,7 +345,7 @@ type refusal struct {
 }
 
 // handIn submits an event, and notes who did so.
-func (c *Console) handIn(r *http.Request, f *eventForm, payload any) (run string, refused *refusal, err error) {
+func (c submission) handIn(r *http.Request, f *eventForm, payload any) (run string, refused *refusal, err error) {
 	by := c.by(r)
 	event := map[string]any{"type": f.Type.Type, "id": f.ID, "source": consoleSource + by.Name, "payload": payload}
 	if f.AsksID && f.Key != "" {

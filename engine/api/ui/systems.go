@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/api/ui/drawing"
+	"procaas/engine/api/ui/seen"
+	"procaas/engine/api/ui/words"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clusters"
 	"procaas/engine/inbox"
@@ -221,9 +224,9 @@ func (c systems) cellsData(ctx context.Context) (d cellsData, err error) {
 		d.Cells = append(d.Cells, cellRow{cell, float64(cell.Slots) / float64(max(v.Slots, 1)), cell.Outbox >= countedOutbox})
 	}
 	for _, m := range v.Moves {
-		row := slotMoveRow{Move: m, Lasted: took(&m.Begun, m.Ended)}
+		row := slotMoveRow{Move: m, Lasted: words.Took(&m.Begun, m.Ended)}
 		if m.FrozenS > 0 {
-			row.Frozen = span(time.Duration(m.FrozenS * float64(time.Second)))
+			row.Frozen = words.Span(time.Duration(m.FrozenS * float64(time.Second)))
 		}
 		if m.Ended == nil {
 			d.Under = append(d.Under, row)
@@ -270,7 +273,7 @@ func (c systems) clustersData(ctx context.Context) (d clustersData, err error) {
 		return d, nil
 	}
 	for _, of := range c.o.Engine.Bundle().Clusters {
-		one := clusterData{Gini: series(c.history.ofCluster(of.ID), func(p clusterPoint) float64 { return p.Gini })}
+		one := clusterData{Gini: drawing.Series(c.history.OfCluster(of.ID), func(p seen.ClusterPoint) float64 { return p.Gini })}
 		if one.ClusterStatus, err = c.o.Clusters.ClusterStatus(ctx, of.ID); err != nil {
 			return d, err
 		}
@@ -311,16 +314,16 @@ func leversOf(l clusters.Levers) (rows []leverRow) {
 }
 
 // sampleClusters reads how even clusters are. What cannot be read is left out.
-func (c systems) sampleClusters(ctx context.Context) map[string]clusterPoint {
-	out := map[string]clusterPoint{}
+func (c systems) sampleClusters(ctx context.Context) map[string]seen.ClusterPoint {
+	out := map[string]seen.ClusterPoint{}
 	if c.o.Clusters == nil {
 		return out
 	}
-	ctx, cancel := context.WithTimeout(ctx, sampleEvery)
+	ctx, cancel := context.WithTimeout(ctx, seen.SampleEvery)
 	defer cancel()
 	for _, of := range c.o.Engine.Bundle().Clusters {
 		if s, err := c.o.Clusters.ClusterStatus(ctx, of.ID); err == nil && !s.State.Time.IsZero() {
-			out[of.ID] = clusterPoint{At: s.State.Time, Gini: s.State.Gini, Requests: s.State.Requests, Drops: s.State.Drops}
+			out[of.ID] = seen.ClusterPoint{At: s.State.Time, Gini: s.State.Gini, Requests: s.State.Requests, Drops: s.State.Drops}
 		}
 	}
 	return out

@@ -1,9 +1,3 @@
-// Package ui is the console: the web page of a node, on which people see what the
-// engine does, find what is broken and switch it off.
-//
-// Pages are rendered here; scripts only keep them fresh and draw charts, so that
-// everything works without them. What is shown of numbers over time is what this
-// node has seen.
 package ui
 
 import (
@@ -15,6 +9,8 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine/api/ui/seen"
+	"procaas/engine/api/ui/words"
 	"procaas/engine/clock"
 	"procaas/engine/credentials"
 	"procaas/engine/explain"
@@ -75,14 +71,8 @@ type Options struct {
 	Submit func(r *http.Request, event []byte) (status int, reply []byte)
 }
 
-// Numbers are counters of the node since its start, and the inbox as it is.
-type Numbers struct {
-	Accepted float64            // events
-	Runs     map[string]float64 // ended, by status
-	Waiting  float64            // events of the whole inbox
-	Oldest   float64            // seconds
-	LeftOut  float64            // runs that went on without a handler
-}
+// Numbers are counters of the node.
+type Numbers = seen.Numbers
 
 // An Engine is what the console needs of [engine.Engine]: what each group of pages needs
 // stands beside them. All of it is asked for anew with each request, so that pages follow
@@ -120,8 +110,8 @@ type Console struct {
 	mux      *http.ServeMux
 	pages    pages
 	static   map[string]asset
-	history  *history
-	evidence *evidence
+	history  *seen.History
+	evidence *seen.Evidence
 	ended    chan struct{} // closed when Run ends: streams end then
 	playing  chan struct{} // held by who runs something in the playground
 }
@@ -130,7 +120,7 @@ type Console struct {
 const Overview = "/"
 
 // Root is where all pages but the overview are.
-const Root = "/console/"
+const Root = words.Root
 
 // SignInPage is where people sign in, and SignOutPage where they sign out.
 const (
@@ -148,18 +138,18 @@ const StyleGuide = Root + "styleguide"
 // meets.
 func New(o Options) *Console {
 	c := &Console{
-		o: o, mux: http.NewServeMux(), pages: newPages(), static: newAssets(), history: newHistory(),
-		evidence: newEvidence(o.Documents), ended: make(chan struct{}), playing: make(chan struct{}, 1),
+		o: o, mux: http.NewServeMux(), pages: newPages(), static: newAssets(), history: seen.NewHistory(),
+		evidence: seen.NewEvidence(o.Documents), ended: make(chan struct{}), playing: make(chan struct{}, 1),
 	}
 	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":                                c.overview,
 		"GET " + Root + "pipelines/{id}":          c.pipeline,
 		"GET " + Root + "handlers/{path...}":      c.handler,
-		"GET " + Root + "runs":                    c.runs,
-		"GET " + Root + "runs/{id}":               c.run,
-		"GET " + Root + "runs/{id}/why/{path...}": c.why,
-		"GET " + Root + "runs/{id}/compare":       c.compare,
-		"GET " + Root + "keys/{flow}/{key...}":    c.key,
+		"GET " + Root + "runs":                    runPages{c}.runs,
+		"GET " + Root + "runs/{id}":               runPages{c}.run,
+		"GET " + Root + "runs/{id}/why/{path...}": runPages{c}.why,
+		"GET " + Root + "runs/{id}/compare":       runPages{c}.compare,
+		"GET " + Root + "keys/{flow}/{key...}":    runPages{c}.key,
 		"GET " + Root + "queue":                   systems{c}.queue,
 		"GET " + Root + "queue/{type...}":         systems{c}.taskType,
 		"GET " + Root + "inbox":                   systems{c}.cells,
@@ -180,12 +170,12 @@ func New(o Options) *Console {
 		"GET " + SignInPage:                       c.signIn,
 		"POST " + SignInPage:                      c.signIn,
 		"POST " + SignOutPage:                     c.signOut,
-		"GET " + SubmitPage:                       c.submitPage,
-		"POST " + SubmitPage:                      c.submit,
+		"GET " + SubmitPage:                       submission{c}.submitPage,
+		"POST " + SubmitPage:                      submission{c}.submit,
 		"GET " + Root + "{rest...}":               c.elsewhere,
-		"POST " + Root + "controls/{path...}":     c.control,
-		"POST " + Root + "runs":                   c.redrive,
-		"POST " + Root + "runs/{id}":              c.steer,
+		"POST " + Root + "controls/{path...}":     switching{c}.control,
+		"POST " + Root + "runs":                   runPages{c}.redrive,
+		"POST " + Root + "runs/{id}":              runPages{c}.steer,
 	} {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			err := readForm(w, r)
@@ -263,15 +253,15 @@ func (c *Console) Ended() <-chan struct{} { return c.ended }
 // Run samples what charts show until ctx ends.
 func (c *Console) Run(ctx context.Context) error {
 	defer close(c.ended)
-	tick := time.NewTicker(sampleEvery)
+	tick := time.NewTicker(seen.SampleEvery)
 	defer tick.Stop()
 	written := time.Now()
 	for {
 		now, handlers, numbers := time.Now(), c.o.Engine.Handlers(), c.o.Numbers()
-		c.history.sample(now, handlers, numbers)
-		c.history.sampleClusters(systems{c}.sampleClusters(ctx))
-		c.evidence.take(now, numbers, handlers, c.problems())
-		if now.Sub(written) >= evidenceWrites {
+		c.history.Sample(now, handlers, numbers)
+		c.history.SampleClusters(systems{c}.sampleClusters(ctx))
+		c.evidence.Take(now, numbers, handlers, incidents(c.problems(), now))
+		if now.Sub(written) >= seen.EvidenceWrites {
 			written = now
 			c.writeEvidence(ctx)
 		}
@@ -285,9 +275,9 @@ func (c *Console) Run(ctx context.Context) error {
 }
 
 func (c *Console) writeEvidence(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, sampleEvery)
+	ctx, cancel := context.WithTimeout(ctx, seen.SampleEvery)
 	defer cancel()
-	if err := c.evidence.write(ctx); err != nil {
+	if err := c.evidence.Write(ctx); err != nil {
 		c.o.Log.Debug("evidence of incidents is written later", "error", err)
 	}
 }

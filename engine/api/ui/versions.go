@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"procaas/engine/api/ui/words"
 	"procaas/engine/canary"
 	"procaas/engine/definitions"
 )
@@ -43,12 +44,6 @@ func canaryProblem(t *canary.State, now time.Time) (problem, bool) {
 		return problem{}, false
 	}
 	return problem{
-		Class: "fair", Name: shortHash(t.New), Href: Root + "versions", Is: "was rolled back by itself", Since: &t.Ended, Once: true, Text: t.Why + ".",
+		Class: "fair", Name: words.ShortHash(t.New), Href: Root + "versions", Is: "was rolled back by itself", Since: &t.Ended, Once: true, Text: t.Why + ".",
 	}, true
-}
-
-// shortHash is enough of a version to tell it from others.
-func shortHash(hash string) string {
-	const digits = 12
-	return hash[:min(digits, len(hash))]
 }

@@ -12,6 +12,9 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/engine/api/ui/drawing"
+	"procaas/engine/api/ui/guide"
+	"procaas/engine/api/ui/seen"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -33,7 +36,7 @@ func (c *Console) plans() []planner.PlanView {
 
 type pipelineData struct {
 	Plan  planner.PlanView
-	Graph graph
+	Graph drawing.Graph
 	Path  string
 
 	Switches []switchForm // of the pipeline, then of its stages
@@ -72,7 +75,7 @@ func (c *Console) pipelineData(id string) (pipelineData, error) {
 	for _, h := range c.o.Engine.Handlers() {
 		infos[h.Path] = h
 	}
-	return pipelineData{Plan: plans[i], Graph: newGraph(plans[i], asItIs(infos)), Path: id}, nil
+	return pipelineData{Plan: plans[i], Graph: drawing.NewGraph(plans[i], drawing.AsItIs(infos)), Path: id}, nil
 }
 
 // unknown says that there is no such thing, and what may have been meant.
@@ -139,10 +142,10 @@ func (c *Console) handlerData(r *http.Request, path string) (d handlerData, err 
 		}
 	}
 	d.Source = c.source(d.Info)
-	points := c.history.of(path)
-	d.Rate = series(points, func(p handlerPoint) float64 { return p.Rate })
-	d.Ratio = series(points, func(p handlerPoint) float64 { return max(0, p.Ratio) })
-	d.P99 = series(points, func(p handlerPoint) float64 { return p.P99 })
+	points := c.history.Of(path)
+	d.Rate = drawing.Series(points, func(p seen.HandlerPoint) float64 { return p.Rate })
+	d.Ratio = drawing.Series(points, func(p seen.HandlerPoint) float64 { return max(0, p.Ratio) })
+	d.P99 = drawing.Series(points, func(p seen.HandlerPoint) float64 { return p.P99 })
 	if d.Failed, _, err = c.o.Engine.List(ctx, store.RunFilter{FailedPath: path, Limit: 8}); err != nil {
 		return d, err
 	}
@@ -246,7 +249,7 @@ func eventText(text string) string {
 }
 
 // listRuns lists runs; a search in events ends after its time.
-func (c *Console) listRuns(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error) {
+func (c runPages) listRuns(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error) {
 	if f.Text == "" {
 		return c.o.Engine.List(ctx, f)
 	}
@@ -273,7 +276,7 @@ func moments(text string) (time.Time, error) {
 	return time.Time{}, strconv.ErrSyntax
 }
 
-func (c *Console) runs(w http.ResponseWriter, r *http.Request) error {
+func (c runPages) runs(w http.ResponseWriter, r *http.Request) error {
 	f, given, err := filter(r)
 	if err != nil {
 		return err
@@ -306,10 +309,10 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) error {
 
 type keyData struct {
 	Entity    checkpoint.EntityView
-	Automaton *automaton // nil for a flow without states
+	Automaton *drawing.Automaton // nil for a flow without states
 }
 
-func (c *Console) key(w http.ResponseWriter, r *http.Request) error {
+func (c runPages) key(w http.ResponseWriter, r *http.Request) error {
 	flow, key := r.PathValue("flow"), r.PathValue("key")
 	entity, err := c.o.Engine.Entity(r.Context(), flow, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -324,7 +327,7 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request) error {
 	}
 	d := keyData{Entity: entity}
 	if f := c.o.Engine.Bundle().Flow(flow); f != nil && f.States != nil {
-		drawn := newAutomaton(f.States, entity.State)
+		drawn := drawing.NewAutomaton(f.States, entity.State)
 		d.Automaton = &drawn
 	}
 	c.show(w, r, http.StatusOK, "key", flow+" "+key, d)
@@ -361,5 +364,20 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request) error {
 		d.Next = "?" + q.Encode()
 	}
 	c.show(w, r, http.StatusOK, "audit", "Audit", d)
+	return nil
+}
+
+// DocsRoot is where the documentation is.
+const DocsRoot = guide.Root
+
+func (c *Console) docs(w http.ResponseWriter, r *http.Request) error {
+	v, found, err := guide.Look(r.PathValue("page"), r.FormValue("q"))
+	if err != nil {
+		return err
+	}
+	if !found {
+		return notFound("There is no such page. The list of pages is at " + DocsRoot + ".")
+	}
+	c.show(w, r, http.StatusOK, "docs", v.Title, v)
 	return nil
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/api/ui/drawing"
+	"procaas/engine/api/ui/seen"
+	"procaas/engine/api/ui/words"
 	"procaas/engine/credentials"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
@@ -111,7 +114,7 @@ func runsWait(runs int, longest time.Duration) string {
 		text = "1 run waits"
 	}
 	if longest > 0 {
-		text += ", the oldest for " + span(longest)
+		text += ", the oldest for " + words.Span(longest)
 	}
 	return text + "."
 }
@@ -179,8 +182,8 @@ func waitsFor(p stats.ParkedRuns) string {
 
 // handlerProblem tells of a handler that fails, or does not take part.
 func handlerProblem(h stats.HandlerInfo, serviceDown bool) (problem, bool) {
-	p := problem{Class: "fair", Name: h.Path, Href: handlerURL(h.Path), Owner: h.Owner, handlers: true}
-	switch m := mood(h); {
+	p := problem{Class: "fair", Name: h.Path, Href: words.HandlerURL(h.Path), Owner: h.Owner, handlers: true}
+	switch m := drawing.Mood(h); {
 	case m == "held":
 		p.Is, p.Text = "is held", "Runs will wait before it."
 	case m == "off":
@@ -188,7 +191,7 @@ func handlerProblem(h stats.HandlerInfo, serviceDown bool) (problem, bool) {
 	case m == "out":
 		p.Is, p.Since, p.Text = "is out of the flow", h.Fallback.Since, "Runs continue without it. It returns by itself."
 	case m == "bad" && !serviceDown:
-		p.Is, p.Text = "fails", percent(h.Ratio())+" of its calls succeed."
+		p.Is, p.Text = "fails", words.Percent(h.Ratio())+" of its calls succeed."
 		if h.Critical {
 			p.Class = "bad"
 		}
@@ -314,4 +317,22 @@ func (c *Console) pipelinePlaces(wrong []problem) (places []place) {
 		places = append(places, one)
 	}
 	return places
+}
+
+// incident is the problem as it is noted.
+func (p *problem) incident(now time.Time) seen.Incident {
+	in := seen.Incident{Name: p.Name, Is: p.Is, Class: p.Class, Href: p.Href, From: now.Unix(), To: now.Unix(), Runs: p.Runs}
+	if p.Since != nil && !p.Since.IsZero() {
+		in.From = min(in.From, p.Since.Unix())
+	}
+	return in
+}
+
+// incidents are problems as they are noted.
+func incidents(wrong []problem, now time.Time) []seen.Incident {
+	out := make([]seen.Incident, len(wrong))
+	for i := range wrong {
+		out[i] = wrong[i].incident(now)
+	}
+	return out
 }

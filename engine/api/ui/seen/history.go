@@ -1,4 +1,4 @@
-package ui
+package seen
 
 import (
 	"sync"
@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	sampleEvery = 5 * time.Second
+	SampleEvery = 5 * time.Second
 	sampleSpan  = 720 // samples: an hour
 )
 
-// A point is what one sample says about the whole node.
-type point struct {
+// A Point is what one sample says about the whole node.
+type Point struct {
 	At       time.Time
 	Accepted float64 // events in a second
 	Errors   float64 // share of calls that failed, in the minute before
 	Out      int     // handlers that are out of the flow by themselves
 }
 
-// A handlerPoint is what one sample says about a handler; all are of the minute before.
-type handlerPoint struct {
+// A HandlerPoint is what one sample says about a handler; all are of the minute before.
+type HandlerPoint struct {
 	At    time.Time
 	Rate  float64 // calls in a second
 	Ratio float64 // share that succeeded; -1 without calls
@@ -29,29 +29,29 @@ type handlerPoint struct {
 	P99   float64
 }
 
-// A history keeps an hour of samples.
-type history struct {
+// A History keeps an hour of samples.
+type History struct {
 	mu       sync.RWMutex              // guards the following
 	last     float64                   // events accepted at the sample before: counters are shown by their growth
-	points   []point                   // of the node, the oldest first
-	handlers map[string][]handlerPoint // by path
-	clusters map[string][]clusterPoint // by id; nil before the first
+	points   []Point                   // of the node, the oldest first
+	handlers map[string][]HandlerPoint // by path
+	clusters map[string][]ClusterPoint // by id; nil before the first
 }
 
-// A clusterPoint is how even the load of a cluster was.
-type clusterPoint struct {
+// A ClusterPoint is how even the load of a cluster was.
+type ClusterPoint struct {
 	At       time.Time // of the balancer's reports
 	Gini     float64   // 0 is even, 1 is all on one worker
 	Requests float64   // in a second
 	Drops    float64   // likewise
 }
 
-// sampleClusters takes a sample of clusters.
-func (h *history) sampleClusters(now map[string]clusterPoint) {
+// SampleClusters takes a sample of clusters.
+func (h *History) SampleClusters(now map[string]ClusterPoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.clusters == nil {
-		h.clusters = map[string][]clusterPoint{}
+		h.clusters = map[string][]ClusterPoint{}
 	}
 	for id, p := range now {
 		points := h.clusters[id]
@@ -62,28 +62,28 @@ func (h *history) sampleClusters(now map[string]clusterPoint) {
 	}
 }
 
-// ofCluster returns the samples of a cluster.
-func (h *history) ofCluster(id string) []clusterPoint {
+// OfCluster returns the samples of a cluster.
+func (h *History) OfCluster(id string) []ClusterPoint {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return append([]clusterPoint(nil), h.clusters[id]...)
+	return append([]ClusterPoint(nil), h.clusters[id]...)
 }
 
-// newHistory knows nothing: an hour after the start of the node it is full.
-func newHistory() *history { return &history{handlers: map[string][]handlerPoint{}} }
+// NewHistory knows nothing: an hour after the start of the node it is full.
+func NewHistory() *History { return &History{handlers: map[string][]HandlerPoint{}} }
 
-// sample takes a sample.
-func (h *history) sample(now time.Time, handlers []stats.HandlerInfo, n Numbers) {
+// Sample takes a sample.
+func (h *History) Sample(now time.Time, handlers []stats.HandlerInfo, n Numbers) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := point{At: now}
+	p := Point{At: now}
 	if k := len(h.points); k > 0 {
 		p.Accepted = perSecond(n.Accepted, h.last, now.Sub(h.points[k-1].At).Seconds())
 	}
-	known := make(map[string][]handlerPoint, len(handlers))
+	known := make(map[string][]HandlerPoint, len(handlers))
 	calls, failed := 0.0, 0.0
 	for _, i := range handlers {
-		hp := handlerPoint{At: now, Rate: i.CallsPerS, Ratio: -1}
+		hp := HandlerPoint{At: now, Rate: i.CallsPerS, Ratio: -1}
 		if i.SuccessRatio != nil {
 			hp.Ratio = *i.SuccessRatio
 			calls += i.CallsPerS
@@ -125,16 +125,25 @@ func keep[T any](list []T) []T {
 	return list
 }
 
-// all returns the samples of the node, the oldest first.
-func (h *history) all() []point {
+// All returns the samples of the node, the oldest first.
+func (h *History) All() []Point {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return append([]point(nil), h.points...)
+	return append([]Point(nil), h.points...)
 }
 
-// of returns those of a handler.
-func (h *history) of(path string) []handlerPoint {
+// Of returns those of a handler.
+func (h *History) Of(path string) []HandlerPoint {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return append([]handlerPoint(nil), h.handlers[path]...)
+	return append([]HandlerPoint(nil), h.handlers[path]...)
+}
+
+// Numbers are counters of the node since its start, and the inbox as it is.
+type Numbers struct {
+	Accepted float64            // events
+	Runs     map[string]float64 // ended, by status
+	Waiting  float64            // events of the whole inbox
+	Oldest   float64            // seconds
+	LeftOut  float64            // runs that went on without a handler
 }

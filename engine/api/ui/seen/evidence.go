@@ -1,4 +1,4 @@
-package ui
+package seen
 
 import (
 	"cmp"
@@ -18,18 +18,18 @@ import (
 // of the day, which the next day replaces.
 const (
 	documentEvidence = "evidence"
-	evidenceStep     = 10      // seconds of a sample
+	EvidenceStep     = 10      // seconds of a sample
 	evidenceChapter  = 15 * 60 // seconds of a document
 	evidenceDay      = 24 * 60 * 60
-	evidenceWrites   = 30 * time.Second // apart: what a node may lose when it is killed
+	EvidenceWrites   = 30 * time.Second // apart: what a node may lose when it is killed
 	evidenceTries    = 5                // when other nodes write at the same time
 	evidenceWrong    = 20               // problems that a node notes at once
 	evidenceGap      = 60               // seconds without a problem that do not end it
 	evidenceShown    = 720              // points of a chart
 )
 
-// A sample is what happened on the nodes in some seconds.
-type sample struct {
+// A Sample is what happened on the nodes in some seconds.
+type Sample struct {
 	At       int64 `json:"at"` // Unix seconds of its begin
 	Calls    int64 `json:"calls,omitempty"`
 	Errors   int64 `json:"errors,omitempty"` // calls that failed
@@ -39,13 +39,13 @@ type sample struct {
 	Out      int   `json:"out,omitempty"`      // handlers out of the flow
 }
 
-func (s *sample) add(o sample) {
+func (s *Sample) add(o Sample) {
 	s.Calls, s.Errors, s.Accepted = s.Calls+o.Calls, s.Errors+o.Errors, s.Accepted+o.Accepted
 	s.Failed, s.LeftOut, s.Out = s.Failed+o.Failed, s.LeftOut+o.LeftOut, max(s.Out, o.Out)
 }
 
-// An incident is a problem while it lasted.
-type incident struct {
+// An Incident is a problem while it lasted.
+type Incident struct {
 	Name  string `json:"name"`
 	Is    string `json:"is"`
 	Class string `json:"class"`
@@ -55,34 +55,34 @@ type incident struct {
 	Runs  int    `json:"runs"` // that stood still for it, at most
 }
 
-// A chapter is the evidence of a quarter of an hour.
-type chapter struct {
+// A Chapter is the evidence of a quarter of an hour.
+type Chapter struct {
 	From    int64      `json:"from"` // Unix seconds
-	Samples []sample   `json:"samples"`
-	Wrong   []incident `json:"wrong,omitempty"`
+	Samples []Sample   `json:"samples"`
+	Wrong   []Incident `json:"wrong,omitempty"`
 
 	whole bool // nobody adds to it any more
 }
 
 // name is that of the document.
-func (c *chapter) name() string { return fmt.Sprintf("%02d", c.From%evidenceDay/evidenceChapter) }
+func (c *Chapter) name() string { return fmt.Sprintf("%02d", c.From%evidenceDay/evidenceChapter) }
 
 // merge adds what another node, or this one earlier, has seen.
-func (c *chapter) merge(o chapter) {
+func (c *Chapter) merge(o Chapter) {
 	for _, s := range o.Samples {
-		if i, known := slices.BinarySearchFunc(c.Samples, s.At, func(s sample, at int64) int { return cmp.Compare(s.At, at) }); known {
+		if i, known := slices.BinarySearchFunc(c.Samples, s.At, func(s Sample, at int64) int { return cmp.Compare(s.At, at) }); known {
 			c.Samples[i].add(s)
 		} else {
 			c.Samples = slices.Insert(c.Samples, i, s)
 		}
 	}
 	for _, in := range o.Wrong {
-		c.note(in)
+		c.Note(in)
 	}
 }
 
-// note adds a time in which something was wrong, to the one that it continues.
-func (c *chapter) note(in incident) {
+// Note adds a time in which something was wrong, to the one that it continues.
+func (c *Chapter) Note(in Incident) {
 	for i := range c.Wrong {
 		if w := &c.Wrong[i]; w.Name == in.Name && w.Is == in.Is && in.From <= w.To+evidenceGap && w.From <= in.To+evidenceGap {
 			w.From, w.To, w.Runs = min(w.From, in.From), max(w.To, in.To), max(w.Runs, in.Runs)
@@ -92,26 +92,26 @@ func (c *chapter) note(in incident) {
 	c.Wrong = append(c.Wrong, in)
 }
 
-// An evidence takes samples, and reads those of all nodes.
-type evidence struct {
+// An Evidence takes samples, and reads those of all nodes.
+type Evidence struct {
 	docs store.Documents // nil keeps a day in memory
 
 	mu    sync.Mutex         // guards the following
 	at    int64              // of the last sample; 0 before the first
 	last  Numbers            // then
-	fresh map[int64]*chapter // what the store has not got yet, by From
-	kept  map[int64]chapter  // read from the store, by From
+	fresh map[int64]*Chapter // what the store has not got yet, by From
+	kept  map[int64]Chapter  // read from the store, by From
 }
 
-func newEvidence(docs store.Documents) *evidence {
-	return &evidence{docs: docs, fresh: map[int64]*chapter{}, kept: map[int64]chapter{}}
+func NewEvidence(docs store.Documents) *Evidence {
+	return &Evidence{docs: docs, fresh: map[int64]*Chapter{}, kept: map[int64]Chapter{}}
 }
 
-// take adds what has happened since the last time to the present sample.
-func (e *evidence) take(now time.Time, n Numbers, handlers []stats.HandlerInfo, wrong []problem) {
+// Take adds what has happened since the last time to the present sample.
+func (e *Evidence) Take(now time.Time, n Numbers, handlers []stats.HandlerInfo, wrong []Incident) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := sample{At: now.Unix() - now.Unix()%evidenceStep}
+	s := Sample{At: now.Unix() - now.Unix()%EvidenceStep}
 	known := e.at == s.At // the calls of its time
 	if e.at != 0 {
 		s.Accepted, s.LeftOut = int64(n.Accepted-e.last.Accepted), int64(n.LeftOut-e.last.LeftOut)
@@ -127,7 +127,7 @@ func (e *evidence) take(now time.Time, n Numbers, handlers []stats.HandlerInfo, 
 			s.Out++
 		}
 	}
-	e.put(chapter{From: s.At - s.At%evidenceChapter, Samples: []sample{s}})
+	e.put(Chapter{From: s.At - s.At%evidenceChapter, Samples: []Sample{s}})
 	e.noteAll(now, wrong)
 	for from := range e.fresh {
 		if from < s.At-evidenceDay-evidenceChapter {
@@ -136,46 +136,37 @@ func (e *evidence) take(now time.Time, n Numbers, handlers []stats.HandlerInfo, 
 	}
 }
 
-// note keeps what is wrong now: what somebody has seen on a page is in the evidence, however soon it ends.
-func (e *evidence) note(now time.Time, wrong []problem) {
+// Note keeps what is wrong now: what somebody has seen on a page is in the evidence, however soon it ends.
+func (e *Evidence) Note(now time.Time, wrong []Incident) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.noteAll(now, wrong)
 }
 
-func (e *evidence) noteAll(now time.Time, wrong []problem) {
-	c := chapter{From: now.Unix() - now.Unix()%evidenceChapter}
-	for _, p := range wrong[:min(len(wrong), evidenceWrong)] {
-		c.note(p.incident(now))
+func (e *Evidence) noteAll(now time.Time, wrong []Incident) {
+	c := Chapter{From: now.Unix() - now.Unix()%evidenceChapter}
+	for _, in := range wrong[:min(len(wrong), evidenceWrong)] {
+		c.Note(in)
 	}
 	e.put(c)
 }
 
 // put keeps what is to be written.
-func (e *evidence) put(c chapter) {
+func (e *Evidence) put(c Chapter) {
 	if e.fresh[c.From] == nil {
-		e.fresh[c.From] = &chapter{From: c.From}
+		e.fresh[c.From] = &Chapter{From: c.From}
 	}
 	e.fresh[c.From].merge(c)
 }
 
-// incident is the problem as it is noted.
-func (p *problem) incident(now time.Time) incident {
-	in := incident{Name: p.Name, Is: p.Is, Class: p.Class, Href: p.Href, From: now.Unix(), To: now.Unix(), Runs: p.Runs}
-	if p.Since != nil && !p.Since.IsZero() {
-		in.From = min(in.From, p.Since.Unix())
-	}
-	return in
-}
-
-// write adds what is fresh to what the store has. What cannot be written stays for the next time.
-func (e *evidence) write(ctx context.Context) error {
+// Write adds what is fresh to what the store has. What cannot be written stays for the next time.
+func (e *Evidence) Write(ctx context.Context) error {
 	if e.docs == nil {
 		return nil
 	}
 	e.mu.Lock()
 	fresh := e.fresh
-	e.fresh = map[int64]*chapter{}
+	e.fresh = map[int64]*Chapter{}
 	e.mu.Unlock()
 	var failed error
 	for _, c := range fresh {
@@ -189,7 +180,7 @@ func (e *evidence) write(ctx context.Context) error {
 	return failed
 }
 
-func (e *evidence) writeChapter(ctx context.Context, c chapter) error {
+func (e *Evidence) writeChapter(ctx context.Context, c Chapter) error {
 	for try := 1; ; try++ {
 		there, version, err := e.read(ctx, c.From)
 		if err != nil {
@@ -214,7 +205,7 @@ func (e *evidence) writeChapter(ctx context.Context, c chapter) error {
 }
 
 // read reads a chapter, or that of a later day; it is empty when the store has neither.
-func (e *evidence) read(ctx context.Context, from int64) (c chapter, version int64, err error) {
+func (e *Evidence) read(ctx context.Context, from int64) (c Chapter, version int64, err error) {
 	c.From = from
 	d, err := e.docs.Document(ctx, documentEvidence, c.name())
 	if errors.Is(err, store.ErrNotFound) {
@@ -223,15 +214,15 @@ func (e *evidence) read(ctx context.Context, from int64) (c chapter, version int
 	if err != nil {
 		return c, 0, err
 	}
-	var there chapter
+	var there Chapter
 	if err := json.Unmarshal(d.Value, &there); err != nil || there.From < from {
 		return c, d.Version, nil // what nobody can read is written anew
 	}
 	return there, d.Version, nil
 }
 
-// between returns all that is known of a time, in its order; until now when to is zero.
-func (e *evidence) between(ctx context.Context, from, to time.Time) (all chapter, err error) {
+// Between returns all that is known of a time, in its order; until now when to is zero.
+func (e *Evidence) Between(ctx context.Context, from, to time.Time) (all Chapter, err error) {
 	if to.IsZero() {
 		to = time.Now()
 	}
@@ -248,7 +239,7 @@ func (e *evidence) between(ctx context.Context, from, to time.Time) (all chapter
 		}
 		for _, in := range c.Wrong {
 			if in.To >= from.Unix() && in.From <= to.Unix() {
-				all.note(in)
+				all.Note(in)
 			}
 		}
 	}
@@ -256,7 +247,7 @@ func (e *evidence) between(ctx context.Context, from, to time.Time) (all chapter
 }
 
 // chapter returns one as the store and this node have it.
-func (e *evidence) chapter(ctx context.Context, from int64) (chapter, error) {
+func (e *Evidence) chapter(ctx context.Context, from int64) (Chapter, error) {
 	e.mu.Lock()
 	c, known := e.kept[from]
 	e.mu.Unlock()
@@ -266,7 +257,7 @@ func (e *evidence) chapter(ctx context.Context, from int64) (chapter, error) {
 			return c, err
 		}
 		if c.From > from {
-			c = chapter{From: from} // the next day has replaced it
+			c = Chapter{From: from} // the next day has replaced it
 		}
 		c.whole = time.Now().Unix() > from+2*evidenceChapter // the others have written what they know
 	}
@@ -285,9 +276,9 @@ func (e *evidence) chapter(ctx context.Context, from int64) (chapter, error) {
 	return c, nil
 }
 
-// columns are what a chart shows: the time, the share of calls that failed, handlers out of the flow, runs that failed.
+// Columns are what a chart shows: the time, the share of calls that failed, handlers out of the flow, runs that failed.
 // A line breaks where no node ran.
-func (c *chapter) columns() [][]any {
+func (c *Chapter) Columns() [][]any {
 	out := make([][]any, 4)
 	row := func(values ...any) {
 		for i, v := range values {
@@ -298,14 +289,14 @@ func (c *chapter) columns() [][]any {
 		return out
 	}
 	span := c.Samples[len(c.Samples)-1].At - c.Samples[0].At
-	step := evidenceStep * (1 + span/evidenceStep/evidenceShown)
+	step := EvidenceStep * (1 + span/EvidenceStep/evidenceShown)
 	for i := 0; i < len(c.Samples); {
 		s := c.Samples[i]
 		s.At -= s.At % step
 		for i++; i < len(c.Samples) && c.Samples[i].At < s.At+step; i++ {
 			s.add(c.Samples[i])
 		}
-		row(s.At, 100*s.share(), s.Out, s.Failed)
+		row(s.At, 100*s.Share(), s.Out, s.Failed)
 		if i < len(c.Samples) && c.Samples[i].At >= s.At+step+evidenceGap {
 			row(s.At+step, nil, nil, nil)
 		}
@@ -313,5 +304,5 @@ func (c *chapter) columns() [][]any {
 	return out
 }
 
-// share is that of the calls that failed.
-func (s *sample) share() float64 { return float64(s.Errors) / float64(max(s.Calls, 1)) }
+// Share is that of the calls that failed.
+func (s *Sample) Share() float64 { return float64(s.Errors) / float64(max(s.Calls, 1)) }

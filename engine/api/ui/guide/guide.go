@@ -1,10 +1,9 @@
-package ui
+package guide
 
 import (
 	"bytes"
 	"fmt"
 	"html/template"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -18,16 +17,18 @@ import (
 	"procaas/docs"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/engine/api/ui/words"
 )
 
-// DocsRoot is where the documentation is.
-const DocsRoot = Root + "docs"
+// Root is where the documentation is.
+const Root = words.Root + "docs"
 
 // maxHits bounds the lines that a search shows.
 const maxHits = 100
 
-// A docsView is a page of the documentation, or what a search has found.
-type docsView struct {
+// A View is a page of the documentation, or what a search has found.
+type View struct {
+	Title string
 	Pages []docs.Page
 	Name  string // of the page that is shown
 	Text  template.HTML
@@ -35,37 +36,32 @@ type docsView struct {
 	Hits  []docs.Hit
 }
 
-// docs shows the index, a page, the rule of a code such as PC0501, or what a search finds.
-func (c *Console) docs(w http.ResponseWriter, r *http.Request) error {
-	pages, err := docs.Pages()
-	if err != nil {
-		return err
+// Look returns what is at an address below [Root]: the index, a page, or the rule of a code such as PC0501. With a query,
+// it returns what a search finds. It reports whether there is such a page.
+func Look(name, query string) (v View, found bool, err error) {
+	v = View{Title: "Documentation", Name: strings.TrimSuffix(name, ".md"), Query: query}
+	if v.Pages, err = docs.Pages(); err != nil {
+		return v, false, err
 	}
-	v := docsView{Pages: pages, Name: strings.TrimSuffix(r.PathValue("page"), ".md"), Query: r.FormValue("q")}
-	title := "Documentation"
 	switch {
 	case v.Query != "":
 		v.Hits, err = docs.Search(v.Query)
 		v.Hits = v.Hits[:min(len(v.Hits), maxHits)]
 	case v.Name == "":
-		v.Text, err = rendered(pages, pages[0])
+		v.Text, err = rendered(v.Pages, v.Pages[0])
 	default:
-		if rule, found := rules.Explain(diag.Code(strings.ToUpper(v.Name))); found {
-			title, v.Text = string(rule.Code), ruleText(rule)
+		if rule, known := rules.Explain(diag.Code(strings.ToUpper(v.Name))); known {
+			v.Title, v.Text = string(rule.Code), ruleText(rule)
 			break
 		}
-		i := slices.IndexFunc(pages, func(p docs.Page) bool { return p.Name == v.Name })
+		i := slices.IndexFunc(v.Pages, func(p docs.Page) bool { return p.Name == v.Name })
 		if i < 0 {
-			return notFound("There is no such page. The list of pages is at " + DocsRoot + ".")
+			return v, false, nil
 		}
-		title = pages[i].Title
-		v.Text, err = rendered(pages, pages[i])
+		v.Title = v.Pages[i].Title
+		v.Text, err = rendered(v.Pages, v.Pages[i])
 	}
-	if err != nil {
-		return err
-	}
-	c.show(w, r, http.StatusOK, "docs", title, v)
-	return nil
+	return v, true, err
 }
 
 // rendered makes HTML of a page. Links to other pages lead to where the console shows them; those to files that only the
@@ -86,7 +82,7 @@ func rendered(pages []docs.Page, p docs.Page) (template.HTML, error) {
 			dead = append(dead, link)
 			return ast.WalkContinue, nil
 		}
-		target := DocsRoot + "/" + to
+		target := Root + "/" + to
 		if anchor != "" {
 			target += "#" + anchor
 		}

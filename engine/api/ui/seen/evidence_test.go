@@ -1,59 +1,37 @@
-package ui
+package seen
 
 import (
 	"testing"
 	"time"
 
-	"procaas/engine/checkpoint"
 	"procaas/engine/memory"
-	"procaas/engine/model"
 	"procaas/engine/stats"
 )
-
-// A run that waits for its time says so, and where.
-func TestRunsSayWhatTheyWaitFor(t *testing.T) {
-	t.Parallel()
-	due := time.Now().Add(time.Hour)
-	nap := checkpoint.HandlerView{Path: "work/s/nap", Outcome: model.OutcomeWaiting, Due: &due}
-	held := nap
-	held.Reason = "hold: push is slow"
-	for want, r := range map[string]checkpoint.RunView{
-		"waits for a time":                      {Handlers: []checkpoint.HandlerView{nap}},
-		"hold: push is slow":                    {Handlers: []checkpoint.HandlerView{held}},
-		"waits for an earlier run of its key":   {Blocked: true},
-		"attempt 1 was under way when its node": {Reason: "attempt 1 was under way when its node"},
-		"":                                      {Finished: &due, Handlers: []checkpoint.HandlerView{nap}},
-	} {
-		if have := causeOf(r); have.Text != want {
-			t.Errorf("have %q, want %q", have.Text, want)
-		}
-	}
-}
 
 // What two nodes have seen is there after both have ended: their samples are added up, and a problem that both saw is one.
 func TestEvidenceOutlivesItsNodes(t *testing.T) {
 	t.Parallel()
 	docs := memory.New(time.Now).Ports().Documents
-	now := time.Now().Truncate(evidenceStep * time.Second)
+	now := time.Now().Truncate(EvidenceStep * time.Second)
 	ratio := 0.75
 	handlers := []stats.HandlerInfo{{Path: "p/s/h", RecentCalls: 8, RecentRatio: &ratio}}
-	nodes := []*evidence{newEvidence(docs), newEvidence(docs)}
+	nodes := []*Evidence{NewEvidence(docs), NewEvidence(docs)}
 	for i, e := range nodes {
 		for step := range 3 {
-			at := now.Add(time.Duration(step-3) * evidenceStep * time.Second)
+			at := now.Add(time.Duration(step-3) * EvidenceStep * time.Second)
 			n := Numbers{Accepted: float64(10 * step), Runs: map[string]float64{"failed": float64(step)}, LeftOut: float64(2 * step)}
-			e.take(at, n, handlers, []problem{{Name: "orders", Is: isDown, Runs: 40 + i}})
-			e.take(at.Add(time.Second), n, handlers, nil) // in the same ten seconds
-			if err := e.write(t.Context()); err != nil {
+			e.Take(at, n, handlers, []Incident{{Name: "orders", Is: "is down", From: at.Unix(), To: at.Unix(), Runs: 40 + i}})
+			e.Take(at.Add(time.Second), n, handlers, nil) // in the same ten seconds
+			if err := e.Write(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	all, err := newEvidence(docs).between(t.Context(), now.Add(-time.Hour), time.Time{})
+	all, err := NewEvidence(docs).Between(t.Context(), now.Add(-time.Hour), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []sample{
+	want := []Sample{
 		{At: now.Unix() - 30, Calls: 16, Errors: 4},
 		{At: now.Unix() - 20, Calls: 16, Errors: 4, Accepted: 20, Failed: 2, LeftOut: 4},
 	}
@@ -63,23 +41,18 @@ func TestEvidenceOutlivesItsNodes(t *testing.T) {
 	if len(all.Wrong) != 1 || all.Wrong[0].From != now.Unix()-30 || all.Wrong[0].To != now.Unix()-10 || all.Wrong[0].Runs != 41 {
 		t.Errorf("want that orders was down for 20 s, and 41 runs waited; have %+v", all.Wrong)
 	}
-	d := incidentsData{Until: now}
-	d.tell(all, now.Add(time.Hour))
-	if in := d.Incidents; len(in) != 1 || in[0].Failed != 4 || in[0].LeftOut != 8 || in[0].Lasted != "20 s" || d.FailedTotal != 4 {
-		t.Errorf("want an incident of 20 s with 4 failed runs and 8 calls left out, have %+v", d.Incidents)
-	}
 }
 
 // What fails and is mended between two samples is evidence, too.
 func TestEvidenceOfAMoment(t *testing.T) {
 	t.Parallel()
-	e := newEvidence(memory.New(time.Now).Ports().Documents)
+	e := NewEvidence(memory.New(time.Now).Ports().Documents)
 	now := time.Now()
 	for _, failed := range []float64{0, 3, 3, 4} {
-		e.take(now, Numbers{Runs: map[string]float64{"failed": failed}}, nil, nil)
+		e.Take(now, Numbers{Runs: map[string]float64{"failed": failed}}, nil, nil)
 	}
-	e.note(now, []problem{{Name: "orders", Is: isDown}})
-	all, err := e.between(t.Context(), now.Add(-time.Hour), time.Time{})
+	e.Note(now, []Incident{{Name: "orders", Is: "is down", From: now.Unix(), To: now.Unix()}})
+	all, err := e.Between(t.Context(), now.Add(-time.Hour), time.Time{})
 	if err != nil || len(all.Samples) != 1 || all.Samples[0].Failed != 4 || len(all.Wrong) != 1 {
 		t.Errorf("want 4 failed runs and an incident in one sample, have %+v, %v", all, err)
 	}
@@ -89,15 +62,15 @@ func TestEvidenceOfAMoment(t *testing.T) {
 func TestEvidenceIsOfTheLastDay(t *testing.T) {
 	t.Parallel()
 	docs := memory.New(time.Now).Ports().Documents
-	e := newEvidence(docs)
+	e := NewEvidence(docs)
 	now := time.Now()
 	for _, at := range []time.Time{now.Add(-evidenceDay * time.Second), now} {
-		e.take(at, Numbers{}, nil, nil)
-		if err := e.write(t.Context()); err != nil {
+		e.Take(at, Numbers{}, nil, nil)
+		if err := e.Write(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all, err := newEvidence(docs).between(t.Context(), now.Add(-48*time.Hour), time.Time{})
+	all, err := NewEvidence(docs).Between(t.Context(), now.Add(-48*time.Hour), time.Time{})
 	if err != nil || len(all.Samples) != 1 {
 		t.Errorf("want one sample, have %+v, %v", all.Samples, err)
 	}
@@ -106,13 +79,13 @@ func TestEvidenceIsOfTheLastDay(t *testing.T) {
 // A chart of a day has no more points than one can see, and no line where no node ran.
 func TestChartOfADay(t *testing.T) {
 	t.Parallel()
-	var c chapter
-	for at := int64(1_700_000_000); at < 1_700_000_000+evidenceDay; at += evidenceStep {
+	var c Chapter
+	for at := int64(1_700_000_000); at < 1_700_000_000+evidenceDay; at += EvidenceStep {
 		if at%7200 < 3600 {
-			c.Samples = append(c.Samples, sample{At: at, Calls: 4, Errors: 1})
+			c.Samples = append(c.Samples, Sample{At: at, Calls: 4, Errors: 1})
 		}
 	}
-	columns := c.columns()
+	columns := c.Columns()
 	gaps := 0
 	for i, at := range columns[0] {
 		if i > 0 && at.(int64) <= columns[0][i-1].(int64) {

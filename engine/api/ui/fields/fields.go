@@ -1,4 +1,4 @@
-package ui
+package fields
 
 import (
 	"cmp"
@@ -12,11 +12,12 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/typing"
 	"procaas/engine/api/rest"
+	"procaas/engine/api/ui/words"
 )
 
-// A field is a part of a form for data, made from what a schema says of it. Its name is where the value stands, as a JSON
+// A Field is a part of a form for data, made from what a schema says of it. Its name is where the value stands, as a JSON
 // pointer: so the API names what is wrong.
-type field struct {
+type Field struct {
 	Name     string
 	Label    string
 	Kind     string // text, long, number, choice, group, list or json
@@ -24,7 +25,7 @@ type field struct {
 	Required bool
 	Value    string
 	Choices  []choice
-	Fields   []field // of a group, or the elements of a list
+	Fields   []Field // of a group, or the elements of a list
 	Fault    string
 	First    bool // the first of the form with a fault
 }
@@ -39,8 +40,8 @@ type choice struct {
 // maxFormDepth is how deep forms go: what lies deeper is written as JSON.
 const maxFormDepth = 5
 
-// kindOf is the kind of field for what a schema says, and json for what it leaves open.
-func kindOf(o *typing.Outline, depth int) string {
+// KindOf is the kind of field for what a schema says, and json for what it leaves open.
+func KindOf(o *typing.Outline, depth int) string {
 	if o = o.Present(); o == nil || depth > maxFormDepth {
 		return "json"
 	}
@@ -72,22 +73,22 @@ func wordsOf(o *typing.Outline) []any {
 // unread is what somebody has written that is no JSON.
 type unread string
 
-// A formMaker makes the fields of a form.
-type formMaker struct {
-	faults map[string]string // by the names of their fields; those that are shown are taken out
-	more   string            // the list that gets one element more
+// A FormMaker makes the fields of a form.
+type FormMaker struct {
+	Faults map[string]string // by the names of their fields; those that are shown are taken out
+	More   string            // the list that gets one element more
 	marked bool
 }
 
-// field makes the field of a value; given is false when there is none.
-func (m *formMaker) field(name, label string, o *typing.Outline, required bool, value any, given bool, depth int) field {
-	f := field{Name: name, Label: label, Kind: kindOf(o, depth), Required: required}
+// Field makes the field of a value; given is false when there is none.
+func (m *FormMaker) Field(name, label string, o *typing.Outline, required bool, value any, given bool, depth int) Field {
+	f := Field{Name: name, Label: label, Kind: KindOf(o, depth), Required: required}
 	if o != nil {
 		f.About = o.About
 	}
-	if f.Fault = m.faults[name]; f.Fault != "" {
+	if f.Fault = m.Faults[name]; f.Fault != "" {
 		f.First, m.marked = !m.marked, true
-		delete(m.faults, name)
+		delete(m.Faults, name)
 	}
 	switch f.Kind {
 	case "group":
@@ -95,12 +96,12 @@ func (m *formMaker) field(name, label string, o *typing.Outline, required bool, 
 		for _, member := range membersOf(o) {
 			v, given := members[member]
 			of := o.Members[member]
-			f.Fields = append(f.Fields, m.field(name+"/"+rest.Escape(member), member, of.Outline, of.Required, v, given, depth+1))
+			f.Fields = append(f.Fields, m.Field(name+"/"+rest.Escape(member), member, of.Outline, of.Required, v, given, depth+1))
 		}
 	case "list":
 		elements, _ := value.([]any)
 		n := len(elements)
-		if m.more == name || n == 0 && required {
+		if m.More == name || n == 0 && required {
 			n++
 		}
 		for i := range n {
@@ -108,7 +109,7 @@ func (m *formMaker) field(name, label string, o *typing.Outline, required bool, 
 			if i < len(elements) {
 				v = elements[i]
 			}
-			f.Fields = append(f.Fields, m.field(name+"/"+strconv.Itoa(i), "number "+strconv.Itoa(i+1), o.Elem, true, v, i < len(elements), depth+1))
+			f.Fields = append(f.Fields, m.Field(name+"/"+strconv.Itoa(i), "number "+strconv.Itoa(i+1), o.Elem, true, v, i < len(elements), depth+1))
 		}
 	case "choice":
 		for _, w := range wordsOf(o.Present()) {
@@ -119,7 +120,7 @@ func (m *formMaker) field(name, label string, o *typing.Outline, required bool, 
 		if text, is := value.(unread); is {
 			f.Value = string(text)
 		} else if given {
-			f.Value = pretty(value)
+			f.Value = words.JSON(value)
 		}
 	default:
 		if text, is := value.(string); is {
@@ -149,15 +150,15 @@ func membersOf(o *typing.Outline) []string {
 	})
 }
 
-// readField reads what was filled in; given is false for what was left empty. Whether the value fits is for the API to say:
+// ReadField reads what was filled in; given is false for what was left empty. Whether the value fits is for the API to say:
 // a number that is none stays the text that it is.
-func readField(form url.Values, name string, o *typing.Outline, required bool, depth int) (value any, given bool) {
+func ReadField(form url.Values, name string, o *typing.Outline, required bool, depth int) (value any, given bool) {
 	text := form.Get(name)
-	switch kindOf(o, depth) {
+	switch KindOf(o, depth) {
 	case "group":
 		members := map[string]any{}
 		for member, of := range o.Members {
-			if v, given := readField(form, name+"/"+rest.Escape(member), of.Outline, of.Required, depth+1); given {
+			if v, given := ReadField(form, name+"/"+rest.Escape(member), of.Outline, of.Required, depth+1); given {
 				members[member] = v
 			}
 		}
@@ -165,7 +166,7 @@ func readField(form url.Values, name string, o *typing.Outline, required bool, d
 	case "list":
 		elements := []any{}
 		for i := 0; hasField(form, name+"/"+strconv.Itoa(i)); i++ {
-			if v, _ := readField(form, name+"/"+strconv.Itoa(i), o.Elem, false, depth+1); !isEmpty(v) {
+			if v, _ := ReadField(form, name+"/"+strconv.Itoa(i), o.Elem, false, depth+1); !isEmpty(v) {
 				elements = append(elements, v)
 			}
 		}
@@ -186,7 +187,7 @@ func readField(form url.Values, name string, o *typing.Outline, required bool, d
 		if v, err := datum.ParseJSON([]byte(text)); err == nil {
 			return v, true
 		}
-		if kindOf(o, depth) == "json" {
+		if KindOf(o, depth) == "json" {
 			return unread(text), true
 		}
 		return text, true
@@ -217,41 +218,41 @@ func hasField(form url.Values, name string) bool {
 	return false
 }
 
-// unreadAt finds what is no JSON in a value: where it stands, and what is wrong with it.
-func unreadAt(name string, value any, faults map[string]string) {
+// UnreadAt finds what is no JSON in a value: where it stands, and what is wrong with it.
+func UnreadAt(name string, value any, faults map[string]string) {
 	switch v := value.(type) {
 	case unread:
 		_, err := datum.ParseJSON([]byte(v))
 		faults[name] = "want JSON: " + err.Error()
 	case map[string]any:
 		for member, x := range v {
-			unreadAt(name+"/"+rest.Escape(member), x, faults)
+			UnreadAt(name+"/"+rest.Escape(member), x, faults)
 		}
 	case []any:
 		for i, x := range v {
-			unreadAt(name+"/"+strconv.Itoa(i), x, faults)
+			UnreadAt(name+"/"+strconv.Itoa(i), x, faults)
 		}
 	}
 }
 
-// shows reports whether a form has a field for each part of a value.
-func shows(o *typing.Outline, value any, depth int) bool {
+// Shows reports whether a form has a field for each part of a value.
+func Shows(o *typing.Outline, value any, depth int) bool {
 	switch v := value.(type) {
 	case map[string]any:
-		if kindOf(o, depth) != "group" {
-			return kindOf(o, depth) == "json"
+		if KindOf(o, depth) != "group" {
+			return KindOf(o, depth) == "json"
 		}
 		for name, x := range v {
 			of := o.Members[name]
-			if of == nil || !shows(of.Outline, x, depth+1) {
+			if of == nil || !Shows(of.Outline, x, depth+1) {
 				return false
 			}
 		}
 	case []any:
-		if kindOf(o, depth) != "list" {
-			return kindOf(o, depth) == "json"
+		if KindOf(o, depth) != "list" {
+			return KindOf(o, depth) == "json"
 		}
-		return !slices.ContainsFunc(v, func(x any) bool { return !shows(o.Elem, x, depth+1) })
+		return !slices.ContainsFunc(v, func(x any) bool { return !Shows(o.Elem, x, depth+1) })
 	}
 	return true
 }

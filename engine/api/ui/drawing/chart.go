@@ -1,4 +1,4 @@
-package ui
+package drawing
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/engine/api/ui/words"
 	"procaas/engine/planner"
 	"procaas/engine/stats"
 )
@@ -16,8 +17,8 @@ const (
 	sparkHeight = 32
 )
 
-// spark draws a sparkline, as wide as an hour.
-func spark(values []float64, label string) template.HTML {
+// Spark draws a sparkline, as wide as an hour.
+func Spark(values []float64, label string) template.HTML {
 	// Not 0, by which is divided below: a number that is always 0 is a line at the bottom.
 	top := 1e-9
 	for _, v := range values {
@@ -38,8 +39,8 @@ func spark(values []float64, label string) template.HTML {
 // sparkSamples is how many samples a sparkline shows: ten minutes.
 const sparkSamples = 120
 
-// series takes the last samples of one number.
-func series[T any](points []T, number func(T) float64) []float64 {
+// Series takes the last samples of one number.
+func Series[T any](points []T, number func(T) float64) []float64 {
 	if len(points) > sparkSamples {
 		points = points[len(points)-sparkSamples:]
 	}
@@ -60,8 +61,8 @@ const (
 	laneWidth = 9
 )
 
-// A graph is a pipeline, drawn.
-type graph struct {
+// A Graph is a pipeline, drawn.
+type Graph struct {
 	Stages []graphStage
 	Waits  []edge
 }
@@ -70,7 +71,7 @@ type graphStage struct {
 	Number   int
 	ID, When string
 	Each     string // the list whose elements repeat it
-	Boxes    []box
+	Boxes    []Box
 	Fork     string // paths of SVG: from what leads in to the handlers that start at once
 	Edges    []edge
 	Join     string // from the handlers that nobody waits for to what leads out
@@ -78,7 +79,7 @@ type graphStage struct {
 	Height   int
 }
 
-type box struct {
+type Box struct {
 	Step   planner.StepView
 	Href   string
 	Class  string
@@ -93,12 +94,12 @@ type edge struct {
 	Why  string
 }
 
-// newGraph draws a pipeline; paint says how each handler looks.
-func newGraph(v planner.PlanView, paint func(*box)) (g graph) {
+// NewGraph draws a pipeline; paint says how each handler looks.
+func NewGraph(v planner.PlanView, paint func(*Box)) (g Graph) {
 	for i, stage := range v.Stages {
 		s := graphStage{Number: i + 1, ID: stage.ID, When: stage.Enabled, Each: stage.ForEach, Height: len(stage.Handlers) * boxPitch}
 		for _, step := range stage.Handlers {
-			b := box{Step: step, Branch: branchOf(step, stage), Href: handlerURL(step.Path)}
+			b := Box{Step: step, Branch: branchOf(step, stage), Href: words.HandlerURL(step.Path)}
 			paint(&b)
 			s.Boxes = append(s.Boxes, b)
 		}
@@ -189,17 +190,17 @@ func branchOf(step planner.StepView, stage planner.StageView) string {
 	return "otherwise"
 }
 
-// asItIs paints handlers by how they do: what keeps them from running freely, and how their calls end.
-func asItIs(infos map[string]stats.HandlerInfo) func(*box) {
-	return func(b *box) {
+// AsItIs paints handlers by how they do: what keeps them from running freely, and how their calls end.
+func AsItIs(infos map[string]stats.HandlerInfo) func(*Box) {
+	return func(b *Box) {
 		info, known := infos[b.Step.Path]
 		if !known {
 			b.Class = "idle" // in the playground
 			return
 		}
-		b.Class, b.Line = mood(info), "no calls"
+		b.Class, b.Line = Mood(info), "no calls"
 		if info.Calls > 0 {
-			b.Line = fmt.Sprintf("%s/s · %s · %s", number(info.CallsPerS), percent(info.Ratio()), millis(info.LatencyP99))
+			b.Line = fmt.Sprintf("%s/s · %s · %s", words.Number(info.CallsPerS), words.Percent(info.Ratio()), words.Millis(info.LatencyP99))
 		}
 		var badges []string
 		switch info.Switch {
@@ -215,7 +216,7 @@ func asItIs(infos map[string]stats.HandlerInfo) func(*box) {
 			badges = append(badges, "≤ "+info.RateLimit)
 		}
 		if f := info.Fallback; f.IsOut() {
-			badges = append(badges, strings.TrimSpace("fallback: "+f.State+" "+left(f.Until)))
+			badges = append(badges, strings.TrimSpace("fallback: "+f.State+" "+words.Left(f.Until)))
 		}
 		b.Badges = strings.Join(badges, " · ")
 		b.Title = strings.Join(slices.Concat([]string{b.Step.Path, info.Owner}, info.Effective, []string{info.LastError}), "\n")

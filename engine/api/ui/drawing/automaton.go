@@ -1,4 +1,4 @@
-package ui
+package drawing
 
 import (
 	"cmp"
@@ -19,8 +19,8 @@ const (
 	letterWidth = 6.6 // of the names of events, at most
 )
 
-// An automaton is the drawing.
-type automaton struct {
+// An Automaton is the drawing.
+type Automaton struct {
 	States        []stateNode
 	Links         []stateLink
 	Width, Height int
@@ -46,8 +46,8 @@ type stateLink struct {
 	back           bool
 }
 
-// newAutomaton lays an automaton out.
-func newAutomaton(a *tree.Automaton, present string) (d automaton) {
+// NewAutomaton lays an automaton out.
+func NewAutomaton(a *tree.Automaton, present string) (d Automaton) {
 	at := map[string]int{}
 	add := func(name string) {
 		if _, known := at[name]; !known {
@@ -82,7 +82,7 @@ func newAutomaton(a *tree.Automaton, present string) (d automaton) {
 }
 
 // link adds a move, to the one that begins and ends with it.
-func (d *automaton) link(from, to int, on string) {
+func (d *Automaton) link(from, to int, on string) {
 	for i := range d.Links {
 		if l := &d.Links[i]; l.from == from && l.to == to {
 			l.On += ", " + on
@@ -94,7 +94,7 @@ func (d *automaton) link(from, to int, on string) {
 
 // lanes gives each arc of a side a lane, the short ones nearest to the states, and returns how many there are. Arcs share
 // a lane when neither they nor their names meet.
-func (d *automaton) lanes(back bool) (count int) {
+func (d *Automaton) lanes(back bool) (count int) {
 	var side []*stateLink
 	for i := range d.Links {
 		if d.Links[i].back == back {

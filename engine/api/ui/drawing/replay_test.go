@@ -1,10 +1,7 @@
-package ui
+package drawing
 
 import (
-	"encoding/json"
-	"html"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,25 +10,6 @@ import (
 	"procaas/engine/explain"
 	"procaas/engine/model"
 )
-
-// What a tree shows is JSON of its value: the page copies it. A value too large to fold is plain text.
-func TestTreeIsJSON(t *testing.T) {
-	t.Parallel()
-	tags := regexp.MustCompile(`<[^>]*>`)
-	for _, v := range []any{
-		nil, "", 1.5, true, map[string]any{}, []any{}, []any{[]any{nil, map[string]any{"a": []any{1.0, "<b>"}}}},
-		map[string]any{`"<&>`: map[string]any{"deep": map[string]any{"deeper": []any{"x", "y"}}}, "last": "</div>\n"},
-	} {
-		have := string(jsonTree(v))
-		var back any
-		if err := json.Unmarshal([]byte(html.UnescapeString(tags.ReplaceAllString(have, ""))), &back); err != nil || !reflect.DeepEqual(back, v) {
-			t.Errorf("want the text of the tree to be %#v, have %#v, %v:\n%s", v, back, err, have)
-		}
-	}
-	if have := string(jsonTree(make([]int, maxTree+1))); !strings.HasPrefix(have, "<pre") {
-		t.Errorf("want plain text for a long list, have %.100s", have)
-	}
-}
 
 // The history of a run tells each attempt and why it failed, in the order of time. The last line of a handler is its outcome.
 func TestHistoryOfARun(t *testing.T) {
@@ -46,7 +24,7 @@ func TestHistoryOfARun(t *testing.T) {
 	skipped := explain.StoryStep{Path: "p/s/b", Handler: &checkpoint.HandlerView{Outcome: "skipped", Finished: at(5), Reason: "it is off"}}
 	run := checkpoint.RunView{Accepted: accepted, Finished: at(41), Status: model.Succeeded}
 	var have []string
-	for _, h := range happenings(explain.Story{Run: run, Stages: []explain.StoryStage{{Steps: []explain.StoryStep{retried, skipped, {Path: "p/s/c"}}}}}) {
+	for _, h := range Happenings(explain.Story{Run: run, Stages: []explain.StoryStage{{Steps: []explain.StoryStep{retried, skipped, {Path: "p/s/c"}}}}}) {
 		have = append(have, strings.Join([]string{h.After, h.Path, h.Class, h.Text}, "|"))
 	}
 	want := []string{

@@ -1,0 +1,46 @@
+package ui
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+type signInData struct {
+	Error string
+	Next  string
+}
+
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
+	d := signInData{Next: ownPage(r.FormValue("next"))}
+	status := http.StatusOK
+	if r.Method == http.MethodPost {
+		err := c.o.SignIn(w, r, strings.TrimSpace(r.PostFormValue("token")))
+		if err == nil {
+			http.Redirect(w, r, d.Next, http.StatusSeeOther)
+			return nil
+		}
+		d.Error, status = err.Error(), http.StatusUnauthorized
+	}
+	c.show(w, r, status, "signin", "Sign in", d)
+	return nil
+}
+
+// ownPage returns the address of a page of the console; that of the first one for anything
+// else. Browsers drop line breaks and tabs from addresses, and take backslashes for slashes.
+func ownPage(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, Root) ||
+		strings.ContainsFunc(u.Path, func(c rune) bool { return c < ' ' || c == '\\' }) {
+		return "/"
+	}
+	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()
+}
+
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
+	if err := c.o.SignOut(w, r); err != nil {
+		return err
+	}
+	http.Redirect(w, r, SignInPage, http.StatusSeeOther)
+	return nil
+}
