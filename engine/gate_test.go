@@ -142,8 +142,8 @@ func TestOutageOfAServiceLosesNothing(t *testing.T) {
 				}
 				stop()
 				r.succeeded(e, 20*time.Minute)
-				if s.peak > 200 {
-					t.Errorf("want 200 calls at once at most, have %d", s.peak)
+				if s.peak > 256 {
+					t.Errorf("want 256 calls at once at most, have %d", s.peak)
 				}
 			})
 		})

@@ -43,8 +43,8 @@ type callKind struct {
 const (
 	firstLimit  = 20
 	lowestLimit = 1
-	// highestLimit is enough for any service that answers in time.
-	highestLimit = 200
+	// highestLimit is how many runs a node drives at once by default, so it holds back none of them.
+	highestLimit = 256
 
 	gradientWindow = 500 * time.Millisecond // shortest window
 	gradientCalls  = 10                     // fewest calls in a window; or half of the limit
