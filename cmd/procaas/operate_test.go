@@ -313,7 +313,7 @@ $`, "runs", "list", "--failed-since", "2100-01-01T00:00:00Z")
 	o.command(cli.ExitFine, `1 run in all`, "runs", "retry", "--failed-since", "1h", "--dry-run")
 	o.command(cli.ExitFine, `(?s)"preview": true,\s+"total": 1,.*"failed_handler": "work/last/broken"`, "runs", "retry", "--failed-since", "1h", "--dry-run",
 		"--format", "json")
-	o.command(cli.ExitFine, `^\{\s+"done": 0,\s+"moved_on": 0,\s+"runs": \[\]\s+\}\s+$`, "runs", "cancel", "--status", "parked", "--format", "json")
+	o.command(cli.ExitFine, `^\{\s+"done": 0,\s+"moved_on": 0,\s+"of_tasks": 0,\s+"runs": \[\]\s+\}\s+$`, "runs", "cancel", "--status", "parked", "--format", "json")
 	o.command(cli.ExitFine, `0 runs in all`, "runs", "retry", "--failed-since", "2100-01-01T00:00:00Z", "--dry-run")
 	o.command(cli.ExitUsage, `--failed-since "soon": want a time`, "runs", "list", "--failed-since", "soon")
 }

@@ -19,6 +19,8 @@ import (
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A flakyService refuses each number a few times.
@@ -175,6 +177,16 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	command("queue peek thumbs --state scheduled", "scheduled", later[0].ID)
 	command("queue peek thumbs --state scheduled --unique a", "UNIQUE", " a ")
 	command("queue peek thumbs --format json", `"unique": "a"`)
+	command("runs retry --pipeline thumbs", "retried 0 runs, 1 are attempts of tasks: procaas queue retry")
+	failed, err := client.Runs(t.Context(), store.RunFilter{Pipeline: "thumbs", Status: model.Failed})
+	if err != nil || len(failed.Items) != 1 {
+		t.Fatalf("have %d failed runs and %v, want that of the dead letter", len(failed.Items), err)
+	}
+	var shown bytes.Buffer
+	code := Main(t.Context(), []string{"runs", "retry", failed.Items[0].ID, "--server", server}, cli.Streams{In: strings.NewReader(""), Out: &shown, Err: &shown})
+	if code != cli.ExitFindings || !strings.Contains(shown.String(), "procaas queue retry thumbs --id "+dead[0].ID) {
+		t.Errorf("retry of the run of a dead letter: want how to retry the task, have %d and %q", code, shown.String())
+	}
 	command("queue retry thumbs", "retry: 1 task\n")
 	command("queue cancel thumbs --id "+later[0].ID, "cancel: 1 task\n")
 	command("queue drain thumbs", "thumbs is draining")

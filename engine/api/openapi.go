@@ -313,6 +313,7 @@ var describedFields = map[string]map[string]string{
 	"RunsDone": {
 		"done":     "The number of runs that were changed.",
 		"moved_on": "The number of runs that could not be changed, for example because they changed meanwhile.",
+		"of_tasks": "The number of failed runs that are attempts of tasks. Only the queue retries these.",
 		"next":     "The cursor of the rest; null at the end.",
 	},
 	"RunsPreview": {

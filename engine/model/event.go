@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -88,6 +89,18 @@ const ReservedSource = "procaas/"
 
 // TaskSource is the source of the events that a pipeline's tasks become.
 func TaskSource(pipeline string) string { return ReservedSource + "queue/" + pipeline }
+
+// TaskEventID is the id of the event whose run makes attempts of a task. A task has more than one such run only if an earlier one was
+// cancelled; n counts them from 1.
+func TaskEventID(task int64, n int) string { return fmt.Sprintf("task-%d-%d", task, n) }
+
+// Task returns the task that the run of the event is an attempt of. It returns false for other events.
+func (e Event) Task() (pipeline string, id int64, ok bool) {
+	pipeline, ok = strings.CutPrefix(e.Source, TaskSource(""))
+	n := 0
+	_, err := fmt.Sscanf(e.ID, "task-%d-%d", &id, &n)
+	return pipeline, id, ok && err == nil
+}
 
 var percentEncoded = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 

@@ -15,8 +15,41 @@ import (
 
 // This file has operators' changes of one or many runs.
 
-// Retry continues a run that has failed or waits for an operator, from the handler that caused it.
+// Retry continues a run that has failed or waits for an operator, from the handler that caused it. The error is a [*TaskRunError] if
+// the run has failed as an attempt of a task.
 func (o *Runs) Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
+	r, err := o.Store.Runs.Run(ctx, id)
+	if err == nil {
+		err = retryable(&r)
+	}
+	if err != nil {
+		return checkpoint.RunView{}, fmt.Errorf("retry run %s: %w", id, err)
+	}
+	return o.RetryAttempt(ctx, id, by)
+}
+
+// A TaskRunError reports a failed run that only its task may retry. Otherwise the work would be done twice: by the run, and by the
+// task, which counts as failed.
+type TaskRunError struct {
+	Pipeline string
+	Task     int64
+}
+
+// Error implements error.
+func (e *TaskRunError) Error() string {
+	return fmt.Sprintf("the run is an attempt of task %d of %s, so retry the task: procaas queue retry %[2]s --id %[1]d", e.Task, e.Pipeline)
+}
+
+// retryable returns a [*TaskRunError] for a failed run of a task.
+func retryable(r *store.RunRecord) error {
+	if pipeline, task, ok := r.Event.Task(); ok && r.Status == model.Failed {
+		return &TaskRunError{Pipeline: pipeline, Task: task}
+	}
+	return nil
+}
+
+// RetryAttempt is Retry for the queue, which makes the next attempt of a task.
+func (o *Runs) RetryAttempt(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	if err := o.Store.Runs.Retry(ctx, id, by); err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("retry run %s: %w", id, err)
 	}
@@ -83,6 +116,7 @@ type RunsDone struct {
 	Done    int      `json:"done"`     // runs that were retried or cancelled
 	Runs    []string `json:"runs"`     // their ids
 	MovedOn int      `json:"moved_on"` // runs that could not be changed
+	OfTasks int      `json:"of_tasks"` // failed runs that only their tasks may retry; see [TaskRunError]
 	Next    *string  `json:"next"`     // cursor of the next page; null at the end
 }
 
@@ -91,20 +125,25 @@ type RunsDone struct {
 // over: a run that continues already is left alone.
 func (o *Runs) RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Status, f.Oldest = cmp.Or(f.Status, model.Failed), true
-	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.Store.Runs.Retry(ctx, id, by) })
+	return o.each(ctx, f, func(ctx context.Context, r *store.RunRecord) error {
+		if err := retryable(r); err != nil {
+			return err
+		}
+		return o.Store.Runs.Retry(ctx, r.ID, by)
+	})
 }
 
 // CancelAll cancels the runs of a page, newest first, because the end of a run lets the next one of
 // its key begin.
 func (o *Runs) CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Live, f.Oldest = true, false
-	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.cancel(ctx, id, by) })
+	return o.each(ctx, f, func(ctx context.Context, r *store.RunRecord) error { return o.cancel(ctx, r.ID, by) })
 }
 
 // AbandonAll ends the runs of a page as they are, in the order of CancelAll. See [Runs.Abandon].
 func (o *Runs) AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Live, f.Oldest = true, false
-	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.abandon(ctx, id, by) })
+	return o.each(ctx, f, func(ctx context.Context, r *store.RunRecord) error { return o.abandon(ctx, r.ID, by) })
 }
 
 // An OffError refuses to make up for a handler that is still off, because the runs would leave it
@@ -129,7 +168,7 @@ func (o *Runs) MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor)
 		return RunsDone{}, &OffError{Path: path, Reason: reason}
 	}
 	f.Oldest = true
-	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.makeUp(ctx, id, path, by) })
+	return o.each(ctx, f, func(ctx context.Context, r *store.RunRecord) error { return o.makeUp(ctx, r.ID, path, by) })
 }
 
 // makeUp lets a run make up for a handler.
@@ -163,7 +202,7 @@ func (o *Runs) makeUp(ctx context.Context, id, path string, by store.Actor) erro
 }
 
 // each calls do for the runs of a page.
-func (o *Runs) each(ctx context.Context, f store.RunFilter, do func(context.Context, string) error) (RunsDone, error) {
+func (o *Runs) each(ctx context.Context, f store.RunFilter, do func(context.Context, *store.RunRecord) error) (RunsDone, error) {
 	records, next, err := o.list(ctx, f)
 	if err != nil {
 		return RunsDone{}, err
@@ -172,13 +211,18 @@ func (o *Runs) each(ctx context.Context, f store.RunFilter, do func(context.Cont
 	if next != "" {
 		out.Next = &next
 	}
-	for _, r := range records {
-		switch err := do(ctx, r.ID); {
+	for i := range records {
+		r := &records[i]
+		err := do(ctx, r)
+		_, ofTask := errors.AsType[*TaskRunError](err)
+		switch {
 		case err == nil:
 			out.Done, out.Runs = out.Done+1, append(out.Runs, r.ID)
 		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrUndoing),
 			errors.Is(err, core.ErrNoMakeUp):
 			out.MovedOn++
+		case ofTask:
+			out.OfTasks++
 		default:
 			return RunsDone{}, fmt.Errorf("run %s: %w", r.ID, err)
 		}

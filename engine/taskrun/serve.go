@@ -42,7 +42,7 @@ type Runs interface {
 	Reloaded() <-chan struct{}
 
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
-	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	RetryAttempt(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 }
 
@@ -321,7 +321,7 @@ func (s *Server) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedT
 		Priority: min(max(t.Priority, -intake.MaxPriority), intake.MaxPriority), DelayTolerance: max(0, time.Until(t.Deadline)),
 	}
 	for used, n := 0, 1; ; n++ {
-		event.ID = fmt.Sprintf("task-%d-%d", t.ID, n)
+		event.ID = model.TaskEventID(t.ID, n)
 		receipt, err := s.Submit(ctx, intake.Submission{Event: event, Hash: event.ID})
 		if err != nil {
 			return "", err
@@ -342,7 +342,7 @@ func (s *Server) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedT
 		case used > t.Failures: // this attempt is it
 			return run, nil
 		case view.Status == model.Failed:
-			_, err := s.Runs.Retry(ctx, run, store.Actor{Name: model.TaskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
+			_, err := s.Runs.RetryAttempt(ctx, run, store.Actor{Name: model.TaskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
 			return run, err
 		case view.Status != model.Cancelled:
 			return run, nil

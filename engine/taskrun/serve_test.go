@@ -27,7 +27,7 @@ func (c cancelledRuns) RunByID(_ context.Context, id string) (checkpoint.RunView
 	return checkpoint.RunView{ID: id, Status: model.Cancelled, Reason: c.reason}, nil
 }
 
-func (cancelledRuns) Retry(context.Context, string, store.Actor) (checkpoint.RunView, error) {
+func (cancelledRuns) RetryAttempt(context.Context, string, store.Actor) (checkpoint.RunView, error) {
 	panic("a cancelled run cannot be retried")
 }
 

@@ -123,6 +123,7 @@ const (
 	InvalidControl   = "invalid_control"
 	CriticalHandler  = "critical_handler"
 	HandlerOff       = "handler_off"
+	RunOfTask        = "run_of_task"
 	ControlChanged   = "control_changed"
 	RunPinned        = "run_pinned"
 	RunNotMovable    = "run_not_movable"
@@ -214,6 +215,7 @@ var Table = map[string]Meaning{
 	ControlNotFound:  {http.StatusNotFound, "There is no such control"},
 	CriticalHandler:  {http.StatusConflict, "A critical handler is left out by force only"},
 	HandlerOff:       {http.StatusConflict, "The handler is still left out"},
+	RunOfTask:        {http.StatusConflict, "The run is an attempt of a task, and only the queue retries it"},
 	ControlChanged:   {http.StatusPreconditionFailed, "The control has changed meanwhile"},
 	InvalidControl:   {http.StatusUnprocessableEntity, "The control makes no sense"},
 	RunPinned:        {http.StatusConflict, "The run does not fit the present definition"},

@@ -129,7 +129,7 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/{id}/retry", ID: "retry-run", Tag: "runs",
 			Summary: "Resume a run that failed or waits for an operator, from that handler",
-			Example: wire.Reason{Reason: "wrong city"}, Replies: rest.OK("The run."), Refusals: and(problem.RunNotFailed),
+			Example: wire.Reason{Reason: "wrong city"}, Replies: rest.OK("The run."), Refusals: and(problem.RunNotFailed, problem.RunOfTask),
 		}, g.retry),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/{id}/cancel", ID: "cancel-run", Tag: "runs", Summary: "Cancel a run",
@@ -287,6 +287,9 @@ func (g *Group) cancel(c *rest.Call, in *cancelRun) (run checkpoint.RunView, err
 
 // refused is runProblem for a call that the present status of the run does not allow: it names the status.
 func (g *Group) refused(ctx context.Context, err error, id, code, why string) error {
+	if ofTask, ok := errors.AsType[*records.TaskRunError](err); ok {
+		return problem.New(problem.RunOfTask, "run %s cannot be retried: %s", id, ofTask)
+	}
 	if !errors.Is(err, store.ErrConflict) {
 		return runProblem(err, id)
 	}

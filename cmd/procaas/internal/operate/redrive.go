@@ -233,6 +233,9 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 		if done.MovedOn > 0 {
 			text += fmt.Sprintf(", %d had moved on", done.MovedOn)
 		}
+		if done.OfTasks > 0 {
+			text += fmt.Sprintf(", %d are attempts of tasks: procaas queue retry PIPELINE retries dead letters", done.OfTasks)
+		}
 		return text
 	}
 	err = f.pages(q, body, perSecond, told, func(body wire.Redrive) (int, *string, error) {
@@ -240,11 +243,11 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 		if err != nil {
 			return 0, nil, err
 		}
-		done = redriven{Done: done.Done + d.Done, MovedOn: done.MovedOn + d.MovedOn, Runs: append(done.Runs, d.Runs...)}
+		done = redriven{Done: done.Done + d.Done, MovedOn: done.MovedOn + d.MovedOn, OfTasks: done.OfTasks + d.OfTasks, Runs: append(done.Runs, d.Runs...)}
 		if cli.Terminal(q.Err) {
 			fmt.Fprintf(q.Err, "\r%s of %d", told(), min(preview.Total, f.most()))
 		}
-		return d.Done + d.MovedOn, d.Next, nil
+		return d.Done + d.MovedOn + d.OfTasks, d.Next, nil
 	})
 	if err != nil {
 		return err
@@ -290,6 +293,7 @@ func outcome(verb client.Verb, run string) outlook {
 type redriven struct {
 	Done    int      `json:"done"`
 	MovedOn int      `json:"moved_on"` // their status had changed
+	OfTasks int      `json:"of_tasks"` // only the queue retries these
 	Runs    []string `json:"runs"`
 }
 
