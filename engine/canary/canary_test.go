@@ -69,7 +69,8 @@ func (f *traffic) second() {
 	f.last = f.trial.Decide(f.at, tallies, "old")
 }
 
-// run lets seconds pass until the trial ends or has all keys, and gives how many runs of the new version were compared last.
+// run lets seconds pass until the trial ends or has all keys, and gives how many runs of the new
+// version were compared last.
 func (f *traffic) run(most int) (judged int) {
 	for range most {
 		if f.trial.Phase != canary.Running || f.trial.Percent >= 100 {
@@ -81,8 +82,8 @@ func (f *traffic) run(most int) (judged int) {
 	return judged
 }
 
-// TestLikeVersionsAreNotRolledBack measures false alarms: of trials of a version that is like the old one, at most 1 % may be
-// rolled back. Of 1000 none was; fewer are run for each change.
+// TestLikeVersionsAreNotRolledBack measures false alarms: of trials of a version that is like the
+// old one, at most 1 % may be rolled back. Of 1000 none was; fewer are run for each change.
 func TestLikeVersionsAreNotRolledBack(t *testing.T) {
 	t.Parallel()
 	const trials = 150

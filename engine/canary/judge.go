@@ -9,41 +9,41 @@ import (
 	"time"
 )
 
-// The kinds of what is compared.
+// These are the kinds of comparisons.
 const (
-	Failures = "failures" // of runs: those that have failed, or stand still until an operator decides
+	Failures = "failures" // of runs: those that have failed or wait for an operator
 	Errors   = "errors"   // of first attempts of a handler
 	Latency  = "latency"  // of runs
-	Calls    = "calls"    // of a run, of handlers that both versions have
+	Calls    = "calls"    // of a run, to handlers that both versions have
 )
 
 // Kinds lists them.
 func Kinds() []string { return []string{Failures, Errors, Latency, Calls} }
 
 const (
-	// falseAlarms bounds how likely a version that is like the old one is rolled back at one share.
+	// falseAlarms bounds the probability that an equally good version is rolled back at one share.
 	falseAlarms = 0.002
 
-	// muchWorse is how many times as bad the new version must be to be rolled back: what is
-	// certain may still be too little to matter.
+	// muchWorse is how many times as bad the new version must be to be rolled back. A certain
+	// difference may be too small to matter.
 	muchWorse = 1.5
 
 	firstLook = 10   // runs of the new version
-	nextLook  = 1.25 // times as many, until the next look
+	nextLook  = 1.25 // times as many until the next look
 	fewest    = 20   // of each version, for quantiles; and of calls of a new handler
 
-	leastLatency = 10 * time.Millisecond // by which the new version must be slower
+	leastLatency = 10 * time.Millisecond // the new version must be slower by at least this
 	bucketWidth  = 1.25
 	smallest     = -40 // the bucket of 0
 )
 
-// quantiles are where numbers are compared.
+// quantiles are the quantiles that are compared.
 func quantiles() []float64 { return []float64{0.5, 0.9} }
 
-// TestsOf returns how many comparisons there may be.
+// TestsOf returns the number of comparisons.
 func TestsOf(pipelines, handlers int) int { return pipelines*(1+2*len(quantiles())) + handlers }
 
-// judge says why the new version is worse; empty when it is not, as far as can be told.
+// judge returns why the new version is worse, or empty if there is no proof.
 func (s *State) judge() string {
 	for _, key := range slices.Sorted(maps.Keys(s.Seen)) {
 		kind, name, _ := strings.Cut(key, " ")
@@ -52,7 +52,7 @@ func (s *State) judge() string {
 		if n < max(p.Look, firstLook) || slices.Contains(s.Ignore, kind) {
 			continue
 		}
-		// The looks share what may be spent on false alarms: 1/2 + 1/6 + 1/12 + … = 1.
+		// The looks share the budget for false alarms: 1/2 + 1/6 + 1/12 + … = 1.
 		look := math.Floor(math.Log(float64(n)/firstLook) / math.Log(nextLook))
 		p.Look = int(math.Ceil(firstLook * math.Pow(nextLook, look+1)))
 		chance := falseAlarms / float64(max(s.Tests, 1)) / ((look + 1) * (look + 2))
@@ -63,7 +63,7 @@ func (s *State) judge() string {
 	return ""
 }
 
-// n returns how many are counted.
+// n returns the number of counted runs or calls.
 func (s *Side) n() int {
 	n := s.Good + s.Bad
 	for _, m := range s.Buckets {
@@ -72,11 +72,11 @@ func (s *Side) n() int {
 	return n
 }
 
-// worse says why the new version is worse, with this chance to be wrong.
+// worse returns why the new version is worse, with this probability of an error.
 func (p *Pair) worse(kind, name string, apart bool, chance float64) string {
 	switch kind {
 	case Failures, Errors:
-		if apart { // as bad as this would be certain beside a handler of which every second call fails
+		if apart { // must be certainly worse than a handler of which every second call fails
 			if n := p.New.n(); n >= fewest && tail(p.New.Bad, p.New.Bad+n/2, n, 2*n) < chance && 2*p.New.Bad > n {
 				return fmt.Sprintf("%s of %s: %d of %d first calls failed; the old version does not have it", kind, name, p.New.Bad, n)
 			}
@@ -92,7 +92,7 @@ func (p *Pair) worse(kind, name string, apart bool, chance float64) string {
 	return ""
 }
 
-// exceeds reports whether more of the new version's runs have something than chance explains.
+// exceeds reports whether chance cannot explain the number of the new version.
 func (p *Pair) exceeds(old, now int, chance float64) bool {
 	n, m := p.Old.n(), p.New.n()
 	if n == 0 || float64(now)*float64(n) < muchWorse*float64(old)*float64(m) {
@@ -101,7 +101,8 @@ func (p *Pair) exceeds(old, now int, chance float64) bool {
 	return tail(now, old+now, m, n+m) < chance
 }
 
-// longer compares the numbers of runs: how many of each version lie above a quantile of both together.
+// longer compares numbers of runs: how many of each version are above a quantile of both versions
+// together.
 func (p *Pair) longer(kind, name string, chance float64) string {
 	if p.Old.n() < fewest || p.New.n() < fewest {
 		return ""
@@ -149,7 +150,8 @@ func (s *Side) above(bucket int) (n int) {
 	return n
 }
 
-// bucketOf returns the bucket of a latency in milliseconds: the smallest for 0, and otherwise by its logarithm.
+// bucketOf returns the bucket of a latency in milliseconds, by its logarithm, or the smallest
+// bucket for 0.
 func bucketOf(v float64) int {
 	if v <= 0 {
 		return smallest
@@ -166,7 +168,7 @@ func callsBucket(calls int) int {
 	return calls / unit * unit
 }
 
-// valueOf returns the number in the middle of a bucket.
+// valueOf returns the middle of a bucket.
 func valueOf(kind string, bucket int) float64 {
 	switch {
 	case kind == Calls:
@@ -177,8 +179,8 @@ func valueOf(kind string, bucket int) float64 {
 	return math.Pow(bucketWidth, float64(bucket))
 }
 
-// tail returns how likely at least hits of the bad ones are among the chosen, when the chosen are any of all.
-// It is exact: the hypergeometric distribution.
+// tail returns the probability that at least hits of the bad ones are among the chosen, if the
+// chosen are random. It is exact: the hypergeometric distribution.
 func tail(hits, bad, chosen, all int) float64 {
 	sum := 0.0
 	for k := hits; k <= min(bad, chosen); k++ {
@@ -194,7 +196,7 @@ func tail(hits, bad, chosen, all int) float64 {
 	return math.Min(sum, 1)
 }
 
-// choose is the logarithm of n over k.
+// choose returns the logarithm of n over k.
 func choose(n, k int) float64 {
 	a, _ := math.Lgamma(float64(n + 1))
 	b, _ := math.Lgamma(float64(k + 1))

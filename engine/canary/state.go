@@ -10,70 +10,70 @@ import (
 	"procaas/engine/model"
 )
 
-// The phases of a trial.
+// These are the phases of a trial.
 const (
 	Running    = "running"
-	Promoted   = "promoted"    // the new version is current
+	Promoted   = "promoted"    // the new version became current
 	RolledBack = "rolled back" // the old version stayed
 	Superseded = "superseded"  // another version became current meanwhile
 )
 
-// An Order says how a version is tried. Zero values stand for the defaults.
+// An Order says how to try a version. Zero values mean the defaults.
 type Order struct {
-	Percent float64       // of keys, at first
-	Every   time.Duration // how long each share lasts at least
-	Least   int           // how many runs of the new version end at each share at least
+	Percent float64       // of keys, at the start
+	Every   time.Duration // shortest time at each share
+	Least   int           // fewest ended runs of the new version at each share
 	Hold    bool          // stay at the share
 	Ignore  []string      // kinds that are not judged
 }
 
-// The defaults of an [Order].
+// These are the defaults of an [Order].
 const (
 	DefaultEvery = 10 * time.Minute
 	DefaultLeast = 100
 )
 
-// shares are those that follow the first one. The last one makes the version current.
+// shares lists the shares after the first one. The last one makes the version current.
 func shares() []float64 { return []float64{25, 50, 100} }
 
-// A State is the last trial, which all nodes share. It is plain data, stored as JSON.
+// A State is the last trial, which all nodes share. It is stored as JSON.
 type State struct {
 	Old     string        `json:"old"`
 	New     string        `json:"new"`
 	Phase   string        `json:"phase"`
-	Percent float64       `json:"percent"` // of keys whose new runs use New
+	Percent float64       `json:"percent"` // of the keys, whose new runs use New
 	Every   time.Duration `json:"every"`
 	Least   int           `json:"least"`
 	Hold    bool          `json:"hold,omitempty"`
 	Ignore  []string      `json:"ignore,omitempty"`
 	Began   time.Time     `json:"began"`
-	Turned  time.Time     `json:"turned"` // when the share became that
+	Turned  time.Time     `json:"turned"` // when the share was set
 	Ended   time.Time     `json:"ended,omitzero"`
 	By      string        `json:"by"`
 	Reason  string        `json:"reason,omitempty"`
-	Auto    bool          `json:"auto,omitempty"` // it was rolled back by itself
-	Why     string        `json:"why,omitempty"`  // it ended
+	Auto    bool          `json:"auto,omitempty"` // it was rolled back automatically
+	Why     string        `json:"why,omitempty"`  // reason of its end
 
-	Tests int              `json:"tests"`           // how many comparisons there may be
-	Apart []string         `json:"apart,omitempty"` // paths that only one of the versions has
-	Seen  map[string]*Pair `json:"seen,omitempty"`  // at this share, by kind and name
+	Tests int              `json:"tests"`           // number of comparisons
+	Apart []string         `json:"apart,omitempty"` // paths that only one version has
+	Seen  map[string]*Pair `json:"seen,omitempty"`  // counts at this share, by kind and name
 }
 
-// A Pair is what runs of both versions came to.
+// A Pair has the counts of both versions.
 type Pair struct {
 	Old  Side `json:"old"`
 	New  Side `json:"new"`
-	Look int  `json:"look,omitempty"` // how many runs of New the next look waits for
+	Look int  `json:"look,omitempty"` // number of runs of New at which the next look is due
 }
 
-// A Side is what runs of one version came to: so many were good and bad, or had a number in each bucket.
+// A Side has the counts of one version: good and bad ones, or the number in each bucket.
 type Side struct {
 	Good    int         `json:"good,omitempty"`
 	Bad     int         `json:"bad,omitempty"`
 	Buckets map[int]int `json:"buckets,omitempty"`
 }
 
-// An Event is something that became of a trial.
+// An Event is an event of a trial.
 type Event struct {
 	Phase   string  `json:"phase"`
 	Percent float64 `json:"percent"`
@@ -82,7 +82,7 @@ type Event struct {
 	Why     string  `json:"why,omitempty"`
 }
 
-// Begin begins a trial. Tests and Apart are of the definitions.
+// Begin begins a trial. tests and apart depend on the definitions.
 func Begin(old, now string, o Order, tests int, apart []string, by, reason string, at time.Time) *State {
 	s := &State{
 		Old: old, New: now, Phase: Running, Began: at, By: by, Reason: reason, Tests: tests, Apart: apart, Ignore: o.Ignore,
@@ -98,18 +98,19 @@ func Begin(old, now string, o Order, tests int, apart []string, by, reason strin
 	return s
 }
 
-// tellFor is how long people are told that a version was rolled back, unless another one is tried.
+// tellFor is how long a rollback is shown, unless another version is tried.
 const tellFor = time.Hour
 
-// RolledBackLately reports whether the version was rolled back by itself, and people should still be told.
+// RolledBackLately reports whether the version was rolled back automatically, and people should
+// still see that.
 func (s *State) RolledBackLately(now time.Time) bool {
 	return s != nil && s.Auto && now.Sub(s.Ended) < tellFor
 }
 
-// Runs reports whether the trial goes on.
+// Runs reports whether the trial is in progress.
 func (s *State) Runs() bool { return s != nil && s.Phase == Running }
 
-// Turn makes another share of the keys use the new version. What was seen before does not count any more.
+// Turn sets another share. Earlier counts no longer matter.
 func (s *State) Turn(percent float64, now time.Time) Event {
 	s.Percent, s.Turned, s.Seen = percent, now, nil
 	return s.event()
@@ -121,7 +122,7 @@ func (s *State) End(phase, why string, now time.Time) Event {
 	return s.event()
 }
 
-// Split says by which versions new runs begin, as long as the old one is current.
+// Split returns the versions of new runs, as long as the old one is current.
 func (s *State) Split() (all model.Split) {
 	switch {
 	case s.Runs():
@@ -136,8 +137,8 @@ func (s *State) event() Event {
 	return Event{Phase: s.Phase, Percent: s.Percent, Old: s.Old, New: s.New, Why: s.Why}
 }
 
-// Decide takes in what runs came to, and says what becomes of the trial. Current is the version that is current now.
-// One node does it, once a second.
+// Decide adds the outcomes of runs and returns what changes. current is the current version. One
+// node calls it once a second.
 func (s *State) Decide(now time.Time, tallies []model.Tally, current string) []Event {
 	if !s.Runs() {
 		return nil
@@ -153,7 +154,7 @@ func (s *State) Decide(now time.Time, tallies []model.Tally, current string) []E
 		s.take(t)
 	}
 	if s.Percent >= 100 {
-		return nil // nothing to compare with; nodes make it current
+		return nil // nothing left to compare; nodes make it current
 	}
 	if why := s.judge(); why != "" {
 		s.Auto = true
@@ -165,7 +166,7 @@ func (s *State) Decide(now time.Time, tallies []model.Tally, current string) []E
 	return []Event{s.Turn(s.Next(), now)}
 }
 
-// Next returns the share that follows.
+// Next returns the next share.
 func (s *State) Next() float64 {
 	for _, p := range shares() {
 		if p > s.Percent {
@@ -185,13 +186,13 @@ func (s *State) Judged() (n int) {
 	return n
 }
 
-// tallied begins the path of tallies that are of a trial. No path of a handler has a space.
+// tallied is the prefix of the paths of a trial's tallies. No path of a handler has a space.
 const tallied = "canary "
 
-// turn tells one share of one trial from another.
+// turn identifies a share of a trial.
 func (s *State) turn() string { return strconv.FormatInt(s.Turned.UnixMilli(), 36) }
 
-// pathOf makes the path of a tally.
+// pathOf returns the path of a tally.
 func pathOf(turn, side, kind, name string, bucket int) string {
 	path := tallied + turn + " " + side + " " + kind + " " + name
 	if kind == Latency || kind == Calls {
@@ -200,7 +201,7 @@ func pathOf(turn, side, kind, name string, bucket int) string {
 	return path
 }
 
-// take counts a tally, when it is of this share.
+// take counts a tally of this share.
 func (s *State) take(t model.Tally) {
 	rest, ok := strings.CutPrefix(t.Path, tallied+s.turn()+" ")
 	parts := strings.Split(rest, " ")
@@ -235,7 +236,7 @@ func (s *State) take(t model.Tally) {
 	side.Buckets[bucket] += t.Good
 }
 
-// IsApart reports whether only one of the versions has a handler.
+// IsApart reports whether only one version has a handler.
 func (s *State) IsApart(path string) bool {
 	_, found := slices.BinarySearch(s.Apart, path)
 	return found

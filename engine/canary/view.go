@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// A View is the last trial, as people and programs see it.
+// A View is the last trial in the form for people and programs.
 type View struct {
 	Phase    string     `json:"phase"`
 	Old      string     `json:"old,omitempty"`
 	New      string     `json:"new,omitempty"`
 	Percent  float64    `json:"percent"`
-	Next     float64    `json:"next,omitempty"`      // the share that follows; none while it is held
-	NotUntil *time.Time `json:"not_until,omitempty"` // when that is due at the soonest
-	Runs     int        `json:"runs"`                // of the new version that were compared at this share
-	Least    int        `json:"least"`               // so many are needed
+	Next     float64    `json:"next,omitempty"`      // the next share; none while it is held
+	NotUntil *time.Time `json:"not_until,omitempty"` // earliest time of that
+	Runs     int        `json:"runs"`                // runs of the new version that were compared at this share
+	Least    int        `json:"least"`               // how many runs are needed
 	Began    *time.Time `json:"began,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
 	By       string     `json:"by,omitempty"`
 	Reason   string     `json:"reason,omitempty"`
-	Why      string     `json:"why,omitempty"` // it ended
+	Why      string     `json:"why,omitempty"` // reason of its end
 	Compared []Compared `json:"compared"`
 }
 
-// A Compared is what runs of both versions came to at this share.
+// A Compared compares the outcomes of both versions at this share.
 type Compared struct {
 	Kind string  `json:"kind"`
 	Name string  `json:"name"` // a pipeline, or the path of a handler
@@ -34,7 +34,8 @@ type Compared struct {
 	New  Numbers `json:"new"`
 }
 
-// Numbers are those of one version. Of failures and errors there are bad ones, of latency and calls quantiles.
+// Numbers are those of one version. Failures and errors have bad ones, latency and calls have
+// quantiles.
 type Numbers struct {
 	N   int     `json:"n"`
 	Bad int     `json:"bad"`
@@ -42,7 +43,7 @@ type Numbers struct {
 	P90 float64 `json:"p90,omitempty"`
 }
 
-// Text writes the numbers of a kind for people.
+// Text formats the numbers of a kind for people.
 func (n Numbers) Text(kind string) string {
 	switch kind {
 	case Failures, Errors:
@@ -56,7 +57,7 @@ func (n Numbers) Text(kind string) string {
 // None is the phase before the first trial.
 const None = "none"
 
-// View describes a trial; nil is none.
+// View returns the view of a trial. The receiver may be nil.
 func (s *State) View() View {
 	if s == nil {
 		return View{Phase: None, Compared: []Compared{}}

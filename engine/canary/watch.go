@@ -11,12 +11,12 @@ const (
 	sideOld = "old"
 	sideNew = "new"
 
-	// Each key counts with one run in this time, so that a busy key is not taken for many.
+	// A key counts with one run in this time, so that a busy key does not weigh more.
 	oneRunPerKey = 5 * time.Minute
-	mostKeys     = 100_000 // that a node remembers; the runs of others do not count
+	mostKeys     = 100_000 // remembered by a node; other keys do not count
 )
 
-// A Book decides which runs of a node are watched. The zero value is ready.
+// A Book decides which runs of a node are watched. The zero value is ready to use.
 type Book struct {
 	mu    sync.Mutex // guards the following
 	turn  string
@@ -24,17 +24,17 @@ type Book struct {
 	runs  map[[2]string]string // by flow and key
 }
 
-// A Watch is what a trial wants to know of one run. Nil is a run that nobody watches.
+// A Watch observes one run for a trial. Nil observes nothing.
 type Watch struct {
 	State *State
 	side  string
-	began time.Time // zero when the run began elsewhere
+	began time.Time // zero if the run began elsewhere
 	calls int
 	over  bool
 }
 
-// Watch returns what to watch of a run of a version; nil when the run does not count. A run that
-// resumes counts when it was accepted since the present share began.
+// Watch returns the Watch for a run of a version, or nil if the run does not count. A resumed run
+// counts if it was accepted after the current share was set.
 func (b *Book) Watch(s *State, version, flow, key, run string, accepted time.Time, resumes bool, now time.Time) *Watch {
 	if !s.Runs() || version != s.Old && version != s.New || resumes && accepted.Before(s.Turned) {
 		return nil
@@ -59,7 +59,7 @@ func (b *Book) Watch(s *State, version, flow, key, run string, accepted time.Tim
 	return w
 }
 
-// Called notes that the run makes a call.
+// Called counts a call of the run.
 func (w *Watch) Called(path string) {
 	if w != nil && !w.State.IsApart(path) {
 		w.calls++
@@ -71,7 +71,7 @@ func (w *Watch) Tried(path string, ok bool, now time.Time) model.Tally {
 	return w.tally(Errors, path, 0, ok, now)
 }
 
-// Over returns the tallies of a run that has ended or stands still; none when it has before.
+// Over returns the tallies of a run that has ended or waits for an operator. It returns them once.
 func (w *Watch) Over(pipeline string, ok bool, now time.Time) []model.Tally {
 	if w == nil || w.over {
 		return nil

@@ -20,31 +20,30 @@ import (
 	"procaas/engine/store"
 )
 
-// This file says who may call the API: tokens, what they allow, and how they are
-// told. A token is 32 random bytes, of which the store keeps the hash; so nobody
-// who reads the store can use it, and nobody can guess one.
+// This file decides who may call the API: tokens and what they allow. A token is 32 random bytes.
+// The store has only its hash, so a reader of the store cannot use it, and nobody can guess it.
 
 // A Role is what the bearer of a token may do.
 type Role string
 
-// The roles.
+// These are the roles.
 const (
-	RoleViewer    Role = "viewer"    // reads everything but tokens
-	RoleSubmitter Role = "submitter" // submits events, and nothing else
-	RoleWorker    Role = "worker"    // does tasks: claims them and says what became of them, and nothing else
-	RoleOperator  Role = "operator"  // does what all these do, and steers runs and controls
+	RoleViewer    Role = "viewer"    // reads everything except tokens
+	RoleSubmitter Role = "submitter" // only submits events
+	RoleWorker    Role = "worker"    // only claims tasks and reports their outcomes
+	RoleOperator  Role = "operator"  // does what all of these do, and steers runs and controls
 	RoleAdmin     Role = "admin"     // does everything
 )
 
-// Roles lists them.
+// Roles lists the roles.
 func Roles() []Role { return []Role{RoleViewer, RoleSubmitter, RoleWorker, RoleOperator, RoleAdmin} }
 
-// takesPaths reports whether a role may be bound to paths.
+// takesPaths reports whether a role can be restricted to paths.
 func (r Role) takesPaths() bool { return r == RoleSubmitter || r == RoleWorker || r == RoleOperator }
 
 // A Grant is what the bearer of a token may do.
 type Grant struct {
-	Name  string   // of the token: the actor of the audit
+	Name  string   // name of the token; the actor in the audit
 	Role  Role     // empty allows nothing
 	Paths []string // at or below which the grant holds; everywhere when there are none
 	Quota string   // as in [Token]
@@ -52,8 +51,8 @@ type Grant struct {
 	quota *quota // nil for none
 }
 
-// Has reports whether a role is in the grant. A submitter or a worker is no viewer: programs
-// that hand things in need not see what others do.
+// Has reports whether the grant includes a role. A submitter or a worker is not a viewer, because
+// such programs need not see the data of others.
 func (g Grant) Has(r Role) bool {
 	switch g.Role {
 	case RoleAdmin:
@@ -64,8 +63,8 @@ func (g Grant) Has(r Role) bool {
 	return g.Role == r
 }
 
-// Covers reports whether a path, such as pipeline/stage, is at or below one of the
-// grant's. The empty path is everything.
+// Covers reports whether a path, such as pipeline/stage, is at or below one of the grant's paths.
+// The empty path is everything.
 func (g Grant) Covers(path string) bool {
 	if len(g.Paths) == 0 {
 		return true
@@ -73,16 +72,16 @@ func (g Grant) Covers(path string) bool {
 	return slices.ContainsFunc(g.Paths, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
 }
 
-// Errors of [Access.GrantOf].
+// These are errors of [Access.GrantOf].
 var (
-	// ErrUnknownToken reports that a token was never made, or is revoked.
+	// ErrUnknownToken reports that a token does not exist or is revoked.
 	ErrUnknownToken = errors.New("the token is none of this server's; it may have been revoked")
 
-	// ErrTokenExpired reports that a token was good once.
+	// ErrTokenExpired reports that a token has expired.
 	ErrTokenExpired = errors.New("the token has expired")
 )
 
-// A Token is what the store keeps of one, besides its name and its hash.
+// A Token is the stored form of a token, without its name and its hash.
 type Token struct {
 	Role    Role       `json:"role"`
 	Paths   []string   `json:"paths,omitempty"` // as in [Grant]
@@ -91,34 +90,34 @@ type Token struct {
 	Revoked bool       `json:"revoked,omitempty"`
 }
 
-// A TokenView is a token as people and programs see it.
+// A TokenView is a token in the form for people and programs.
 type TokenView struct {
 	Name string `json:"name"`
 	Token
 	State   string    `json:"state"` // active, expired or revoked
 	Changed time.Time `json:"changed"`
-	By      string    `json:"by"` // who made or revoked it
+	By      string    `json:"by"` // the actor who made or revoked it
 	Reason  string    `json:"reason"`
 }
 
-// The states of a token.
+// These are the states of a token.
 const (
 	TokenActive  = "active"
 	TokenExpired = "expired"
 	TokenRevoked = "revoked"
 )
 
-// A liveToken is a token made ready to be compared with.
+// A liveToken is a token in a form that is fast to compare.
 type liveToken struct {
 	Token
 	name    string
-	setting store.Setting // with the hash, and the revision that a change must name
+	setting store.Setting // has the hash, and the revision that a change must name
 }
 
-// Tokens are all tokens of one revision. They are never changed.
+// Tokens are all tokens of one revision. They never change.
 type Tokens []*liveToken
 
-// ReadTokens reads what the store keeps.
+// ReadTokens reads tokens in the form of the store.
 func ReadTokens(set map[string]store.Setting) (Tokens, error) {
 	all := Tokens{}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
@@ -131,8 +130,8 @@ func ReadTokens(set map[string]store.Setting) (Tokens, error) {
 	return all, nil
 }
 
-// find returns the token with a hash; nil when there is none. It compares with all
-// of them, each in constant time, so that how long it takes tells nothing.
+// find returns the token with a hash, or nil. It compares with all tokens in constant time, so that
+// the duration reveals nothing.
 func (all Tokens) find(hash [sha256.Size]byte) *liveToken {
 	var found *liveToken
 	for _, t := range all {
@@ -143,7 +142,7 @@ func (all Tokens) find(hash [sha256.Size]byte) *liveToken {
 	return found
 }
 
-// state reports whether the token is good now. It expires at the moment itself, not after it.
+// state reports whether the token is valid now. It is no longer valid at the moment of its expiry.
 func (t *liveToken) state(now time.Time) string {
 	switch {
 	case t.Revoked:
@@ -154,7 +153,7 @@ func (t *liveToken) state(now time.Time) string {
 	return TokenActive
 }
 
-// view shows the token, without anything by which it could be used.
+// view returns the view of the token, without its secret.
 func (t *liveToken) view(now time.Time) TokenView {
 	return TokenView{
 		Name: t.name, Token: t.Token, State: t.state(now),
@@ -162,7 +161,7 @@ func (t *liveToken) view(now time.Time) TokenView {
 	}
 }
 
-// An Access says who may call the API, and keeps tokens and sessions.
+// An Access decides who may call the API, and stores tokens and sessions.
 type Access struct {
 	Kept      store.Tokens
 	Documents store.Documents
@@ -170,7 +169,7 @@ type Access struct {
 	Now       func() time.Time
 	Log       *slog.Logger
 
-	// CheckPath refuses a path that leads to nothing.
+	// CheckPath returns an error for a path that does not exist.
 	CheckPath func(path string) error
 
 	Sharers   func() int                    // that are alive, and share quotas; 0 before that is known
@@ -179,20 +178,20 @@ type Access struct {
 	quotas sync.Map // of tokens by name, each a *quota
 }
 
-// Known is what this node knows of the tokens in the store.
+// Known is what this node knows about the tokens in the store.
 type Known interface {
-	// Tokens are those that were read last; nil before.
+	// Tokens returns the tokens that were read last, or nil.
 	Tokens() *Tokens
 
-	// Refresh reads them.
+	// Refresh reads the tokens.
 	Refresh(ctx context.Context) error
 
-	// Learn is Refresh after a change, which stays when they cannot be read.
+	// Learn is Refresh after a change. It ignores an error.
 	Learn(ctx context.Context)
 }
 
-// tokens returns the tokens as this node knows them. What a node does not know yet
-// is read, so that nobody gets in before.
+// tokens returns the tokens that this node knows. If it knows none yet, it reads them first, so
+// that nobody gets in before.
 func (a *Access) tokens(ctx context.Context) (Tokens, error) {
 	if all := a.Known.Tokens(); all != nil {
 		return *all, nil
@@ -200,15 +199,15 @@ func (a *Access) tokens(ctx context.Context) (Tokens, error) {
 	return a.freshTokens(ctx)
 }
 
-// Guarded reports whether a token was ever made: from then on calls need one. That all are
-// revoked or have expired does not open the server again.
+// Guarded reports whether a token was ever made. From then on calls need a token, even if all
+// tokens are revoked or have expired.
 func (a *Access) Guarded(ctx context.Context) (bool, error) {
 	all, err := a.tokens(ctx)
 	return len(all) > 0, err
 }
 
-// GrantOf returns what the bearer of a token with the hash may do: the error is
-// [ErrUnknownToken], [ErrTokenExpired] or of the store.
+// GrantOf returns what the bearer of a token with the hash may do. The error is [ErrUnknownToken],
+// [ErrTokenExpired] or one of the store.
 func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, error) {
 	all, err := a.tokens(ctx)
 	if err != nil {
@@ -224,21 +223,21 @@ func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, er
 	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths, Quota: t.Quota, quota: a.quotaOf(t)}, nil
 }
 
-// newSecret makes what cannot be guessed: 32 random bytes as text.
+// newSecret returns 32 random bytes as text.
 func newSecret() string {
 	random := make([]byte, sha256.Size)
 	rand.Read(random) // never fails
 	return "procaas_" + base64.RawURLEncoding.EncodeToString(random)
 }
 
-// The least that an admin token must be, which somebody may have made up.
+// An admin token may be chosen by a person, so these are its minimum requirements.
 const (
 	leastToken = 20 // bytes
-	leastKinds = 8  // of bytes
+	leastKinds = 8  // distinct bytes
 )
 
-// CheckAdminToken refuses a token that could be guessed. Of one that is given as its hash
-// nobody can tell.
+// CheckAdminToken refuses a token that could be guessed. It cannot check a token that is given as
+// its hash.
 func CheckAdminToken(text string) error {
 	if _, err := HashToken(text); err != nil || strings.HasPrefix(strings.TrimSpace(text), "sha256:") {
 		return err
@@ -256,9 +255,9 @@ func CheckAdminToken(text string) error {
 		leastToken, leastKinds, len(text), len(kinds), newSecret())
 }
 
-// HashToken reads how a flag or a file tells a token: as it is, or as its hash,
-// sha256: with 64 hexadecimal digits. A plain hash is enough, without salt and many rounds:
-// nobody guesses 32 random bytes. Whoever chooses a token by hand has to make it as long.
+// HashToken reads a token from a flag or a file. It is given as it is, or as its hash: sha256: with
+// 64 hexadecimal digits. A plain hash without salt and rounds is enough, because nobody can guess
+// 32 random bytes. A token that a person chooses must be as long.
 func HashToken(text string) (hash [sha256.Size]byte, err error) {
 	text = strings.TrimSpace(text)
 	if digits, hashed := strings.CutPrefix(text, "sha256:"); hashed {

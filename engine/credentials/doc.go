@@ -1,2 +1,3 @@
-// Package credentials says who may call the API: tokens, what they allow, and who has signed in.
+// Package credentials decides who may call the API. It has tokens, their permissions, and sessions
+// of the console.
 package credentials

@@ -15,34 +15,34 @@ import (
 	"procaas/engine/store"
 )
 
-// This file keeps who has signed in to the console. A browser gets a name for its session
-// instead of the token, and the store knows what it stands for: so all nodes know it, it
-// ends when its bearer signs out, and with its token.
+// This file has the sessions of the console. A browser gets an id of its session instead of the
+// token, and the store knows the token of the session. So all nodes know the session. It ends when
+// its bearer signs out, or with the token.
 
 const (
-	// documentSession is the kind of the documents of sessions, by the name of the token
-	// and a number.
+	// documentSession is the kind of the documents of sessions. Their names are the name of the
+	// token and a number.
 	documentSession = "session"
 
-	// mostSessions bounds those of one token: documents are never removed, but used again.
+	// mostSessions bounds the sessions of one token. Documents are never removed, but reused.
 	mostSessions = 64
 
 	// SessionTime is how long a session lasts at most.
 	SessionTime = 12 * time.Hour
 
-	// sessionTries is how often a place for a session is looked for that another one takes.
+	// sessionTries is how often a place for a session is looked for if another session takes it.
 	sessionTries = 8
 )
 
-// A session is what a document keeps of one. One that has ended is empty.
+// A session is the stored form of a session. An ended one is empty.
 type session struct {
 	Secret  []byte    `json:"secret,omitempty"` // its SHA-256
 	Token   []byte    `json:"token,omitempty"`  // the SHA-256 of the token
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// OpenSession begins a session for the bearer of a token, whose name and hash are given, and
-// returns what the browser sends from then on. Of too many sessions the oldest ends.
+// OpenSession opens a session for the bearer of a token with this name and hash. It returns the
+// text that the browser sends from then on. If there are too many sessions, the oldest ends.
 func (a *Access) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
@@ -63,8 +63,8 @@ func (a *Access) OpenSession(ctx context.Context, name string, token [sha256.Siz
 	}
 }
 
-// sessionPlace finds a document for another session of a token: a new one, or that of a
-// session that has ended or is the oldest.
+// sessionPlace returns a document for another session of a token: a new one, or that of an ended
+// session, or that of the oldest one.
 func (a *Access) sessionPlace(ctx context.Context, name string) (place string, version int64, err error) {
 	all, err := a.Documents.DocumentsOf(ctx, documentSession, name+"/")
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *Access) sessionPlace(ctx context.Context, name string) (place string, v
 	return oldest.Name, oldest.Version, nil
 }
 
-// sessionIn reads a session; nil when it has ended.
+// sessionIn decodes a session. It returns nil if the session has ended.
 func (a *Access) sessionIn(value []byte) *session {
 	var s session
 	if err := json.Unmarshal(value, &s); err != nil || len(s.Secret) == 0 || !a.Now().Before(s.Expires) {
@@ -98,8 +98,8 @@ func (a *Access) sessionIn(value []byte) *session {
 	return &s
 }
 
-// SessionToken returns the hash of the token with which a session was opened. The error is
-// [ErrUnknownToken] when there is no such session any more, or of the store.
+// SessionToken returns the hash of the token of a session. The error is [ErrUnknownToken] if there
+// is no such session, or one of the store.
 func (a *Access) SessionToken(ctx context.Context, text string) (token [sha256.Size]byte, err error) {
 	s, _, err := a.findSession(ctx, text)
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *Access) SessionToken(ctx context.Context, text string) (token [sha256.S
 	return [sha256.Size]byte(s.Token), nil
 }
 
-// CloseSession ends a session on all nodes. One that has ended already is no error.
+// CloseSession ends a session on all nodes. It is not an error if the session has ended already.
 func (a *Access) CloseSession(ctx context.Context, text string) error {
 	_, d, err := a.findSession(ctx, text)
 	if errors.Is(err, ErrUnknownToken) {
@@ -119,7 +119,7 @@ func (a *Access) CloseSession(ctx context.Context, text string) error {
 			[]store.DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}}, nil)
 	}
 	if errors.Is(err, store.ErrConflict) {
-		return nil // it has ended, or another one is in its place
+		return nil // it has ended, or another one has its place
 	}
 	if err != nil {
 		return fmt.Errorf("close session: %w", err)

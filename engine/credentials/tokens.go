@@ -16,9 +16,9 @@ import (
 	"procaas/engine/store"
 )
 
-// This file makes and revokes tokens; access.go says what they allow.
+// This file makes and revokes tokens. access.go decides what they allow.
 
-// An AccessError says why a token is not made or revoked.
+// An AccessError says why a token cannot be made or revoked.
 type AccessError struct {
 	Code    string // stable: invalid_token, token_exists, token_not_found
 	Message string
@@ -27,14 +27,14 @@ type AccessError struct {
 // Error implements error.
 func (e *AccessError) Error() string { return e.Message }
 
-// The codes of an [AccessError].
+// These are the codes of an [AccessError].
 const (
 	codeInvalidToken  = "invalid_token"
 	codeTokenExists   = "token_exists"
 	codeTokenNotFound = "token_not_found"
 )
 
-// Tokens lists the tokens by name, those that are good no more included.
+// Tokens lists the tokens by name, including those that are no longer valid.
 func (a *Access) Tokens(ctx context.Context) ([]TokenView, error) {
 	all, err := a.freshTokens(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func (a *Access) Tokens(ctx context.Context) ([]TokenView, error) {
 	return out, nil
 }
 
-// A TokenSpec is what somebody wants of a new token.
+// A TokenSpec describes a new token.
 type TokenSpec struct {
 	Name    string    // what the audit calls its bearer; 1 to 64 characters
 	Role    Role      // it is needed
@@ -57,25 +57,24 @@ type TokenSpec struct {
 	Forever bool      // it never expires
 }
 
-// DefaultTokenTime is for how long a token is good when nobody says.
+// DefaultTokenTime is the default lifetime of a token.
 const DefaultTokenTime = 90 * 24 * time.Hour
 
 const (
-	longestToken = 10 * 366 * 24 * time.Hour // a longer one is forever
-	maxTokens    = 1000                      // with each of which a call is compared
+	longestToken = 10 * 366 * 24 * time.Hour // use Forever for a longer time
+	maxTokens    = 1000                      // a call compares its token with all of them
 	maxPaths     = 100                       // of one token
 )
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// actors are names of the audit that no token may have: its bearer would seem to be the
-// engine itself, or somebody without a token.
+// actors are reserved actor names of the audit. A token with such a name would look like the engine
+// itself, or like a caller without a token.
 var actors = []string{"admin", "anonymous", "dev", "engine", "procaas"}
 
-// NewToken makes a token and tells it: this once, for nobody can find it out
-// later. A name may be used again after its token has been revoked or has expired.
-// The error is an [*AccessError], or a [*guard.ControlError] for an unknown path, when
-// it is refused.
+// NewToken makes a token and returns its secret, which cannot be read again. A name may be reused
+// after its token was revoked or has expired. The error is an [*AccessError], or a
+// [*guard.ControlError] for an unknown path, if the token is refused.
 func (a *Access) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (v TokenView, secret string, err error) {
 	all, err := a.freshTokens(ctx)
 	if err != nil {
@@ -101,8 +100,8 @@ func (a *Access) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (
 	return v, secret, err
 }
 
-// RevokeToken makes a token worthless on all nodes within a second. The error is
-// an [*AccessError] when there is no such token.
+// RevokeToken invalidates a token on all nodes within a second. The error is an [*AccessError] if
+// there is no such token.
 func (a *Access) RevokeToken(ctx context.Context, name string, by store.Actor) (TokenView, error) {
 	all, err := a.freshTokens(ctx)
 	if err != nil {
@@ -117,9 +116,8 @@ func (a *Access) RevokeToken(ctx context.Context, name string, by store.Actor) (
 	return a.storeToken(ctx, name, revoked, nil, t.setting.Revision, by)
 }
 
-// storeToken writes a token, unless its revision is another one than before: two who make or
-// revoke the same one at once must not both be told that they did. Without a hash nobody can
-// be its bearer any more.
+// storeToken writes a token if its revision is the one before. So of two concurrent changes of a
+// token, only one succeeds. Without a hash the token is invalid.
 func (a *Access) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by store.Actor) (TokenView, error) {
 	_, err := a.Kept.SetToken(ctx, name, model.EncodeJSON(t), hash, before, by)
 	if errors.Is(err, store.ErrConflict) {
@@ -131,13 +129,13 @@ func (a *Access) storeToken(ctx context.Context, name string, t Token, hash []by
 	}
 	a.Known.Learn(ctx)
 	a.Log.Info("token changed", "token", name, "role", t.Role, "revoked", t.Revoked, "by", by.Name, "reason", by.Reason)
-	// As the store will tell it; the next list of tokens has its own time.
+	// The precision of the store; the next list of tokens has its own time.
 	now := a.Now().UTC().Truncate(time.Millisecond)
 	return (&liveToken{Token: t, name: name, setting: store.Setting{Changed: now, By: by}}).view(now), nil
 }
 
-// freshTokens reads the tokens from the store. Who changes them must not decide by what
-// this node knew a moment ago.
+// freshTokens reads the tokens from the store. A change must not be based on what this node knew a
+// moment ago.
 func (a *Access) freshTokens(ctx context.Context) (Tokens, error) {
 	if err := a.Known.Refresh(ctx); err != nil {
 		return nil, err
@@ -154,7 +152,7 @@ func (all Tokens) named(name string) *liveToken {
 	return nil
 }
 
-// unknown says that there is no token to revoke.
+// unknown returns the error of a token that cannot be revoked because it does not exist.
 func (all Tokens) unknown(name string) *AccessError {
 	if all.named(name) != nil {
 		return &AccessError{codeTokenNotFound, fmt.Sprintf("the token %s is revoked already", name)}
@@ -172,7 +170,7 @@ func (all Tokens) unknown(name string) *AccessError {
 	return &AccessError{codeTokenNotFound, message}
 }
 
-// checkToken makes a token of what somebody wants.
+// checkToken makes a token from its description.
 func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 	invalid := func(format string, args ...any) (Token, error) {
 		return Token{}, &AccessError{codeInvalidToken, fmt.Sprintf(format, args...)}
@@ -194,7 +192,7 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 		return invalid("want expires or forever, have both")
 	}
 	for _, path := range spec.Paths {
-		if spec.Role == RoleWorker { // whose types need not be pipelines
+		if spec.Role == RoleWorker { // its types need not be pipelines
 			if path == "" || len(path) > store.MaxTaskName || strings.Contains(path, "/") {
 				return invalid("paths: a worker is bound to types of tasks; want one such as thumbnails, have %q", path)
 			}
@@ -203,7 +201,7 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 		if err := a.CheckPath(path); err != nil {
 			return Token{}, err
 		}
-		// Said after the path is found to be known, so that a typing mistake is told as one.
+		// After the check of the path, so that a typing mistake is reported as one.
 		if spec.Role == RoleSubmitter && strings.Contains(path, "/") {
 			return invalid("paths: events are submitted to a whole pipeline; want one such as %s, have %s", path[:strings.Index(path, "/")], path)
 		}
@@ -233,11 +231,11 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 	return t, nil
 }
 
-// documentRefusal is the kind of the documents that say when the bearer of a token was
-// refused something last, by the token's name.
+// documentRefusal is the kind of the documents with the time of a token's last refused call. Their
+// name is that of the token.
 const documentRefusal = "refusal"
 
-// AuditRefusal writes down that the bearer of a token has tried a call that it may not make.
+// AuditRefusal records that the bearer of a token has tried a call without permission.
 func (a *Access) AuditRefusal(ctx context.Context, by store.Actor, call, detail string) error {
 	after := model.EncodeJSON(struct {
 		Detail string `json:"detail"`

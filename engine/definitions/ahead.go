@@ -8,8 +8,8 @@ import (
 	"procaas/engine/planner"
 )
 
-// Ahead lists the handlers that runs may come to which wait at a path: a pipeline, a stage or
-// a handler. In calls of pipelines, that is all of the pipelines that call it, too.
+// Ahead lists the handlers that runs may reach from a path: a pipeline, a stage or a handler. It
+// includes those of all pipelines that call its pipeline.
 func (d *Definition) Ahead(path string) []*planner.Step {
 	if known, ok := d.aheads.Load(path); ok {
 		return known.([]*planner.Step)
@@ -27,7 +27,7 @@ func (d *Definition) Ahead(path string) []*planner.Step {
 		}
 		for i, g := range p.Stages {
 			if i < first {
-				continue // they have been through it
+				continue // such runs have passed them
 			}
 			for _, s := range g.Steps {
 				out = append(out, s)

@@ -9,16 +9,16 @@ import (
 	"procaas/engine/planner"
 )
 
-// An Arrival is an event whose turn has come in its key.
+// An Arrival is an event whose turn in its key has come.
 type Arrival struct {
 	Event     model.Event
 	Flow, Key string
 	State     string         // of the automaton
-	Configs   map[string]any // live
+	Configs   map[string]any // live settings
 }
 
-// Choose finds the pipeline that serves an event; nil when none does. Candidates counts those that serve events of the type.
-// The error is that of the condition of the pipeline that is returned.
+// Choose returns the pipeline that serves an event, or nil. candidates counts the pipelines for
+// events of the type. The error is that of the condition of the returned pipeline.
 func (d *Definition) Choose(a Arrival) (plan *planner.Plan, candidates int, err error) {
 	for _, p := range d.Bundle.On(a.Event.Type) {
 		if p.FlowID() != a.Flow {
@@ -33,7 +33,7 @@ func (d *Definition) Choose(a Arrival) (plan *planner.Plan, candidates int, err 
 	return nil, candidates, nil
 }
 
-// servedBy reports whether a pipeline takes the event.
+// servedBy reports whether a pipeline accepts the event.
 func (a Arrival) servedBy(p *tree.Pipeline, flow *tree.Flow) (bool, error) {
 	if p.When.IsNull() {
 		return true, nil

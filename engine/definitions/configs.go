@@ -18,23 +18,22 @@ type ConfigError struct {
 // Error implements error.
 func (e *ConfigError) Error() string { return e.Message }
 
-// Configs are the declared configs of a definition under settings of one
-// revision. They are never changed.
+// liveConfigs are the declared configs of a definition with the settings of one revision. They
+// never change.
 type liveConfigs struct {
 	revision int64          // of the settings
-	values   map[string]any // by name; of every declared config
+	values   map[string]any // by name; has every declared config
 }
 
-// Configs returns the declared configs under settings of a revision. It is asked often, so the
-// answer is kept until a setting changes.
+// Configs returns the declared configs with the settings of a revision. It is called often, so it
+// caches the result until a setting changes.
 func (d *Definition) Configs(revision int64, set map[string]any) map[string]any {
 	if live := d.live.Load(); live != nil && live.revision == revision {
 		return live.values
 	}
 	values := maps.Clone(d.Declared)
 	for name := range values {
-		// A value that was set for an earlier definition, which declared another
-		// kind, would break the expressions of this one.
+		// A value from the time of an earlier definition with another type would break expressions.
 		if v, ok := set[name]; ok && d.CheckConfig(name, v) == nil {
 			values[name] = v
 		}
@@ -43,9 +42,9 @@ func (d *Definition) Configs(revision int64, set map[string]any) map[string]any 
 	return values
 }
 
-// CheckConfig refuses a value that does not fit the schema of the setting, or
-// without a schema one of another kind than the declared one. One that is declared
-// as null takes any.
+// CheckConfig refuses a value that does not match the schema of the setting. Without a schema, the
+// value must be of the same kind as the declared one. A setting that is declared as null takes any
+// value.
 func (d *Definition) CheckConfig(name string, value any) error {
 	if err := model.CheckData(value); err != nil {
 		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
@@ -62,10 +61,9 @@ func (d *Definition) CheckConfig(name string, value any) error {
 	return nil
 }
 
-// otherKind finds the first place, by name, where a value is of another kind than
-// the declared one. Members that only one of the two has may come and go, and elements
-// of lists are not looked at: settings such as lists of cities grow and shrink. want and
-// have are equal when there is none.
+// otherKind returns the first place, by name, where a value has another kind than the declared one.
+// Members that only one of the two has are ignored, and so are elements of lists, because such
+// settings grow and shrink. If there is no such place, want and have are equal.
 func otherKind(at string, declared, value any) (where, want, have string) {
 	if declared == nil {
 		return at, "", ""

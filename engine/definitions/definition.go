@@ -25,9 +25,8 @@ import (
 	"procaas/engine/triggers"
 )
 
-// A Definition is a bundle made ready to run: with its plans, the HTTP client
-// that reaches its services, and what intake asks of its automata. It is
-// immutable.
+// A Definition is a bundle that is ready to run. It has the plans, the HTTP client for its
+// services, and the accepted states for intake. It is immutable.
 type Definition struct {
 	Bundle   *tree.Bundle
 	Plans    []*planner.Plan
@@ -35,27 +34,27 @@ type Definition struct {
 	Client   *http.Client
 	Workers  *http.Client // reaches the workers of clusters
 	RunID    func(model.Event) string
-	Events   []string       // types that activate a pipeline, for suggestions
-	Declared map[string]any // configs, with their first values
+	Events   []string       // types of events that start a pipeline, for suggestions
+	Declared map[string]any // configs with their declared values
 
-	contracts map[string]*contracts.Contract // of configs that have a schema
+	contracts map[string]*contracts.Contract // of configs with a schema
 
-	// From holds, for each flow whose automaton rejects, the states in which
-	// each event type is accepted.
+	// From lists, for each flow whose automaton rejects events, the states in which each event type
+	// is accepted.
 	From map[string]map[string][]string
 
 	Needed  map[string]bool        // services that critical handlers call
-	Counted map[*planner.Step]bool // what their calls come to decides about fallbacks
+	Counted map[*planner.Step]bool // steps whose calls count for fallbacks
 
-	Fallbacks *fallback.Rules // what decides about those of its handlers; nil when none has one
+	Fallbacks *fallback.Rules // the rules of its fallbacks; nil if no handler has one
 
-	aheads sync.Map // path → what runs that wait there may come to, a []*Step
+	aheads sync.Map // path → the handlers that runs may reach from there, a []*Step
 
-	live atomic.Pointer[liveConfigs] // the declared configs under the present settings
+	live atomic.Pointer[liveConfigs] // the declared configs with the current settings
 }
 
-// ErrUnusable marks a definition that can never be used on this node: it is
-// not in the store, or this program does not know its handler types.
+// ErrUnusable marks a definition that this node can never use: it is not in the store, or this
+// program does not know its handler types.
 var ErrUnusable = errors.New("definition cannot be used")
 
 // newDefinition plans all pipelines of a bundle.
@@ -112,12 +111,12 @@ func newDefinition(b *tree.Bundle, types []tree.Type, maxConns int, targets *out
 	return d, nil
 }
 
-// acceptingStates lists for each event type the states that it may come in. The
-// empty state stands beside the initial one: it is that of a new entity.
+// acceptingStates lists the states in which each event type is accepted. The empty state, that of a
+// new entity, is listed beside the initial state.
 func acceptingStates(a *tree.Automaton, events []string) map[string][]string {
 	from := map[string][]string{}
 	for _, e := range events {
-		from[e] = []string{} // no transition at all: rejected in any state
+		from[e] = []string{} // no transition: rejected in every state
 	}
 	for _, t := range a.Transitions {
 		for _, on := range t.On {
@@ -130,32 +129,31 @@ func acceptingStates(a *tree.Automaton, events []string) map[string][]string {
 	return from
 }
 
-// A Library keeps definitions: the present one, for new events, and those that
-// runs began with.
+// A Library caches definitions: the current one for new events, and those of runs.
 type Library struct {
 	Store    store.Bundles
 	Types    []tree.Type
-	Services map[string]string // see Options.ServiceURLs
+	Services map[string]string // URLs of services; see Options.ServiceURLs
 	MaxConns int
 	Targets  *outbound.Targets
 	Log      *slog.Logger
 	RunID    func(model.Event) string // makes the id of a new run
 
 	current  atomic.Pointer[Definition]
-	trial    atomic.Pointer[canary.State] // the last one that this node can serve
-	reloaded store.Broadcast              // there is another current one
+	trial    atomic.Pointer[canary.State] // the last trial that this node can serve
+	reloaded store.Broadcast              // there is another current definition
 	loads    singleflight.Group
-	unusable sync.Map // hash → why this program can never use it
+	unusable sync.Map // hash → why this program can never use the definition
 
 	mu    sync.Mutex // guards cache
 	cache []*Definition
 }
 
-// maxDefinitions bounds the definitions in memory. Runs that continue with another
-// one hold it themselves, so the bound costs only time.
+// maxDefinitions bounds the definitions in memory. Runs hold their own definition, so the bound
+// only costs time.
 const maxDefinitions = 16
 
-// Add compiles a bundle and keeps it.
+// Add compiles a bundle and caches it.
 func (l *Library) Add(b *tree.Bundle) (*Definition, error) {
 	if d := l.cached(b.Hash); d != nil {
 		return d, nil
@@ -176,21 +174,21 @@ func (l *Library) Add(b *tree.Bundle) (*Definition, error) {
 	return d, nil
 }
 
-// Present is the definition for new events; nil before the first swap.
+// Present returns the definition for new events. It is nil before the first swap.
 func (l *Library) Present() *Definition { return l.current.Load() }
 
-// Reloaded returns a channel that is closed when there is another present definition. Ask for it before
-// the one that is to be watched.
+// Reloaded returns a channel that is closed when the current definition changes. Call it before
+// Present, so that no change is missed.
 func (l *Library) Reloaded() <-chan struct{} { return l.reloaded.Next() }
 
-// Swap makes d the present one, and returns the one before.
+// Swap makes d the current definition, and returns the one before.
 func (l *Library) Swap(d *Definition) (before *Definition) {
 	before = l.current.Swap(d)
 	l.reloaded.Send()
 	return before
 }
 
-// Serving says by which versions new runs begin, as far as this node knows. The store knows better.
+// Serving returns the versions of new runs as far as this node knows. The store has the final say.
 func (l *Library) Serving() model.Split {
 	if t := l.Trial(); t != nil {
 		return t.Split()
@@ -198,7 +196,7 @@ func (l *Library) Serving() model.Split {
 	return model.Split{Old: l.Present().Bundle.Hash}
 }
 
-// Trial returns the trial of a new version beside the present one; nil when there is none.
+// Trial returns the trial of a new version beside the current one, or nil.
 func (l *Library) Trial() *canary.State {
 	if t := l.trial.Load(); t.Runs() && t.Old == l.Present().Bundle.Hash {
 		return t
@@ -206,7 +204,7 @@ func (l *Library) Trial() *canary.State {
 	return nil
 }
 
-// Tried returns the new version that is tried; nil when there is none.
+// Tried returns the new version on trial, or nil.
 func (l *Library) Tried() *Definition {
 	if t := l.Trial(); t != nil {
 		return l.cached(t.New)
@@ -214,7 +212,7 @@ func (l *Library) Tried() *Definition {
 	return nil
 }
 
-// cached finds a definition in memory, and remembers that it was needed.
+// cached returns a definition from memory, or nil, and marks it as used.
 func (l *Library) cached(hash string) *Definition {
 	if d := l.Present(); d != nil && d.Bundle.Hash == hash {
 		return d
@@ -230,8 +228,8 @@ func (l *Library) cached(hash string) *Definition {
 	return d
 }
 
-// Get returns the definition with a hash, from memory or from the store. The error
-// is ErrUnusable when trying again is useless.
+// Get returns the definition with a hash, from memory or from the store. The error is ErrUnusable
+// if a retry is useless.
 func (l *Library) Get(ctx context.Context, hash string) (*Definition, error) {
 	if d := l.cached(hash); d != nil {
 		return d, nil
@@ -243,8 +241,8 @@ func (l *Library) Get(ctx context.Context, hash string) (*Definition, error) {
 	return d.(*Definition), nil
 }
 
-// Read reads the bundle of a definition from the store, and does not keep it. The error is ErrUnusable
-// when this program cannot read it.
+// Read reads the bundle of a definition from the store without caching it. The error is ErrUnusable
+// if this program cannot read it.
 func (l *Library) Read(ctx context.Context, hash string) (*tree.Bundle, error) {
 	files, err := l.files(ctx, hash)
 	if err != nil {
@@ -253,7 +251,7 @@ func (l *Library) Read(ctx context.Context, hash string) (*tree.Bundle, error) {
 	return l.parse(hash, files)
 }
 
-// parse reads a definition from its files.
+// parse parses a definition from its files.
 func (l *Library) parse(hash string, files []diag.File) (*tree.Bundle, error) {
 	b, found := dsl.Load(files, dsl.Options{Types: l.Types, ServiceURLs: l.Services})
 	if b == nil {
@@ -262,7 +260,7 @@ func (l *Library) parse(hash string, files []diag.File) (*tree.Bundle, error) {
 	return b, nil
 }
 
-// load reads a definition from the store, and keeps it.
+// load reads a definition from the store and caches it.
 func (l *Library) load(ctx context.Context, hash string) (*Definition, error) {
 	if err, known := l.unusable.Load(hash); known {
 		return nil, err.(error)
@@ -293,7 +291,7 @@ func (l *Library) Close() {
 	}
 }
 
-// FirstError tells the first error of a bundle that did not load.
+// FirstError returns the first error of a bundle that did not load.
 func FirstError(found []diag.Diagnostic) string {
 	for _, d := range found {
 		if d.Severity == diag.Error {
@@ -303,7 +301,7 @@ func FirstError(found []diag.Diagnostic) string {
 	return "it has errors"
 }
 
-// Serves reports whether a pipeline of the definition takes events of a type in a flow.
+// Serves reports whether a pipeline of the definition accepts events of a type in a flow.
 func (d *Definition) Serves(flow, eventType string) bool {
 	for _, p := range d.Bundle.On(eventType) {
 		if p.FlowID() == flow {
@@ -313,7 +311,7 @@ func (d *Definition) Serves(flow, eventType string) bool {
 	return false
 }
 
-// TypesOf lists the events that activate a pipeline.
+// TypesOf lists the events that start a pipeline.
 func TypesOf(p *tree.Pipeline) []string {
 	if len(p.On) == 0 {
 		return []string{p.ID}

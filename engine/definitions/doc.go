@@ -1,3 +1,3 @@
-// Package definitions keeps bundles that are ready to run: the present one, for new events, and
-// those that runs began with.
+// Package definitions has bundles that are ready to run: the current one for new events, and those
+// of runs. It also loads, tries and lists versions.
 package definitions

@@ -20,43 +20,42 @@ import (
 	"procaas/engine/store"
 )
 
-// This file keeps all nodes at one definition for new events: the newest. Load
-// activates one in the store; the beats of the other nodes tell that something
-// has changed, and follow takes it over.
+// This file keeps all nodes at the newest definition for new events. Load activates one in the
+// store. The beats of other nodes report a change, and Follow adopts it.
 
-// A Follower keeps this node at the definition that is current in the store. Its exported
-// fields are to be set.
+// A Follower keeps this node at the store's current definition. The caller sets its exported
+// fields.
 type Follower struct {
 	Library  *Library
 	Bundles  store.Bundles
 	Log      *slog.Logger
 	Node     string // its name
-	Overrule bool   // the node's own definition becomes that of all nodes, though the store may know it
+	Overrule bool   // the node's own definition becomes that of all nodes, even if the store knows it already
 	Accepted Accepted
-	Trials   *fallback.Live       // keeps the trial of a new version
-	Tell     func([]canary.Event) // tells people what becomes of it
+	Trials   *fallback.Live       // has the trial of a new version
+	Tell     func([]canary.Event) // reports trials to people
 
-	wanted atomic.Pointer[canary.State] // the last trial, as the store has it
+	wanted atomic.Pointer[canary.State] // the last trial in the store
 
 	once     sync.Once
 	hints    chan struct{}         // see changed
-	revision atomic.Int64          // of the settings, when it was looked at last
-	refused  atomic.Pointer[error] // why this node cannot take the current one over; nil when it has
+	revision atomic.Int64          // of the settings, at the last look
+	refused  atomic.Pointer[error] // why this node cannot adopt the current definition; nil if it has
 
-	meeting sync.Mutex // makes Meet one at a time
+	meeting sync.Mutex // serializes Meet
 
-	mu     sync.Mutex // makes Load, agree and follow one at a time
-	agreed bool       // the node's own definition has been handed in
+	mu     sync.Mutex // serializes Load, agree and follow
+	agreed bool       // the node has submitted its own definition
 }
 
-// changed returns the channel of hints that the store may have another definition. Its size is 1:
-// one look is enough for many hints.
+// changed returns the channel of hints that the store may have another definition. Its size is 1,
+// because one look is enough for many hints.
 func (f *Follower) changed() chan struct{} {
 	f.once.Do(func() { f.hints = make(chan struct{}, 1) })
 	return f.hints
 }
 
-// Revised notes the revision that a beat tells.
+// Revised notes the revision from a beat.
 func (f *Follower) Revised(revision int64) {
 	if f.revision.Swap(revision) == revision {
 		return
@@ -64,18 +63,18 @@ func (f *Follower) Revised(revision int64) {
 	f.hint()
 }
 
-// hint lets Follow look.
+// hint makes Follow look.
 func (f *Follower) hint() {
 	select {
 	case f.changed() <- struct{}{}:
-	default: // somebody is about to look
+	default: // a look is pending already
 	}
 }
 
-// A LoadError says why a set of pipelines is refused.
+// A LoadError says why pipelines are refused.
 type LoadError struct {
-	Found []diag.Diagnostic // what is wrong, by place; may be empty
-	Err   error             // why it cannot be planned; may be nil when Found has errors
+	Found []diag.Diagnostic // diagnostics, by place; may be empty
+	Err   error             // why they cannot be planned; may be nil if Found has errors
 }
 
 // Error implements error.
@@ -86,25 +85,25 @@ func (e *LoadError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns what cannot be planned.
+// Unwrap returns the error of the planner.
 func (e *LoadError) Unwrap() error { return e.Err }
 
-// Accepted are the events that have been accepted, and wait for pipelines.
+// Accepted has the accepted events that wait for pipelines.
 type Accepted interface {
-	// Abandoned lists what waits for pipelines that a definition takes away.
+	// Abandoned lists the waiting runs of pipelines that a new definition removes.
 	Abandoned(ctx context.Context, before, after *Definition) ([]Waits, error)
 
 	// Drop cancels the runs whose events a definition does not serve.
 	Drop(ctx context.Context, d *Definition, by store.Actor) error
 }
 
-// A Waits is how many accepted events wait for a pipeline.
+// A Waits is the number of accepted events that wait for a pipeline.
 type Waits struct {
 	Pipeline string `json:"pipeline"`
 	Events   int    `json:"events"`
 }
 
-// A DropError refuses a definition that does not serve events that have been accepted.
+// A DropError refuses a definition that does not serve accepted events.
 type DropError struct {
 	Waits []Waits // by pipeline
 }
@@ -120,24 +119,22 @@ func (e *DropError) Error() string {
 		"put the pipelines back, reload when the events have run, or give them up with procaas reload --drop", total, strings.Join(parts, ", "))
 }
 
-// A Change says which definition is to be current.
+// A Change says which definition to make current.
 type Change struct {
-	To   string        // a version that the store keeps; empty for the files of the node
-	Drop bool          // cancel events that wait for pipelines that it does not have
-	Try  *canary.Order // only on a share of the keys; nil for on all
+	To   string        // a stored version; empty for the node's files
+	Drop bool          // cancel events that wait for removed pipelines
+	Try  *canary.Order // try it on a share of the keys; nil for all keys
 }
 
-// Load makes b the definition for new events on all nodes, and tells what that
-// changes. Runs that have begun keep theirs. The error is a [*LoadError]
-// when the node cannot run it, or when it has no pipelines and the present one
-// has some, and a [*DropError] when accepted events wait for pipelines that it
-// takes away; then nothing has changed.
+// Load makes b the definition for new events on all nodes, and returns the differences. Runs that
+// have begun keep theirs. The error is a [*LoadError] if the node cannot run b, or if b has no
+// pipelines and the current definition has some. It is a [*DropError] if accepted events wait for
+// pipelines that b removes. After an error nothing has changed.
 func (f *Follower) Load(ctx context.Context, b *tree.Bundle, by store.Actor) (diff.Diff, error) {
 	return f.load(ctx, b, false, by)
 }
 
-// LoadAndDrop does so too, and cancels the runs of events that wait for pipelines that b
-// does not have.
+// LoadAndDrop is Load, but cancels the runs of events that wait for removed pipelines.
 func (f *Follower) LoadAndDrop(ctx context.Context, b *tree.Bundle, by store.Actor) (diff.Diff, error) {
 	return f.load(ctx, b, true, by)
 }
@@ -173,9 +170,9 @@ func (f *Follower) load(ctx context.Context, b *tree.Bundle, drop bool, by store
 	return diff, nil
 }
 
-// emptied refuses a definition without pipelines in place of one that has some; nil
-// for any other. Files are empty for a moment while editors and deployments write
-// them, and to take that at its word refuses all events until somebody looks.
+// emptied refuses a definition without pipelines that would replace one with pipelines. Files are
+// empty for a moment while editors and deployments write them. Loading them then would refuse all
+// events until somebody notices.
 func emptied(before, b *tree.Bundle) error {
 	if len(b.Pipelines) > 0 || len(before.Pipelines) == 0 {
 		return nil
@@ -205,8 +202,8 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// activate hands a definition in, and returns the hash of the one that is current then. With
-// onlyNew one that the store has ever seen does not become current again.
+// activate submits a definition, and returns the hash of the one that is current after that. With
+// onlyNew, a definition that the store has ever seen does not become current again.
 func (f *Follower) activate(ctx context.Context, b *tree.Bundle, onlyNew bool, by store.Actor) (current string, err error) {
 	files, err := encodeFiles(b)
 	if err != nil {
@@ -218,7 +215,7 @@ func (f *Follower) activate(ctx context.Context, b *tree.Bundle, onlyNew bool, b
 	return current, nil
 }
 
-// encodeFiles makes of a definition what the store keeps.
+// encodeFiles encodes a definition for the store.
 func encodeFiles(b *tree.Bundle) ([]byte, error) {
 	files, err := json.Marshal(b.Files)
 	if err != nil {
@@ -227,16 +224,15 @@ func encodeFiles(b *tree.Bundle) ([]byte, error) {
 	return files, nil
 }
 
-// swap makes d the definition for new events on this node, and returns the one
-// before.
+// swap makes d the definition for new events on this node, and returns the one before.
 func (f *Follower) swap(d *Definition) (before *Definition) {
 	before = f.Library.Swap(d)
 	f.refused.Store(nil)
 	return before
 }
 
-// Agree brings the node to the definition of all nodes when it joins: its own,
-// when the store has never seen it, otherwise the current one.
+// Agree brings a joining node to the definition of all nodes. That is its own if the store has
+// never seen it, otherwise the current one.
 func (f *Follower) Agree(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -254,7 +250,8 @@ func (f *Follower) Agree(ctx context.Context) error {
 	return f.adopt(ctx, current)
 }
 
-// Meet hears of what the store serves now, when a new run begins by a version that this node does not serve yet.
+// Meet reads the store's trial and current definition when a new run begins with a version that
+// this node does not serve yet.
 func (f *Follower) Meet(ctx context.Context, hash string) error {
 	known := func() bool {
 		t := f.Library.Trial()
@@ -272,7 +269,7 @@ func (f *Follower) Meet(ctx context.Context, hash string) error {
 	return f.Trials.Refresh(ctx)
 }
 
-// Follow takes over what other nodes activate, until ctx ends.
+// Follow adopts what other nodes activate, until ctx ends.
 func (f *Follower) Follow(ctx context.Context) {
 	for {
 		select {
@@ -285,7 +282,7 @@ func (f *Follower) Follow(ctx context.Context) {
 	}
 }
 
-// catchUp takes the store's current definition over.
+// catchUp adopts the store's current definition.
 func (f *Follower) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
@@ -308,9 +305,8 @@ func (f *Follower) catchUp(ctx context.Context) error {
 	return err
 }
 
-// adopt makes the definition with a hash the one for new events on this node.
-// One that the node cannot run is refused, and the one before stays: that is no
-// error.
+// adopt makes the definition with a hash the one for new events on this node. If the node cannot
+// run it, it keeps the one before, which is not an error.
 func (f *Follower) adopt(ctx context.Context, hash string) error {
 	if f.Library.Present().Bundle.Hash == hash {
 		f.refused.Store(nil)
@@ -331,7 +327,7 @@ func (f *Follower) adopt(ctx context.Context, hash string) error {
 	return nil
 }
 
-// Refused returns why this node cannot take the current definition over; nil when it has.
+// Refused returns why this node cannot adopt the current definition, or nil.
 func (f *Follower) Refused() error {
 	if err := f.refused.Load(); err != nil {
 		return *err

@@ -9,8 +9,7 @@ import (
 	"procaas/engine/planner"
 )
 
-// Under lists the handlers below a path, itself
-// included, in order.
+// Under lists the handlers at or below a path, in order.
 func (d *Definition) Under(path string) []*planner.Step {
 	var out []*planner.Step
 	for _, p := range d.Plans {
@@ -23,7 +22,7 @@ func (d *Definition) Under(path string) []*planner.Step {
 	return out
 }
 
-// UnknownPath says that there is nothing at a path, and what is meant perhaps.
+// UnknownPath returns the error of an unknown path, with a suggestion.
 func (d *Definition) UnknownPath(path string) *guard.ControlError {
 	var known []string
 	for _, p := range d.Plans {

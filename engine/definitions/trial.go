@@ -15,11 +15,12 @@ import (
 	"procaas/engine/store"
 )
 
-// This file tries new definitions on a share of the keys. The trial is a part of the state that decides about
-// fallbacks, so one node decides, all nodes hear of it with their next beat, and a crash loses nothing. While a trial
-// goes on, the old definition stays current. Claims read in the store by which one a run begins.
+// This file tries new definitions on a share of the keys. The trial is a part of the fallback
+// state. So one node decides, all nodes learn of it with their next beat, and a crash loses
+// nothing. During a trial the old definition stays current. A claim reads in the store which
+// version a run begins with.
 
-// A CanaryError refuses to begin a trial, or to change one.
+// A CanaryError says why a trial cannot begin or change.
 type CanaryError struct{ Message string }
 
 // Error implements error.
@@ -28,8 +29,8 @@ func (e *CanaryError) Error() string { return e.Message }
 // refuse makes a CanaryError.
 func refuse(format string, args ...any) error { return &CanaryError{fmt.Sprintf(format, args...)} }
 
-// TryVersion begins the trial of b, on all nodes, and tells what it would change. The error is a [*LoadError] when it cannot
-// be tried, and a [*CanaryError] when another trial goes on.
+// TryVersion begins the trial of b on all nodes, and returns the differences. The error is a
+// [*LoadError] if b cannot be tried, and a [*CanaryError] if another trial is in progress.
 func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Order, by store.Actor) (diff.Diff, error) {
 	if !f.hasAgreed() {
 		return diff.Diff{}, refuse("this node has just started, and does not know yet which version is current; try again in a second")
@@ -73,14 +74,15 @@ func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Orde
 	return d, err
 }
 
-// hasAgreed reports whether the node knows what is current. A canary against what is about to be replaced would end at once.
+// hasAgreed reports whether the node knows the current definition. A canary against a definition
+// that is about to be replaced would end at once.
 func (f *Follower) hasAgreed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.agreed
 }
 
-// paths are those of all handlers.
+// paths returns the paths of all handlers.
 func (d *Definition) paths() map[string]bool {
 	all := map[string]bool{}
 	for _, p := range d.Plans {
@@ -91,7 +93,7 @@ func (d *Definition) paths() map[string]bool {
 	return all
 }
 
-// triable refuses what cannot differ from key to key, or could not be taken back.
+// triable refuses changes that cannot differ from key to key, or could not be undone.
 func triable(old, now *Definition, d diff.Diff) error {
 	for _, p := range old.Bundle.Pipelines {
 		for _, t := range TypesOf(p) {
@@ -110,7 +112,8 @@ func triable(old, now *Definition, d diff.Diff) error {
 	return nil
 }
 
-// ShareTrial lets a share of the keys use the version that is tried; with 100 it becomes current on all nodes.
+// ShareTrial sets the share of the keys that use the version on trial. At 100 it becomes current on
+// all nodes.
 func (f *Follower) ShareTrial(ctx context.Context, percent float64, hold bool, by store.Actor) (*canary.State, error) {
 	return f.change(ctx, by, func(t *canary.State, at time.Time) (canary.Event, error) {
 		if t.Old != f.Library.Present().Bundle.Hash {
@@ -121,8 +124,8 @@ func (f *Follower) ShareTrial(ctx context.Context, percent float64, hold bool, b
 	})
 }
 
-// EndTrial ends the trial: new runs use the old version. At 100 % of the keys, nodes may have made the new one current
-// already, or be about to.
+// EndTrial ends the trial: new runs use the old version. At 100 % of the keys, nodes may have made
+// the new one current already.
 func (f *Follower) EndTrial(ctx context.Context, by store.Actor) (*canary.State, error) {
 	return f.change(ctx, by, func(t *canary.State, at time.Time) (canary.Event, error) {
 		why := by.Name + " rolled it back"
@@ -148,7 +151,7 @@ func (f *Follower) change(
 	return f.Trials.Canary(), err
 }
 
-// steerTries is how often a change is tried while decisions are made at the same moment.
+// steerTries is how often a change is tried if other decisions come first.
 const steerTries = 10
 
 func (f *Follower) steer(ctx context.Context, by store.Actor, do func(*fallback.State, time.Time) ([]canary.Event, error)) error {
@@ -170,11 +173,12 @@ func (f *Follower) steer(ctx context.Context, by store.Actor, do func(*fallback.
 	return errors.New("other decisions come before this one, try again")
 }
 
-// Canary returns the last trial; nil when there was none.
+// Canary returns the last trial, or nil.
 func (f *Follower) Canary() *canary.State { return f.Trials.Canary() }
 
-// Heed takes in what has become of the trial. A version in memory is served at once, so the node that begins a trial
-// follows it before it replies. The end of a trial counts at once, too; the rest is for Follow.
+// Heed applies the state of the trial. A version in memory is served at once, so the node that
+// begins a trial follows it before it replies. The end of a trial counts at once, too. Follow does
+// the rest.
 func (f *Follower) Heed(t *canary.State) {
 	f.wanted.Store(t)
 	known := !t.Runs() || f.Library.cached(t.New) != nil
@@ -186,7 +190,7 @@ func (f *Follower) Heed(t *canary.State) {
 	}
 }
 
-// pursue reads the version that is tried, and makes it current when all keys shall use it.
+// pursue reads the version on trial, and makes it current if all keys use it.
 func (f *Follower) pursue(ctx context.Context) error {
 	t := f.wanted.Load()
 	if !t.Runs() {
@@ -205,7 +209,8 @@ func (f *Follower) pursue(ctx context.Context) error {
 	if t.Percent < 100 {
 		return nil
 	}
-	// A rollback may have come in since this node heard of the share, and have made the old version current again.
+	// Since this node has learned of the share, a rollback may have made the old version current
+	// again.
 	if err := f.Trials.Refresh(ctx); err != nil || !f.Trials.Canary().Runs() {
 		return err
 	}

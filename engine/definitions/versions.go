@@ -17,53 +17,56 @@ import (
 	"procaas/engine/store"
 )
 
-// A History tells which definitions the store keeps. Its exported fields are to be set.
+// A History shows the definitions in the store. The caller sets its exported fields.
 type History struct {
 	Library *Library
 	Kept    store.Store
 
 	mu     sync.Mutex           // guards shorts
-	shorts map[[2]string]string // what a definition changes of another; definitions never change
+	shorts map[[2]string]string // short descriptions of the differences between two definitions
 }
 
-// A Version is a definition that the store keeps.
+// A Version is a definition in the store.
 type Version struct {
-	Version string    `json:"version"`           // its hash
-	State   string    `json:"state,omitempty"`   // current: new events use it; canary 5%: new events of some keys do; rolled back: of a canary
-	Since   time.Time `json:"since"`             // when it became current last, as far as the audit tells; otherwise when it was stored
+	Version string `json:"version"` // its hash
+	// State is current for the version of new events, such as canary 5% for a version on trial, or
+	// rolled back after a canary.
+	State string `json:"state,omitempty"`
+	// when it last became current, as far as the audit has it; otherwise when it was stored
+	Since   time.Time `json:"since"`
 	By      string    `json:"by,omitempty"`      // who made it current
 	Reason  string    `json:"reason,omitempty"`  // why
-	Before  string    `json:"before,omitempty"`  // the version that it replaced then
-	Changes string    `json:"changes,omitempty"` // what it changed of that, in short
-	Runs    int       `json:"runs"`              // that are on it: unfinished and failed ones
+	Before  string    `json:"before,omitempty"`  // the version that it replaced
+	Changes string    `json:"changes,omitempty"` // the differences to that version, in short
+	Runs    int       `json:"runs"`              // unfinished and failed runs of it
 }
 
 // StateCurrent is the state of the version for new events.
 const StateCurrent = "current"
 
-// A VersionDetail is a version with all that it has.
+// A VersionDetail is a version with its files and differences.
 type VersionDetail struct {
 	Version
-	Diff  diff.Diff     `json:"diff"` // from the version that it replaced; no changes for the first one
+	Diff  diff.Diff     `json:"diff"` // from the version that it replaced; empty for the first one
 	Files []VersionFile `json:"files"`
 }
 
-// A VersionFile is a file of a version, as it was read.
+// A VersionFile is a file of a version.
 type VersionFile struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 }
 
-// A VersionError refuses the name of a version.
+// A VersionError says why the name of a version is wrong.
 type VersionError struct{ Message string }
 
 // Error implements error.
 func (e *VersionError) Error() string { return e.Message }
 
-// fewestDigits is how many digits of a hash name a version at least.
+// fewestDigits is how many digits of a hash are needed to name a version.
 const fewestDigits = 4
 
-// Versions lists up to limit versions, the one that became current last first.
+// Versions lists up to limit versions, the one that last became current first.
 func (h *History) Versions(ctx context.Context, limit int) ([]Version, error) {
 	all, err := h.versions(ctx)
 	if err != nil {
@@ -108,7 +111,7 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 	if i, ok := places[current]; ok {
 		all[i].State = StateCurrent
 	}
-	// What is no text, or no event of a canary, names no version.
+	// A record that is no text, or no event of a canary, names no version.
 	err = h.audits(ctx, store.AuditDefinition, func(a store.Audited) {
 		var before, after string
 		_, _ = json.Unmarshal(a.Before, &before), json.Unmarshal(a.After, &after)
@@ -140,7 +143,7 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 	return all, nil
 }
 
-// audits reads all audit records of a kind, the last one first.
+// audits reads all audit records of a kind, newest first.
 func (h *History) audits(ctx context.Context, kind string, each func(store.Audited)) error {
 	for f := (store.AuditFilter{Kind: kind, Limit: 1000}); ; {
 		audits, err := h.Kept.Audits.Audit(ctx, f)
@@ -157,7 +160,7 @@ func (h *History) audits(ctx context.Context, kind string, each func(store.Audit
 	}
 }
 
-// Find returns the version with a name: its hash, or the first digits of it.
+// Find returns the version with a hash, or with the first digits of a hash.
 func (h *History) Find(ctx context.Context, name string) (Version, error) {
 	all, err := h.versions(ctx)
 	if err != nil {
@@ -179,7 +182,7 @@ func (h *History) Find(ctx context.Context, name string) (Version, error) {
 		fewestDigits)}
 }
 
-// Previous returns the version that the current one has replaced.
+// Previous returns the version that the current one replaced.
 func (h *History) Previous(ctx context.Context) (Version, error) {
 	all, err := h.versions(ctx)
 	if err != nil {
@@ -191,10 +194,10 @@ func (h *History) Previous(ctx context.Context) (Version, error) {
 	return h.Find(ctx, all[0].Before)
 }
 
-// ErrNoFiles reports that the node was started without files that it could read again.
+// ErrNoFiles reports that the node has no files that it could read again.
 var ErrNoFiles = errors.New("this server was not started with pipelines that it could read again")
 
-// Restore reads the definition of a version from the store, so that it can be loaded again.
+// Restore reads the definition of a version from the store, to load it again.
 func (h *History) Restore(ctx context.Context, name string) (*tree.Bundle, error) {
 	v, err := h.Find(ctx, name)
 	if err != nil {
@@ -204,7 +207,7 @@ func (h *History) Restore(ctx context.Context, name string) (*tree.Bundle, error
 	return b, unreadable(err)
 }
 
-// Show returns all of a version.
+// Show returns the details of a version.
 func (h *History) Show(ctx context.Context, name string) (d VersionDetail, err error) {
 	if d.Version, err = h.Find(ctx, name); err != nil {
 		return d, err
@@ -233,7 +236,7 @@ func (h *History) Show(ctx context.Context, name string) (d VersionDetail, err e
 	return d, err
 }
 
-// Differ returns what a version changes of another one.
+// Differ returns the differences between two versions.
 func (h *History) Differ(ctx context.Context, old, now string) (diff.Diff, error) {
 	before, err := h.Find(ctx, old)
 	if err != nil {
@@ -246,7 +249,7 @@ func (h *History) Differ(ctx context.Context, old, now string) (diff.Diff, error
 	return h.compare(ctx, before.Version, after.Version)
 }
 
-// compare reads both definitions. They do not go into the library, where runs need the room.
+// compare reads both definitions. It does not cache them, because runs need the space.
 func (h *History) compare(ctx context.Context, old, now string) (diff.Diff, error) {
 	a, err := h.Library.Read(ctx, old)
 	if err == nil {
@@ -260,7 +263,7 @@ func (h *History) compare(ctx context.Context, old, now string) (diff.Diff, erro
 	return diff.Diff{}, unreadable(err)
 }
 
-// unreadable says that this program cannot read a version, where no store is to blame.
+// unreadable converts an error of this program, but not of the store, to a VersionError.
 func unreadable(err error) error {
 	if errors.Is(err, ErrUnusable) {
 		return &VersionError{err.Error()}
@@ -268,10 +271,11 @@ func unreadable(err error) error {
 	return err
 }
 
-// maxShorts bounds what is remembered of differences.
+// maxShorts bounds the cached descriptions.
 const maxShorts = 1000
 
-// short says in short what a version changes of another; nothing when there is no other.
+// short describes the differences between two versions in short. It is empty if there is no old
+// one.
 func (h *History) short(ctx context.Context, old, now string) (string, error) {
 	if old == "" {
 		return "", nil

@@ -9,19 +9,18 @@ import (
 	"procaas/engine/planner"
 )
 
-// A Format is a way to show a plan.
+// A Format is a format of a plan.
 type Format string
 
-// The formats of plans.
+// These are the formats of plans.
 const (
-	Text    Format = "text"    // for a terminal: every wait with its proof
+	Text    Format = "text"    // for a terminal: every wait with its cause
 	JSON    Format = "json"    // one [planner.PlanView]
 	Mermaid Format = "mermaid" // a flowchart, as Markdown viewers draw it
 	DOT     Format = "dot"     // a graph for Graphviz
 )
 
-// Write shows a plan. Text, Mermaid and DOT leave out edges that others
-// imply.
+// Write writes a plan. Text, Mermaid and DOT omit edges that others imply.
 func Write(w io.Writer, p *planner.Plan, format Format) error {
 	var err error
 	switch format {
@@ -32,14 +31,14 @@ func Write(w io.Writer, p *planner.Plan, format Format) error {
 	case Mermaid:
 		_, err = io.WriteString(w, drawMermaid(p.View()))
 	case DOT:
-		_, err = io.WriteString(w, drawDOT(p.View()).String()) // its own Write loses errors
+		_, err = io.WriteString(w, drawDOT(p.View()).String()) // its own Write ignores errors
 	default:
 		err = fmt.Errorf("want the plan as text, json, mermaid or dot, have %q", format)
 	}
 	return err
 }
 
-// text shows a plan to a terminal.
+// text returns a plan for a terminal.
 func text(v planner.PlanView) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pipeline %s, ", v.Pipeline)
@@ -69,7 +68,7 @@ func text(v planner.PlanView) string {
 	return b.String()
 }
 
-// longest says how long something may take at worst; nothing when it takes no time.
+// longest returns the longest possible time of something, or empty if it takes no time.
 func longest(time, deadline string) string {
 	switch {
 	case deadline != "":
@@ -82,7 +81,7 @@ func longest(time, deadline string) string {
 	return ""
 }
 
-// writeStage shows the handlers of one branch, or those of none.
+// writeStage writes the handlers of one branch, or those without a branch.
 func writeStage(b *strings.Builder, v planner.StageView, branch int) {
 	for _, h := range v.Handlers {
 		if h.Branch == branch {
@@ -123,7 +122,7 @@ func writeStep(b *strings.Builder, v planner.StepView) {
 	}
 }
 
-// repeated says how the elements of a list are worked on.
+// repeated describes how the elements of a list are processed.
 func repeated(list string, parallel int) string {
 	if parallel == 1 {
 		return fmt.Sprintf("for each of %s, one after the other", list)
@@ -131,7 +130,7 @@ func repeated(list string, parallel int) string {
 	return fmt.Sprintf("for each of %s, %d at once", list, parallel)
 }
 
-// traitsOf lists what to know of a handler at a glance.
+// traitsOf lists the main traits of a handler.
 func traitsOf(v planner.StepView) []string {
 	out := []string{callOf(v)}
 	if v.Critical {
@@ -164,7 +163,7 @@ func callOf(v planner.StepView) string {
 	return v.Type
 }
 
-// stepCaption is what pictures say of a handler.
+// stepCaption is the caption of a handler in pictures.
 func stepCaption(v planner.StepView, separator string) string {
 	out := v.ID + separator + callOf(v)
 	if v.Parallel > 0 {
@@ -176,7 +175,7 @@ func stepCaption(v planner.StepView, separator string) string {
 	return out
 }
 
-// stageCaption is what pictures say of a stage.
+// stageCaption is the caption of a stage in pictures.
 func stageCaption(v planner.StageView) string {
 	out := v.ID
 	if v.Enabled != "" {

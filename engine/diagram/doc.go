@@ -1,3 +1,3 @@
-// Package diagram shows plans to people and programs: as text with the proof of every wait, as JSON,
-// as a flowchart, and as a graph.
+// Package diagram shows plans: as text with the cause of every wait, as JSON, as a flowchart, and
+// as a graph.
 package diagram

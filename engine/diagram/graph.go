@@ -28,8 +28,7 @@ func drawDOT(v planner.PlanView) *dot.Graph {
 		box.Label(stageCaption(stage))
 		first := dotStage(box, stage)
 		if i > 0 {
-			// Graphviz draws between nodes only; these attributes cut the line
-			// at the boxes.
+			// Graphviz draws edges between nodes only. These attributes cut the edge at the boxes.
 			g.Edge(last, first).Attr("ltail", lastBox).Attr("lhead", box.GetID()).Bold()
 		}
 		last, lastBox = first, box.GetID()
@@ -37,8 +36,8 @@ func drawDOT(v planner.PlanView) *dot.Graph {
 	return g
 }
 
-// dotStage fills the box of a stage and returns a node of it, for edges to the box. An edge
-// leads to an earlier handler only, so its node is there already.
+// dotStage fills the box of a stage and returns one of its nodes, for edges to the box. An edge
+// leads to an earlier handler only, so its node exists already.
 func dotStage(box *dot.Graph, stage planner.StageView) dot.Node {
 	nodes := map[string]dot.Node{}
 	if len(stage.Handlers) == 0 {
@@ -59,8 +58,8 @@ func dotStage(box *dot.Graph, stage planner.StageView) dot.Node {
 	return nodes[stage.Handlers[0].ID]
 }
 
-// drawMermaid draws a plan as a Mermaid flowchart. Nodes have numbers for names: ids may hold
-// what Mermaid takes for syntax.
+// drawMermaid draws a plan as a Mermaid flowchart. The nodes are numbered, because ids may contain
+// Mermaid syntax.
 func drawMermaid(v planner.PlanView) string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")
@@ -90,7 +89,7 @@ func drawMermaid(v planner.PlanView) string {
 	return b.String()
 }
 
-// mermaidText quotes a text, so that nothing in it is taken for syntax.
+// mermaidText quotes a text, so that nothing in it is syntax.
 func mermaidText(s string) string {
 	return `"` + strings.ReplaceAll(html.EscapeString(s), "\n", "<br/>") + `"`
 }

@@ -9,8 +9,9 @@ import (
 	"procaas/engine/core"
 )
 
-// This file decides which goroutine drives a run. A run that waits has none. The goroutine of a call that ends drives its run on,
-// and makes the next call itself. When a timer, an operator or new controls stir a run that waits, a goroutine of the pool drives it.
+// This file decides which goroutine drives a run. A run that waits has none. The goroutine of a
+// call that ends drives its run on, and makes the next call itself. When a timer, an operator or
+// new controls stir a run that waits, a goroutine of the pool drives it.
 
 // A turn is the right to drive one run, and the news that came while another goroutine had it.
 type turn struct {
@@ -49,9 +50,10 @@ func (t *turn) collect() (calls []*ended, stirred bool) {
 	return calls, stirred
 }
 
-// rest gives the turn up until news comes, and lets ring fire after a delay if one is set. It returns false when news is there
-// already: then the caller still has the turn. A timer that was set for an earlier time is left alone, since a run that is stirred
-// too early only looks once more.
+// rest gives the turn up until news comes, and lets ring fire after a delay if one is set. It
+// returns false when news is there already: then the caller still has the turn. A timer that was
+// set for an earlier time is left alone, since a run that is stirred too early only looks once
+// more.
 func (t *turn) rest(delay time.Duration, set bool, ring func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,8 +106,8 @@ func (j *job) ring() {
 	j.stir()
 }
 
-// work drives the run. It ends when the run waits or is over, and meanwhile makes the calls that drive leaves to it. The caller must
-// have the turn.
+// work drives the run. It ends when the run waits or is over, and meanwhile makes the calls that
+// drive leaves to it. The caller must have the turn.
 func (j *job) work() {
 	for {
 		own := j.drive()
@@ -115,8 +117,8 @@ func (j *job) work() {
 	}
 }
 
-// drive lets the run go on until it waits or is over. A call that it returns is for the caller to make: the run waits for it, and
-// no other goroutine makes it.
+// drive lets the run go on until it waits or is over. A call that it returns is for the caller to
+// make: the run waits for it, and no other goroutine makes it.
 func (j *job) drive() (own *core.Attempt) {
 	for j.round() {
 		own, j.own = j.own, nil
@@ -157,8 +159,8 @@ func (j *job) handOff(t *core.Attempt) {
 	})
 }
 
-// survive turns a panic of the core into the failure of the one run that caused it. Otherwise the process would end, and then each
-// one that takes the run over.
+// survive turns a panic of the core into the failure of the one run that caused it. Otherwise the
+// process would end, and then each one that takes the run over.
 func (j *job) survive() {
 	if p := recover(); p != nil {
 		j.at("").Error("run panicked", "panic", p, "stack", string(debug.Stack()))

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A run must have one driver at a time, and no news may be lost: not one that comes while the driver gives its turn up.
+// A run must have one driver at a time, and no news may be lost: not one that comes while the
+// driver gives its turn up.
 func TestOneGoroutineDrivesARunAndHearsAllNews(t *testing.T) {
 	t.Parallel()
 	const each = 2_000

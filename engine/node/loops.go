@@ -215,15 +215,16 @@ func (n *node) claim() claimResult {
 	return claimedSome
 }
 
-// startJob lets a goroutine drive a run. The caller holds the node's lock, and
-// has seen that it is not shut, or that it waits for this.
+// startJob starts a goroutine that drives a run. The caller holds the node's lock, and has checked
+// that the node is not shut or waits for this run.
 func (n *node) startJob(j *job) {
 	n.work.Add(1) // until the run is over, also while no goroutine drives it
 	n.do(j.work)
 }
 
-// startCall begins one call of a handler. The goroutine that drives the run makes the first one itself, when the run waits. The run
-// does not hear of the end of a call beside it.
+// startCall begins one call of a handler. The goroutine that drives the run makes the first call
+// itself, because the run has to wait anyway. The outcome of a call beside the run does not reach
+// it.
 func (n *node) startCall(j *job, t *core.Attempt) {
 	switch {
 	case t.Beside:
@@ -236,12 +237,12 @@ func (n *node) startCall(j *job, t *core.Attempt) {
 	}
 }
 
-// stirAll stirs all runs each time when what they all go by has changed: the controls, or whether the node drains or is still a
-// member.
+// stirAll wakes all runs when something changes for all of them: the controls, or whether the node
+// drains or is still a member.
 func (n *node) stirAll() {
 	draining := n.draining
 	for {
-		// Both are read before the runs look, so that they miss nothing that comes later.
+		// Read before the runs look, so that they miss no later change.
 		superseded := n.d.Settings.Controls().Superseded
 		ended := n.ctx.Err() != nil
 		n.mu.Lock()

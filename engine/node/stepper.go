@@ -146,7 +146,7 @@ func (s *Stepper) begin(j *job) {
 // run that an operator has cancelled.
 func (s *Stepper) stirred(j *job) bool {
 	if j.cancelled.Load() {
-		j.underway = 0 // the calls in flight are broken off
+		j.underway = 0 // the calls in flight are interrupted
 		j.stop()
 		s.close(j)
 		return false

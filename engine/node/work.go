@@ -36,23 +36,23 @@ type job struct {
 	held    map[string]bool // calls that the guard makes wait, by Attempt.Ref
 	seen    *guard.Controls // the controls that Ready has used last
 	again   bool            // ask Ready before waiting
-	ends    bool            // all is done but the commit of its end; guarded by n.mu
+	ends    bool            // only the commit of its end is missing; guarded by n.mu
 	log     *slog.Logger
 
 	turn       turn
 	begun      bool          // the first round has been made
-	cancelling bool          // no call is started any more, and the run ends with those in flight
-	own        *core.Attempt // a call that the goroutine makes which drives the run
+	cancelling bool          // no more calls start, and the run ends with those in flight
+	own        *core.Attempt // the call that the run's own goroutine makes
 
 	calls     context.Context // of the run's calls
 	stopCalls context.CancelFunc
 	underway  int
-	last      time.Time // the latest time that the core has been told
-	unsaved   time.Time // since when the core holds what only people would miss; zero: it does not
+	last      time.Time // the latest time that the core has seen
+	unsaved   time.Time // since when the core has a change that only people would miss; zero: none
 
-	cancelled atomic.Bool            // an operator wants the run ended
-	moving    atomic.Pointer[string] // the definition that an operator wants it to go on by; nil for none
-	stopping  atomic.Pointer[string] // why an operator wants it undone; nil for not at all
+	cancelled atomic.Bool            // an operator has cancelled the run
+	moving    atomic.Pointer[string] // the definition that an operator moves it to; nil for none
+	stopping  atomic.Pointer[string] // why an operator wants it undone; nil for none
 }
 
 // An ended is a call that has ended.
@@ -105,14 +105,14 @@ func (j *job) ofCall(t *core.Attempt) *slog.Logger {
 	})
 }
 
-// cancel asks for the run's end. It may be called more than once.
+// cancel asks the run to end. It may be called several times.
 func (j *job) cancel() {
 	j.cancelled.Store(true)
 	j.stir()
 }
 
-// round lets the core decide about the news, saves it, and begins calls, until the run can only wait. It is false when the run has
-// ended, is parked, or is lost to this node.
+// round lets the core decide, saves the result, and starts calls, until the run can only wait. It
+// returns false if the run has ended, is parked, or is lost to this node.
 func (j *job) round() (more bool) {
 	defer j.survive()
 	if !j.begun {
@@ -131,10 +131,10 @@ func (j *job) round() (more bool) {
 		case j.cancelling || j.cancelled.Load():
 			return j.stop()
 		case j.n.isDraining():
-			more = j.goOn(nil) && j.underway > 0 // without calls in flight it is given back as it was saved last
+			more = j.goOn(nil) && j.underway > 0 // without calls in flight, it is released as it was last saved
 		case j.moves() && j.underway == 0 && j.putBack():
 			return false
-		case j.moves(): // nothing is started any more
+		case j.moves(): // nothing more starts
 			more = j.goOn(nil)
 		default:
 			more = j.goOn(j.ready())
@@ -165,8 +165,8 @@ func (j *job) goOn(tasks []core.Attempt) bool {
 	return j.start(tasks) && saved
 }
 
-// save makes what the core has decided durable. It is false when the run needs
-// no more of this node: it has ended, is parked, or is lost.
+// save saves what the core has decided. It returns false if this node is done with the run: it has
+// ended, is parked, or is lost.
 func (j *job) save() bool {
 	status, next := j.run.Status(), j.run.Next()
 	if status == model.Parked && !next.IsZero() && next.Sub(j.now()) <= guard.ShortHold {
@@ -308,8 +308,8 @@ func (j *job) start(tasks []core.Attempt) bool {
 	return true
 }
 
-// delay returns the time until there is something to do though no call ends; false
-// when there is nothing.
+// delay returns the time until there is something to do even if no call ends. ok is false if there
+// is nothing.
 func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	if !next.IsZero() {
 		delay, ok = next.Sub(j.n.d.Clock.Now()), true
@@ -328,8 +328,8 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	return delay, ok
 }
 
-// finish tells the core about calls that have ended, so that they ride in one checkpoint. Calls that were broken off are left out:
-// nobody knows what became of them.
+// finish tells the core about ended calls, so that one checkpoint has all of them. Interrupted
+// calls are left out, because their outcome is unknown.
 func (j *job) finish(list []*ended) {
 	for _, e := range list {
 		j.underway--
@@ -344,8 +344,9 @@ func (j *job) finish(list []*ended) {
 	}
 }
 
-// stop ends the run as an operator wants it. The next event of the key may start then, so calls in flight are broken off, and the
-// run ends with the last of them. It is false when the run is over.
+// stop ends the run because an operator has cancelled it. The next event of the key may start then,
+// so it interrupts the calls in flight, and the run ends with the last of them. It returns false if
+// the run is over.
 func (j *job) stop() (more bool) {
 	j.cancelling = true
 	j.stopCalls()

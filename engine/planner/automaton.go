@@ -6,9 +6,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// StateOf returns the state of an entity from what is stored of it: an entity
-// that no event has reached is in the initial state. It is empty for flows
-// without an automaton. The flow may be nil.
+// StateOf returns the state of an entity from its stored state. An entity that no event has reached
+// is in the initial state. It is empty for flows without an automaton. The flow may be nil.
 func StateOf(f *tree.Flow, stored string) string {
 	if f == nil || f.States == nil {
 		return ""
@@ -19,9 +18,9 @@ func StateOf(f *tree.Flow, stored string) string {
 	return stored
 }
 
-// Transition finds the state that an event type leads to from a stored state;
-// ok is false when the automaton has no such move. A flow without an automaton
-// takes every event. The flow may be nil.
+// Transition returns the state to which an event type leads from a stored state. ok is false if
+// there is no such transition. A flow without an automaton accepts every event. The flow may be
+// nil.
 func Transition(f *tree.Flow, stored, eventType string) (to string, ok bool) {
 	if f == nil || f.States == nil {
 		return "", true

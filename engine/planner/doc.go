@@ -1,3 +1,3 @@
-// Package planner turns pipelines into plans: for each handler, what it reads, writes and
-// touches, and so which handlers of a stage may run in parallel. Plans never change.
+// Package planner makes plans from pipelines: what each handler reads, writes and touches, and so
+// which handlers of a stage may run in parallel. Plans never change.
 package planner

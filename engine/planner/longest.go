@@ -2,9 +2,9 @@ package planner
 
 import "procaas/dsl/tree"
 
-// This file tells how long a run may take at worst: see [tree.Longest].
+// This file computes the longest time of a run: see [tree.Longest].
 
-// Longest is how long a handler may take from its first attempt on.
+// Longest returns the longest time of a handler from its first attempt on.
 func (s *Step) Longest(b *tree.Bundle) tree.Longest {
 	var inside tree.Longest
 	if s.Callee != nil {
@@ -13,7 +13,7 @@ func (s *Step) Longest(b *tree.Bundle) tree.Longest {
 	return s.Handler.Longest(s.Type, b, inside, s.Parallel)
 }
 
-// Longest is how long a run of the pipeline may take.
+// Longest returns the longest time of a run of the pipeline.
 func (p *Plan) Longest() tree.Longest {
 	var all, beside tree.Longest
 	for _, g := range p.Stages {
@@ -27,7 +27,7 @@ func (p *Plan) Longest() tree.Longest {
 	return all.Or(beside).Within(p.Pipeline.Deadline)
 }
 
-// ends is how long the stage of the handler may have taken when the handler is done.
+// ends returns the longest time from the start of the stage to the end of the handler.
 func (s *Step) ends(b *tree.Bundle) tree.Longest {
 	var begins tree.Longest
 	for _, e := range s.After {
@@ -36,14 +36,14 @@ func (s *Step) ends(b *tree.Bundle) tree.Longest {
 	return begins.And(s.Longest(b))
 }
 
-// Longest is how long the stage may take: that of the longest chain of handlers that wait for each
-// other.
+// Longest returns the longest time of the stage: that of the longest chain of handlers that wait
+// for each other.
 func (g *Stage) Longest(b *tree.Bundle) tree.Longest {
 	var all tree.Longest
 	ends := make([]tree.Longest, len(g.Steps))
 	for i, s := range g.Steps {
 		if s.Handler.Detached {
-			continue // nothing waits for it, in this stage and in the next
+			continue // nothing waits for it, in this stage or in the next
 		}
 		var begins tree.Longest
 		for _, e := range s.After {

@@ -15,41 +15,39 @@ import (
 	"procaas/engine/model"
 )
 
-// A Plan is a pipeline with its proof: which handlers of a stage must wait for
-// which others, and why. It is immutable.
+// A Plan is a pipeline with its dependencies: which handlers of a stage must wait for which others,
+// and why. It is immutable.
 type Plan struct {
-	Bundle   *tree.Bundle // the definition that the pipeline is of
+	Bundle   *tree.Bundle // the definition of the pipeline
 	Pipeline *tree.Pipeline
-	Flow     *tree.Flow // nil when the pipeline has none
+	Flow     *tree.Flow // nil if the pipeline has none
 	Stages   []*Stage   // in the order in which a run goes through them
 
 	ByPath    map[string]*Step // by path
 	Steps     []*Step          // all of them, as declared
-	Written   []*Step          // those that authors write: with the ones of repeated stages in place of these
+	Written   []*Step          // those in the files: repeated stages count as their handlers
 	Detached  []*Step          // those that the next stage does not wait for
-	byPath    map[string]*Step // of all
-	Shared    []sharedName     // that the flow and the pipeline declare
-	MostCalls int              // calls that may be under way at once
+	byPath    map[string]*Step // includes those of repeated stages
+	Shared    []sharedName     // declared by the flow and the pipeline
+	MostCalls int              // most calls in flight at once
 
-	Undoes  bool // a handler has a compensation, or one that it calls
-	Bounded bool // a deadline is in it, or in a pipeline that it calls
+	Undoes  bool // a handler, or one that it calls, has a compensation
+	Bounded bool // it, or a pipeline that it calls, has a deadline
 
-	// Contested says that live settings decide whether this pipeline or another
-	// one serves an event.
+	// Contested says that live settings decide which of several pipelines serves an event.
 	Contested bool
 }
 
-// A Stage is a stage with its handlers in the order of declaration.
+// A Stage is a stage with its handlers in declared order.
 type Stage struct {
 	ID    string
-	Steps []*Step // the one that the stage is from outside, when it is repeated
+	Steps []*Step // a repeated stage has only its Loop
 
 	Declared *tree.Stage
-	loop     *Plan // of one element, when the stage is repeated
+	loop     *Plan // for one element, if the stage is repeated
 }
 
-// Handlers lists the handlers of the stage that authors write, in the order of
-// declaration.
+// Handlers lists the handlers of the stage in the files, in declared order.
 func (g *Stage) Handlers() []*Step {
 	if g.loop != nil {
 		return g.loop.Written
@@ -57,8 +55,8 @@ func (g *Stage) Handlers() []*Step {
 	return g.Steps
 }
 
-// Loop returns what the stage is from outside when it is repeated for each element of a
-// list; nil when it is not.
+// Loop returns the step that stands for a stage that is repeated for each element of a list. It is
+// nil for other stages.
 func (g *Stage) Loop() *Step {
 	if g.loop == nil {
 		return nil
@@ -70,88 +68,87 @@ func (g *Stage) Loop() *Step {
 type Step struct {
 	Handler *tree.Handler
 	Type    tree.Type // zero for a placeholder
-	Path    string    // pipeline/stage/handler; of a compensation, with /compensate behind it
-	Owner   string    // who looks after it: the handler's owner, or else the pipeline's
+	Path    string    // pipeline/stage/handler; a compensation has /compensate appended
+	Owner   string    // owner of the handler, or of the pipeline
 	Stage   int       // its index in Plan.Stages
 	Index   int       // in its stage
 
 	Reads   []datum.Read // of all expressions: enabled, body, result, verify, fallback, on-error
-	Writes  []Write      // whatever becomes of the handler: its result, the fallback's, and those of on-error
+	Writes  []Write      // paths written in any outcome: by its result, the fallback result, and rules of on-error
 	Touches []string     // effects outside the shared state
-	Peer    string       // whom its calls reach, as far as that is known beforehand: the id of a declared service, or a host; empty for nobody
-	After   []Edge       // what it waits for within its stage; empty: it may start at once
+	// Peer is the id of the declared service that its calls reach, or a host. It is empty if there
+	// is none, or if only the call itself knows it.
+	Peer  string
+	After []Edge // what it waits for within its stage; empty: it may start at once
 
 	Position  int // in Plan.order
 	Verify    tree.Type
-	Retry     tree.Retry    // the policy, defaults included
-	Deadline  time.Duration // of all attempts together, defaults included; 0 for none
+	Retry     tree.Retry    // the policy, with defaults
+	Deadline  time.Duration // for all attempts together, with defaults; 0 for none
 	Keeps     bool          // another handler may read the response
 	Fleeting  []string      // names of the shared state that its conditions read and later handlers write
 	StagePath string        // the path of its stage
-	Volatile  bool          // begun anew, it might be skipped, or send something else
+	Volatile  bool          // begun again, it might be skipped or send something else
 
-	Parallel int  // items of its for-each that are worked on at once; 1 without one
-	Gathers  bool // the responses of items are kept: the result or another handler may read them
+	Parallel int  // items of its for-each in flight at once; 1 without one
+	Gathers  bool // responses of items are kept, because the result or another handler may read them
 
-	Callee *Plan // of the pipeline that it calls, or of one element of a repeated stage; nil when it calls none
-	Loops  bool  // it is a repeated stage, as that is from outside
+	Callee *Plan // plan of the pipeline that it calls, or of one element of a repeated stage; nil for none
+	Loops  bool  // it stands for a repeated stage
 
-	Undo   *Step // its compensation; nil when it has none
+	Undo   *Step // its compensation; nil for none
 	Undoes bool  // it is the compensation of another
 
-	Service *tree.Service // that is declared; nil when it is not known before the call
+	Service *tree.Service // declared service; nil if only the call itself knows it
 }
 
-// A Write is a path that a handler sets: a name of the shared state, or its own
-// sources entry.
+// A Write is a path that a handler sets: a name of the shared state, or its own entry in sources.
 type Write struct {
 	Path datum.Path // from the root
-	Span diag.Span  // where the author says so
+	Span diag.Span  // place in the file
 }
 
-// An Edge says that To waits for From, and proves it. A plan has the edge of
-// every dependent pair, also where others imply it: when a handler in between
-// is off, the pair still has to keep its order.
+// An Edge says that To waits for From, and why. A plan has an edge for every dependent pair, even
+// if other edges imply it. If a handler in between is off, the pair still has to keep its order.
 type Edge struct {
-	From, To         *Step     // of one stage; From is declared first
+	From, To         *Step     // both of one stage; From is declared first
 	Why              string    // "notify-driver reads shared-state.order, which get-order writes"
-	FromSpan, ToSpan diag.Span // what they share, or else the handlers themselves
+	FromSpan, ToSpan diag.Span // the conflicting places, or the handlers themselves
 }
 
 // A sharedName is a declared name of the shared state.
 type sharedName struct {
 	Name  string
-	Value any // the first one
+	Value any // initial value
 	Raw   json.RawMessage
-	Kept  bool // between the events of the key: the flow declares it
+	Kept  bool // between the events of the key, because the flow declares it
 }
 
-// The roots of paths that handlers write to.
+// These are the roots of paths that handlers write.
 const (
 	SharedRoot  = "shared-state"
 	SourcesRoot = "sources"
 )
 
-// New proves which handlers of a pipeline may run in parallel.
+// New computes which handlers of a pipeline may run in parallel.
 //
-// Two handlers of a stage are independent when neither writes what the other
-// reads or writes, and they touch nothing in common; a path overlaps with all
-// that lies below and above it. Any other pair keeps the order in which it is
-// declared. So whatever order independent handlers end in, the shared state is
-// that of running all of them one by one.
+// Two handlers of a stage are independent if neither writes what the other reads or writes, and
+// they touch nothing in common. A path overlaps with everything above and below it. Any other pair
+// keeps its declared order. So in whatever order independent handlers end, the shared state is that
+// of running all of them one by one.
 func New(b *tree.Bundle, p *tree.Pipeline, types []tree.Type) (*Plan, error) {
 	return NewPlanner(b, types).Plan(p)
 }
 
-// A Planner makes the plans of a bundle, each once: those that call a pipeline share
-// its plan.
+// A Planner makes the plans of a bundle, each once. Pipelines that call the same pipeline share its
+// plan.
 type Planner struct {
 	bundle *tree.Bundle
 	types  map[string]tree.Type
 	made   map[*tree.Pipeline]*Plan
 }
 
-// NewPlanner makes a planner that knows these types.
+// NewPlanner makes a planner for these handler types.
 func NewPlanner(b *tree.Bundle, types []tree.Type) *Planner {
 	m := &Planner{b, make(map[string]tree.Type, len(types)), map[*tree.Pipeline]*Plan{}}
 	for _, t := range types {
@@ -204,11 +201,10 @@ func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 	return plan, nil
 }
 
-// Step finds a handler by its path, also one of a repeated stage; nil when there is
-// none.
+// Step returns the handler at a path, also one of a repeated stage, or nil.
 func (p *Plan) Step(path string) *Step { return p.byPath[path] }
 
-// declare gathers the names of the shared state.
+// declare collects the names of the shared state.
 func (p *Plan) declare() error {
 	if p.Flow != nil {
 		if err := p.declareNames(p.Flow.SharedState, true); err != nil {
@@ -276,8 +272,8 @@ func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 		return nil, err
 	}
 	s.gather(of)
-	// An upper bound is enough: it is the room for the ends of calls, so that no call has to
-	// wait for its run to be told.
+	// An upper bound is enough. It is the room for the ends of calls, so that no call waits until
+	// its run takes its outcome.
 	p.MostCalls += s.Parallel
 	if s.Callee != nil {
 		p.MostCalls += s.Parallel * s.Callee.MostCalls
@@ -328,7 +324,7 @@ func (s *Step) compensate(p *Plan, m *Planner) error {
 	return nil
 }
 
-// gather finds what the handler reads, writes and touches.
+// gather collects what the handler reads, writes and touches.
 func (s *Step) gather(stage *tree.Stage) {
 	h := s.Handler
 	own := datum.Path{SourcesRoot, h.ID}
@@ -337,8 +333,8 @@ func (s *Step) gather(stage *tree.Stage) {
 		s.Reads = stage.LoopReads()
 	}
 	for _, r := range slices.Concat(h.Result.Reads(), h.VerifyReads()) {
-		// A handler does not wait for itself: its result is made when its own
-		// source is there, and done is asked about an answer that is there.
+		// A handler does not wait for itself. Its result is computed when its own source is there,
+		// and done is evaluated on an existing answer.
 		if len(r.Path) < len(own) || !r.Path[:len(own)].Equal(own) {
 			s.Reads = append(s.Reads, r)
 		}
@@ -361,7 +357,7 @@ func (s *Step) gather(stage *tree.Stage) {
 		s.Touches = append(s.Touches, emitToken)
 	}
 	if s.Callee != nil {
-		// Its state is its own, so that only what it touches outside can get in the way.
+		// Its state is its own, so only what it touches outside can conflict.
 		for _, inner := range s.Callee.Steps {
 			s.Touches = append(s.Touches, inner.Touches...)
 		}
@@ -369,7 +365,7 @@ func (s *Step) gather(stage *tree.Stage) {
 	}
 	s.Parallel = 1
 	if f := h.ForEach; f != nil && len(s.Touches) == 0 {
-		s.Parallel = f.Parallel() // what touches the same thing keeps its order
+		s.Parallel = f.Parallel() // touching the same thing keeps the order
 	}
 }
 
@@ -391,8 +387,7 @@ func (g *Stage) join(s *Step) {
 	g.Steps = append(g.Steps, s)
 }
 
-// depend reports whether b, declared after a, must wait for it. Of two in different
-// branches only one ever runs.
+// depend reports whether b, declared after a, must wait for a. Only one of two branches ever runs.
 func depend(a, b *Step) (Edge, bool) {
 	if a.Handler.Branch != b.Handler.Branch && a.Handler.Branch != nil && b.Handler.Branch != nil {
 		return Edge{}, false
@@ -429,7 +424,7 @@ func depend(a, b *Step) (Edge, bool) {
 	return Edge{}, false
 }
 
-// Overlap finds the first read of reader that a write of writer may change.
+// Overlap returns the first read of reader that a write of writer may change.
 func Overlap(writer, reader *Step) (Write, datum.Read, bool) {
 	for _, r := range reader.Reads {
 		for _, w := range writer.Writes {
@@ -441,8 +436,7 @@ func Overlap(writer, reader *Step) (Write, datum.Read, bool) {
 	return Write{}, datum.Read{}, false
 }
 
-// markKept finds the responses that other handlers may read. The others need
-// not be kept in checkpoints.
+// markKept finds the responses that other handlers may read. Checkpoints need not keep the others.
 func (p *Plan) markKept() {
 	for _, s := range p.Steps {
 		response := datum.Path{SourcesRoot, s.Handler.ID, "response"}
@@ -466,9 +460,8 @@ func (p *Plan) markKept() {
 	}
 }
 
-// isVolatile reports whether live settings decide if the handler runs, or whether
-// it is told the time at which the run began. Both are lost in a crash before the
-// first checkpoint.
+// isVolatile reports whether live settings, or the time when the run began, affect the handler.
+// Both are lost in a crash before the first checkpoint.
 func (s *Step) isVolatile(stage *tree.Stage) bool {
 	began := datum.Path{"run", "started"}
 	conditions := slices.Concat(stage.ConditionReads(), s.Handler.ConditionReads())
@@ -502,9 +495,8 @@ func isContested(b *tree.Bundle, p *tree.Pipeline) bool {
 // emitToken is what all handlers that emit events touch.
 const emitToken = "emitted events"
 
-// markFleeting finds what the conditions of a handler read of the shared state and
-// handlers after them write. Such values are kept for explanations: the rest can be
-// found in the checkpoint afterwards.
+// markFleeting finds what the conditions of a handler read from the shared state and later handlers
+// write. Such values are kept for explanations. The others are still in the checkpoint afterwards.
 func (p *Plan) markFleeting() {
 	for _, s := range p.Steps {
 		stage := p.Stages[s.Stage]

@@ -7,51 +7,51 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A PlanView is a plan as programs see it.
+// A PlanView is a plan in the form for programs.
 type PlanView struct {
 	Pipeline string      `json:"pipeline"`       // its id
-	Flow     string      `json:"flow,omitempty"` // empty when the pipeline is a flow of its own
-	On       []string    `json:"on"`             // types of events; empty for one that is only called
+	Flow     string      `json:"flow,omitempty"` // empty if the pipeline is its own flow
+	On       []string    `json:"on"`             // types of events; empty if it is only called
 	Deadline string      `json:"deadline,omitempty"`
-	Longest  string      `json:"longest"` // the time that a run may take, or unbounded: see [tree.Longest]
+	Longest  string      `json:"longest"` // longest time of a run, or unbounded: see [tree.Longest]
 	Stages   []StageView `json:"stages"`  // in the order in which they run
 }
 
 // A StageView is a stage of a [PlanView].
 type StageView struct {
 	ID       string       `json:"id"`
-	Enabled  string       `json:"enabled,omitempty"`  // the condition, as it is written
-	ForEach  string       `json:"for_each,omitempty"` // the list whose elements repeat the stage, as it is written
-	Parallel int          `json:"parallel,omitempty"` // elements of it that are worked on at once
+	Enabled  string       `json:"enabled,omitempty"`  // condition, as written
+	ForEach  string       `json:"for_each,omitempty"` // list whose elements repeat the stage, as written
+	Parallel int          `json:"parallel,omitempty"` // elements in flight at once
 	State    []string     `json:"state,omitempty"`    // names of the shared state of one element
-	Writes   []string     `json:"writes,omitempty"`   // paths that are set when all elements are done
+	Writes   []string     `json:"writes,omitempty"`   // paths that are set after all elements
 	Deadline string       `json:"deadline,omitempty"`
-	Longest  string       `json:"longest"` // the time that it may take, or unbounded
+	Longest  string       `json:"longest"` // longest time, or unbounded
 	Branches []BranchView `json:"branches,omitempty"`
-	Handlers []StepView   `json:"handlers"` // those of the branches included
+	Handlers []StepView   `json:"handlers"` // including those of the branches
 }
 
-// A BranchView is a way that a stage may go.
+// A BranchView is a branch of a stage.
 type BranchView struct {
 	Number int    `json:"number"` // from 1
-	When   string `json:"when"`   // as it is written; empty for the branch that is taken when no other one is
+	When   string `json:"when"`   // as written; empty for the branch that is taken if no other one is
 }
 
 // A StepView is a handler of a [PlanView].
 type StepView struct {
 	ID       string     `json:"id"`
 	Path     string     `json:"path"`
-	Branch   int        `json:"branch,omitempty"` // that it belongs to; 0 for none
+	Branch   int        `json:"branch,omitempty"` // its branch; 0 for none
 	Type     string     `json:"type"`
-	Awaits   []string   `json:"awaits,omitempty"`     // types of events, of which one is waited for
-	Undo     string     `json:"compensate,omitempty"` // the type of the call that undoes it
+	Awaits   []string   `json:"awaits,omitempty"`     // types of events, one of which it waits for
+	Undo     string     `json:"compensate,omitempty"` // type of its compensation
 	Calls    string     `json:"calls,omitempty"`      // the pipeline that it calls
-	ForEach  string     `json:"for_each,omitempty"`   // the list, as it is written
-	Parallel int        `json:"parallel,omitempty"`   // items of it that are worked on at once
+	ForEach  string     `json:"for_each,omitempty"`   // list, as written
+	Parallel int        `json:"parallel,omitempty"`   // items in flight at once
 	Critical bool       `json:"critical"`
 	Detached bool       `json:"detached,omitempty"` // the next stage does not wait for it
-	Deadline string     `json:"deadline,omitempty"` // that of requests that are not critical included
-	Longest  string     `json:"longest"`            // the time that all its attempts may take, or unbounded
+	Deadline string     `json:"deadline,omitempty"` // including the default of non-critical requests
+	Longest  string     `json:"longest"`            // longest time of all its attempts, or unbounded
 	Owner    string     `json:"owner,omitempty"`
 	At       string     `json:"at"`                 // file:line:column
 	Reads    []string   `json:"reads"`              // paths, each once
@@ -67,10 +67,10 @@ type EdgeView struct {
 	Why     string `json:"why"`
 	From    string `json:"from"`    // the place in the earlier handler, file:line:column
 	To      string `json:"to"`      // the place in the later one
-	Implied bool   `json:"implied"` // other edges of the stage lead there too
+	Implied bool   `json:"implied"` // other edges of the stage imply it
 }
 
-// View makes the plan readable.
+// View returns the view of the plan.
 func (p *Plan) View() PlanView {
 	v := PlanView{
 		Pipeline: p.Pipeline.ID, Flow: p.Pipeline.Flow, On: p.Pipeline.On, Stages: []StageView{},
@@ -147,7 +147,7 @@ func (s *Step) view(b *tree.Bundle) StepView {
 	return v
 }
 
-// durationText shows a duration; nothing for none.
+// durationText formats a duration; empty for none.
 func durationText(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -155,7 +155,7 @@ func durationText(d time.Duration) string {
 	return tree.Longest{Time: d}.String()
 }
 
-// ruleText shows a rule of on-error in short.
+// ruleText formats a rule of on-error in short.
 func ruleText(rule *tree.OnError) string {
 	on := "any"
 	if len(rule.On) > 0 {
@@ -167,10 +167,9 @@ func ruleText(rule *tree.OnError) string {
 	return on + ": " + rule.Then
 }
 
-// Implied reports whether another edge of s leads to a handler that waits for the
-// same one, so that a picture needs no line for e. Edges are transitive only
-// through the handlers between them, so a direct predecessor suffices to look
-// further.
+// Implied reports whether another edge of s leads to a handler that waits for the same one, so that
+// a picture can omit e. Edges are transitive only through the handlers between them, so it is
+// enough to search from direct predecessors.
 func (s *Step) Implied(e Edge) bool {
 	for _, other := range s.After {
 		if other.From != e.From && other.From.WaitsFor(e.From) {
@@ -180,7 +179,7 @@ func (s *Step) Implied(e Edge) bool {
 	return false
 }
 
-// WaitsFor reports whether s comes after earlier by any chain of edges.
+// WaitsFor reports whether s comes after earlier by a chain of edges.
 func (s *Step) WaitsFor(earlier *Step) bool {
 	for _, e := range s.After {
 		if e.From == earlier || e.From.Index > earlier.Index && e.From.WaitsFor(earlier) {

@@ -18,9 +18,9 @@ func hostsOf(addresses []string) map[string]bool {
 	return hosts
 }
 
-// peerOf finds the declared service that a call of a handler reaches, which names it or gives an
-// address of it, and the name of that service; of another address, the host. Nothing is known
-// when an expression decides it.
+// peerOf returns the declared service that a handler's call reaches, by its name or an address of
+// it, and its name. For another address it returns the host. If an expression decides it, nothing
+// is known.
 func peerOf(b *tree.Bundle, body *expr.Value) (service *tree.Service, name string) {
 	id, isNamed := body.Get("service").Literal()
 	if isNamed = isNamed && id != nil; isNamed {

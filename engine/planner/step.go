@@ -5,8 +5,7 @@ import (
 	"procaas/engine/model"
 )
 
-// Fallback returns the fallback by which a handler goes out of the flow; nil when
-// it never does.
+// Fallback returns the fallback of a handler, or nil.
 func (s *Step) Fallback() *tree.Fallback {
 	if s.Handler.IsCritical() {
 		return nil
@@ -14,9 +13,8 @@ func (s *Step) Fallback() *tree.Fallback {
 	return s.Handler.Fallback
 }
 
-// Fails reports whether a call that came to an error counts as a failure. Others
-// say nothing about the handler: that what it asked for is not there, or that it
-// asked wrongly.
+// Fails reports whether the error of a call counts as a failure of the handler. Other errors say
+// nothing about it, for example that something does not exist or that the request was wrong.
 func (s *Step) Fails(err error) bool {
 	if f := s.Handler.Fallback; f != nil && len(f.On) > 0 {
 		return model.InClass(err, f.On)
@@ -24,7 +22,7 @@ func (s *Step) Fails(err error) bool {
 	return model.InClass(err, tree.DefaultRetry().On) || model.ClassOf(err) == "other" && !model.IsPermanent(err)
 }
 
-// Within lists the handlers of a plan with those of the pipelines that it calls.
+// Within lists the handlers of a plan, including those of the pipelines that it calls.
 func (p *Plan) Within(seen map[*Plan]bool) (out []*Step) {
 	if seen[p] {
 		return nil
@@ -39,10 +37,10 @@ func (p *Plan) Within(seen map[*Plan]bool) (out []*Step) {
 	return out
 }
 
-// Computes reports whether the core decides the handler by itself, without a call.
+// Computes reports whether the core decides the handler without a call.
 func (s *Step) Computes() bool { return s.Type.Name == "" || s.Type.SetsState }
 
-// StandsIn reports whether something fills the state when the handler is out.
+// StandsIn reports whether the handler has a fallback result that sets the state.
 func (s *Step) StandsIn() bool {
 	return s.Handler.Fallback != nil && !s.Handler.Fallback.Result.IsNull()
 }

@@ -7,8 +7,8 @@ import (
 	"procaas/dsl/expr"
 )
 
-// ValueText shows a value in one line, with its expressions as they are written;
-// empty when it is not given.
+// ValueText formats a value in one line, with its expressions as written. It is empty for a missing
+// value.
 func ValueText(v *expr.Value) string {
 	if v == nil {
 		return ""
@@ -32,17 +32,16 @@ func ValueText(v *expr.Value) string {
 	case len(parts) > 0:
 		return "[" + strings.Join(parts, ", ") + "]"
 	}
-	// What has neither an expression nor a value nor parts is a secret: only its name shows.
+	// A value without expression, data and parts is a secret. Only its name is shown.
 	secret, _ := v.Eval(nil)
 	name, _ := secret.(datum.Secret)
 	return "!secret " + name.Name
 }
 
-// sourceText shows a condition as it is written, in one line; empty when it is not
-// given.
+// sourceText formats a condition as written, in one line. It is empty for a missing one.
 func sourceText(v *expr.Value) string { return strings.TrimPrefix(ValueText(v), "!$ ") }
 
-// unique drops repetitions, keeping the order.
+// unique drops repeated entries and keeps the order.
 func unique(list []string) []string {
 	seen := map[string]bool{}
 	out := []string{}
@@ -55,7 +54,7 @@ func unique(list []string) []string {
 	return out
 }
 
-// DataText shows data as JSON.
+// DataText formats data as JSON.
 func DataText(data any) string {
 	text, err := datum.FormatJSON(data)
 	if err != nil {

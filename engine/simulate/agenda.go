@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An agenda is what is to happen when. What is to happen at the same time happens
-// in the order in which it was added.
+// An agenda has future actions by time. Actions of the same time run in the order in which they
+// were added.
 type agenda struct {
 	entries entries
 	added   int
@@ -19,13 +19,13 @@ type entry struct {
 	what   func()
 }
 
-// add notes what is to happen.
+// add adds an action.
 func (a *agenda) add(at time.Duration, what func()) {
 	a.added++
 	heap.Push(&a.entries, entry{at, a.added, what})
 }
 
-// next is the time of what happens next.
+// next returns the time of the next action.
 func (a *agenda) next() time.Duration {
 	if len(a.entries) == 0 {
 		return math.MaxInt64
@@ -33,7 +33,7 @@ func (a *agenda) next() time.Duration {
 	return a.entries[0].at
 }
 
-// take removes what happens next.
+// take removes the next action.
 func (a *agenda) take() func() { return heap.Pop(&a.entries).(entry).what }
 
 // entries implements [heap.Interface].

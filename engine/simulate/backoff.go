@@ -7,20 +7,19 @@ import (
 	"procaas/engine/guard"
 )
 
-// A Sample is what happened in one second.
+// A Sample has the numbers of one second.
 type Sample struct {
-	Concurrency int `json:"concurrency"` // most requests under way at a time, those of clients that have left included
+	Concurrency int `json:"concurrency"` // most requests in flight at a time, including those of clients that have left
 	Attempts    int `json:"attempts"`
-	Good        int `json:"good"` // answers that found their client waiting
+	Good        int `json:"good"` // answers whose client was still waiting
 	Timeouts    int `json:"timeouts"`
 	Refused     int `json:"refused"`
 	Repeated    int `json:"repeated"` // requests that have failed and are not answered yet, at the end of the second
-	Late        int `json:"late"`     // attempts of the fault's time that reached the service after it
+	Late        int `json:"late"`     // attempts from the time of the fault that reached the service after it
 	GivenUp     int `json:"given_up"` // requests whose client has used up its attempts
 }
 
-// Backoff lets clients with a policy go through a scenario, and returns what
-// happened in each second.
+// Backoff runs clients with a policy through a scenario, and returns the numbers of each second.
 func Backoff(s Scenario, policy tree.Retry) []Sample {
 	c := crowd{world: newWorld(s), policy: policy, clients: make([]client, s.Clients)}
 	for i := range c.clients {
@@ -38,34 +37,33 @@ func Backoff(s Scenario, policy tree.Retry) []Sample {
 	return c.samples
 }
 
-// A crowd is clients that act each for themselves.
+// A crowd is many independent clients.
 type crowd struct {
 	*world
 	policy  tree.Retry
 	clients []client
 }
 
-// A client thinks, calls, and when nobody answers pauses and calls again.
+// A client waits, calls, and if nobody answers pauses and calls again.
 type client struct {
 	failures int
-	delay    time.Duration // before the last repetition
+	delay    time.Duration // before the last retry
 }
 
-// think lets a client be idle before its next request.
+// think makes a client wait before its next request.
 func (c *crowd) think(i int) {
 	if c.clients[i].failures > 0 {
 		c.repeated--
 	}
 	c.clients[i] = client{}
 	c.after(c.chance(c.Think), func() {
-		if i < c.Clients || c.faulty { // those of a spike are gone with it
+		if i < c.Clients || c.faulty { // the clients of a spike end with it
 			c.request(i)
 		}
 	})
 }
 
-// request sends a request. When nobody answers, the client pauses and sends it
-// again.
+// request sends a request. If nobody answers, the client pauses and sends it again.
 func (c *crowd) request(i int) {
 	answered := func(time.Duration) { c.think(i) }
 	c.send(answered, func() {
@@ -83,9 +81,9 @@ func (c *crowd) request(i int) {
 	})
 }
 
-// Limited lets an engine take the place of the clients: as many events come,
-// whatever becomes of others; they wait in an inbox until the adaptive limit of
-// the service lets them through, and are repeated by the policy.
+// Limited uses an engine instead of the clients. The same number of events comes, whatever their
+// outcome. They wait in an inbox until the adaptive limit of the service admits them, and the
+// policy retries them.
 func Limited(s Scenario, policy tree.Retry) []Sample {
 	i := inbox{world: newWorld(s), policy: policy, limit: guard.NewGradient(0)}
 	i.limit.Bound(0, s.Timeout/10, 0)
@@ -94,19 +92,19 @@ func Limited(s Scenario, policy tree.Retry) []Sample {
 	return i.samples
 }
 
-// An inbox is events that wait for their turn, the oldest first.
+// An inbox has waiting events, oldest first.
 type inbox struct {
 	*world
 	policy  tree.Retry
 	limit   *guard.Gradient
-	waiting []*client // whose turn has not come
-	looks   bool      // at a time that is on the agenda
+	waiting []*client // their turn has not come
+	looks   bool      // a look is on the agenda
 }
 
-// time is the present time of the scenario.
+// time returns the current time of the scenario.
 func (i *inbox) time() time.Time { return begin().Add(i.now) }
 
-// gap is the time between two events.
+// gap returns the time between two events.
 func (i *inbox) gap() time.Duration {
 	clients := i.Clients
 	if i.faulty && i.Fault == FaultSpike {
@@ -115,14 +113,14 @@ func (i *inbox) gap() time.Duration {
 	return i.chance(i.Think / time.Duration(clients))
 }
 
-// arrive takes in an event.
+// arrive adds an event.
 func (i *inbox) arrive() {
 	i.waiting = append(i.waiting, &client{})
 	i.after(i.gap(), i.arrive)
 	i.start()
 }
 
-// start lets as many events go on as the limit allows.
+// start starts as many events as the limit allows.
 func (i *inbox) start() {
 	for len(i.waiting) > 0 && i.limit.Start(i.time()) {
 		event := i.waiting[0]
@@ -153,7 +151,7 @@ func (i *inbox) start() {
 	}
 }
 
-// end tells the limit of a call's end; another may start.
+// end tells the limit about the end of a call, so that another may start.
 func (i *inbox) end(good bool, took time.Duration) {
 	i.limit.End("", good, took, i.time())
 	i.start()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Chart draws numbers over time: panels one above the other, with a legend below. Line
-// i of each panel belongs to entry i of the legend.
+// A Chart draws numbers over time: panels above each other, with a legend below. Line i of each
+// panel belongs to entry i of the legend.
 type Chart struct {
 	Length time.Duration
 	Ticks  []time.Duration
@@ -19,25 +19,26 @@ type Chart struct {
 	Legend []string
 }
 
-// A Span is a time in a chart.
+// A Span is a period in a chart.
 type Span struct{ From, To time.Duration }
 
-// A Panel is one of the diagrams of a chart.
+// A Panel is one diagram of a chart.
 type Panel struct {
 	Title string
 	Top   float64 // the highest number, above 0
-	Unit  string  // of the numbers at its side, such as %
+	Unit  string  // of the numbers on the axis, such as %
 
 	// Logarithmic panels begin at 1.
 	Logarithmic bool
 
 	Lines [][]Dot
 
-	// Marks are what stands below the panel; the ticks and shades of the chart when there are none.
+	// Marks are written below the panel. Without them, the panel has the ticks and shades of the
+	// chart.
 	Marks []Mark
 }
 
-// A Mark is a word at a place that is given as a time.
+// A Mark is a word at a time.
 type Mark struct {
 	At   time.Duration
 	Text string
@@ -49,7 +50,7 @@ type Dot struct {
 	Y  float64
 }
 
-// The measures of charts.
+// These are the measures of charts.
 const (
 	chartWidth  = 900
 	panelLeft   = 70
@@ -61,7 +62,7 @@ const (
 	legendLine  = 20
 )
 
-// chartColors tell lines apart, for the colour-blind too.
+// chartColors distinguish lines, also for color-blind people.
 func chartColors() []string {
 	return []string{"#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"}
 }
@@ -92,7 +93,7 @@ func (c Chart) WriteSVG(w io.Writer) error {
 	return err
 }
 
-// height gives where a number stands, between 0 and 1.
+// height returns the height of a number, between 0 and 1.
 func (p *Panel) height(y float64) float64 {
 	if p.Logarithmic {
 		return math.Log10(max(1, y)) / p.decades()
@@ -102,7 +103,7 @@ func (p *Panel) height(y float64) float64 {
 
 func (p *Panel) decades() float64 { return max(1, math.Ceil(math.Log10(p.Top))) }
 
-// A picture is SVG in the making.
+// A picture is an SVG that is being written.
 type picture struct {
 	strings.Builder
 	length time.Duration
@@ -110,7 +111,7 @@ type picture struct {
 
 func (p *picture) printf(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-// x is where a time stands.
+// x returns the horizontal position of a time.
 func (p *picture) x(t time.Duration) float64 {
 	return panelLeft + panelWidth*float64(t)/float64(p.length)
 }

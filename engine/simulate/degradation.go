@@ -10,7 +10,7 @@ import (
 	"procaas/engine/model"
 )
 
-// A Trouble is how the calls of a handler fail over time.
+// A Trouble says how the calls of a handler fail over time.
 type Trouble struct {
 	Name   string
 	Rate   float64 // calls per second
@@ -18,14 +18,14 @@ type Trouble struct {
 	Spells []Spell
 }
 
-// A Spell is a time in which a share of the calls fails.
+// A Spell is a period in which a share of the calls fails.
 type Spell struct {
 	From, To time.Duration
 	Failing  float64
 }
 
-// Troubles are those that a fallback has to cope with: it must act on the first
-// two, must not on the next three, and nobody likes the last.
+// Troubles are the cases that a fallback must handle. It must act on the first two, must not act on
+// the next three, and the last is a borderline case.
 func Troubles(rate float64) []Trouble {
 	const s, m = time.Second, time.Minute
 	one := func(name string, length, from, to time.Duration, failing float64) Trouble {
@@ -55,25 +55,27 @@ func (t Trouble) failing(at time.Duration) float64 {
 	return 0
 }
 
-// A Course is how a fallback took a trouble.
+// A Course is how a fallback reacted to a trouble.
 type Course struct {
 	Trouble string `json:"trouble"`
 
-	OutAfter  *float64 `json:"out_after_s"`  // from the first failure to the first time out; nil for never
-	BackAfter *float64 `json:"back_after_s"` // from the end of the trouble until all calls are made again; nil when it was in the flow
+	OutAfter *float64 `json:"out_after_s"` // from the first failure until it was first turned off; nil for never
+	// BackAfter is the time from the end of the trouble until all calls are made again. Nil if the
+	// handler was on then.
+	BackAfter *float64 `json:"back_after_s"`
 
-	Runs int `json:"runs"`     // each with a seed of its own; all other numbers are those of the first one
-	Outs int `json:"out_runs"` // those in which the handler went out
+	Runs int `json:"runs"`     // each with its own seed; all other numbers are from the first run
+	Outs int `json:"out_runs"` // runs in which the handler was turned off
 
-	Changes  int `json:"changes"`  // times that the handler went out or came back
-	Failures int `json:"failures"` // calls that were made in vain
-	Spared   int `json:"spared"`   // calls that were skipped and would have failed
-	Lost     int `json:"lost"`     // calls that were skipped and would have succeeded
+	Changes  int `json:"changes"`  // how often the handler was turned off or on
+	Failures int `json:"failures"` // failed calls
+	Spared   int `json:"spared"`   // skipped calls that would have failed
+	Lost     int `json:"lost"`     // skipped calls that would have succeeded
 
-	Phases []string `json:"-"` // at the end of each second; empty while in the flow
+	Phases []string `json:"-"` // at the end of each second; empty while on
 }
 
-// CheckRate says what makes no sense about a rate of calls.
+// CheckRate returns an error for an invalid rate of calls.
 func CheckRate(rate float64) error {
 	if rate >= 0.01 && rate <= 1000 {
 		return nil
@@ -81,7 +83,7 @@ func CheckRate(rate float64) error {
 	return fmt.Errorf("want a rate from 0.01 to 1000 calls per second, have %g", rate)
 }
 
-// Degrade lets a handler with a fallback go through a trouble.
+// Degrade runs a handler with a fallback through a trouble.
 func Degrade(t Trouble, f *tree.Fallback, seed uint64) Course {
 	const path = "pipeline/stage/handler"
 	w := watch{
@@ -91,7 +93,7 @@ func Degrade(t Trouble, f *tree.Fallback, seed uint64) Course {
 	return w.run()
 }
 
-// A watch is one handler under a fallback.
+// A watch is one handler with a fallback.
 type watch struct {
 	Trouble
 	rnd       *rand.Rand
@@ -102,7 +104,7 @@ type watch struct {
 	course    Course
 }
 
-// begin is when simulated time begins, on whole seconds.
+// begin returns the start of simulated time, a whole second.
 func begin() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
 
 func (w *watch) run() Course {
@@ -125,12 +127,12 @@ func (w *watch) run() Course {
 	return w.course
 }
 
-// gap is the time between two calls.
+// gap returns the time between two calls.
 func (w *watch) gap() time.Duration {
 	return time.Duration(w.rnd.ExpFloat64() / w.Rate * float64(time.Second))
 }
 
-// call makes one call, if the fallback lets it.
+// call makes one call, if the fallback allows it.
 func (w *watch) call(at time.Duration, t *model.Tally) {
 	fails := w.rnd.Float64() < w.failing(at)
 	admitted := w.state.Admit(w.path, begin().Add(at), w.rnd.Float64())
@@ -150,12 +152,12 @@ func (w *watch) call(at time.Duration, t *model.Tally) {
 	}
 }
 
-// note takes in a change.
+// note records a change.
 func (w *watch) note(c fallback.Change, at time.Duration) {
 	switch c.Kind {
 	case fallback.Out:
 		if w.course.Changes%2 == 0 {
-			w.course.Changes++ // not when it comes out of coming back
+			w.course.Changes++ // not if it was recovering
 		}
 		if w.course.OutAfter == nil {
 			w.course.OutAfter = seconds(at - w.Spells[0].From)

@@ -9,7 +9,7 @@ import (
 	"procaas/engine/fallback"
 )
 
-// A DegradationReport tells how a fallback takes all troubles.
+// A DegradationReport shows how a fallback reacts to all troubles.
 type DegradationReport struct {
 	Fallback string   `json:"fallback"`
 	Rate     float64  `json:"calls_per_s"`
@@ -20,7 +20,7 @@ type DegradationReport struct {
 	troubles []Trouble
 }
 
-// Degradation lets a fallback go through all troubles at a rate of calls, with as many seeds.
+// Degradation runs a fallback through all troubles at a rate of calls, with a number of seeds.
 func Degradation(name string, f *tree.Fallback, rate float64, seed uint64, seeds int) DegradationReport {
 	r := DegradationReport{Fallback: name, Rate: rate, Seed: seed, Seeds: seeds, troubles: Troubles(rate)}
 	for _, t := range r.troubles {
@@ -36,7 +36,7 @@ func Degradation(name string, f *tree.Fallback, rate float64, seed uint64, seeds
 	return r
 }
 
-// WriteText writes a report for people: a table, and what happens over time.
+// WriteText writes a report for people: a table, and a timeline.
 func (r DegradationReport) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The fallback %s, with %g calls per second. Seed %d.\n\n", r.Fallback, r.Rate, r.Seed)
@@ -76,7 +76,7 @@ func inSeconds(s *float64) string {
 	return fmt.Sprintf("%gs", *s)
 }
 
-// strip draws when calls fail, one mark for each column.
+// strip draws when calls fail, one mark per column.
 func (t Trouble) strip() string {
 	marks := []byte(strings.Repeat(".", columns))
 	for _, s := range t.Spells {
@@ -88,7 +88,7 @@ func (t Trouble) strip() string {
 	return string(marks)
 }
 
-// strip draws the phases: of each column the one that is furthest from normal.
+// strip draws the phases. Each column shows the one that is furthest from normal.
 func (c Course) strip() string {
 	order := []string{"", fallback.Ramping, fallback.Probing, fallback.Out}
 	marks := []rune(".▒?█")

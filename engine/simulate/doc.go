@@ -1,14 +1,11 @@
-// Package simulate shows what policies do in virtual time, before they are
-// deployed.
+// Package simulate shows in virtual time what policies do, before they are deployed.
 //
-// [Backoff] is the experiment of the article on exponential backoff: a crowd of
-// clients repeats calls to a service that has stopped, and the question is
-// whether the service gets up again. The delays come from [core.NextDelay], so
-// what is tried here is what runs.
+// [Backoff] is the experiment of the article on exponential backoff. A crowd of clients retries
+// calls to a service that has stopped. Does the service recover? The delays come from
+// [core.NextDelay], so the simulation uses the real code.
 //
-// [Degradation] lets a fallback go through the troubles that it has to tell apart,
-// with the decisions of [fallback.Rules].
+// [Degradation] runs a fallback through the troubles that it has to distinguish, with the decisions
+// of [fallback.Rules].
 //
-// Nothing here reads a clock or waits: the same scenario and seed give the same
-// result, bit by bit.
+// Nothing here reads a clock or waits. The same scenario and seed give exactly the same result.
 package simulate

@@ -6,57 +6,57 @@ import (
 	"time"
 )
 
-// A Verdict is what became of a service whose clients repeat by a policy.
+// A Verdict says what happened to a service whose clients retry by a policy.
 type Verdict struct {
 	Policy string `json:"policy"`
 
-	// Attempts is after how many a client gives a request up; 0 for never.
+	// Attempts is after how many attempts a client gives up. 0 means never.
 	Attempts int `json:"attempts"`
 
-	// Recovered reports whether the service did so in every run. All other numbers but the next three
-	// are those of the first one.
+	// Recovered reports whether the service recovered in every run. Except for the next three, all
+	// other numbers are from the first run.
 	Recovered bool `json:"recovered"`
 
-	// TimeToRecover is counted from the end of the outage, in seconds, the longest of all runs;
-	// nil when the service did not recover in one of them while it was watched.
+	// TimeToRecover is counted from the end of the outage, in seconds. It is the longest of all
+	// runs, or nil if the service did not recover in one of them while it was watched.
 	TimeToRecover *float64 `json:"time_to_recover_s"`
 
-	Runs     int `json:"runs"`           // each with a seed of its own
-	Recovers int `json:"recovered_runs"` // those in which it recovered
+	Runs     int `json:"runs"`           // each with its own seed
+	Recovers int `json:"recovered_runs"` // runs in which it recovered
 
-	// Goodput is answers per second that found their client waiting, after the
-	// outage; the other two before and during it.
+	// Goodput is the number of answers per second whose client was still waiting, after the outage.
+	// The other two are before and during it.
 	Goodput       float64 `json:"goodput"`
 	GoodputBefore float64 `json:"goodput_before"`
 	GoodputDuring float64 `json:"goodput_during"`
 
-	// PeakConcurrency counts requests in the service, those of clients that have
-	// left included.
+	// PeakConcurrency counts requests in the service, including those of clients that have left.
 	PeakConcurrency int `json:"peak_concurrency"`
 
 	PeakAttempts   int     `json:"peak_attempts_per_s"`
 	AttemptsDuring float64 `json:"attempts_per_s_during"`
 	TimeoutsAfter  float64 `json:"timeouts_per_s_after"`
-	GivenUp        int     `json:"given_up"`        // requests, in all
-	Late           int     `json:"arrived_late"`    // attempts of the fault's time that reached the service after it
-	Failed         int     `json:"attempts_during"` // attempts of that time
+	GivenUp        int     `json:"given_up"` // total number of requests
+	// attempts from the time of the fault that reached the service after it
+	Late   int `json:"arrived_late"`
+	Failed int `json:"attempts_during"` // attempts during the fault
 
-	Samples []Sample `json:"samples"` // one for each second
+	Samples []Sample `json:"samples"` // one per second
 }
 
 const (
-	// window is over how long attempts are counted when recovery is judged.
+	// window is the period over which attempts are counted to judge recovery.
 	window = 5 * time.Second
-	// unheard is the share of the attempts that may find no answer in time. How many requests come
-	// says nothing: that is chance, and in a lull they are few.
+	// unheard is the share of the attempts that may get no answer in time. The number of requests
+	// is no criterion, because it is random.
 	unheard = 0.05
-	// stranded is the share of the clients that may still repeat a request that has failed.
+	// stranded is the share of the clients that may still retry a failed request.
 	stranded = 0.15
-	// lasting is how long a recovery must hold to be one.
+	// lasting is how many seconds a recovery must last.
 	lasting = 10
 )
 
-// JudgeAll runs a policy through a scenario with as many seeds, from that of the scenario on.
+// JudgeAll runs a policy through a scenario with a number of seeds, starting with the scenario's.
 func JudgeAll(s Scenario, p Policy, seeds int) Verdict {
 	v := Judge(s, p)
 	for range seeds - 1 {
@@ -73,7 +73,7 @@ func JudgeAll(s Scenario, p Policy, seeds int) Verdict {
 	return v
 }
 
-// Judge runs a policy through a scenario and says what became of the service.
+// Judge runs a policy through a scenario and returns the verdict.
 func Judge(s Scenario, p Policy) Verdict {
 	simulate := Backoff
 	if p.Limited {
@@ -110,8 +110,8 @@ func Judge(s Scenario, p Policy) Verdict {
 	return v
 }
 
-// recovery returns the second from which on nearly all attempts are answered in time, and few
-// clients are left that still repeat what has failed.
+// recovery returns the second from which nearly all attempts are answered in time, and few clients
+// still retry a failed request.
 func recovery(after []Sample, repeating float64) int {
 	const n = int(window / time.Second)
 	for second, a := range slices.Backward(after) {

@@ -13,10 +13,10 @@ type Report struct {
 	Scenario Scenario  `json:"scenario"`
 	Policies []Verdict `json:"policies"`
 
-	delays [][]time.Duration // of each policy, before each repetition
+	delays [][]time.Duration // of each policy, before each retry
 }
 
-// Compare runs each policy through the scenario, with as many seeds.
+// Compare runs each policy through the scenario, with a number of seeds.
 func Compare(s Scenario, policies []Policy, seeds int) Report {
 	r := Report{Scenario: s}
 	for _, p := range policies {
@@ -58,7 +58,7 @@ func (r Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// outcome says in words whether the service recovered.
+// outcome says whether the service recovered.
 func (v Verdict) outcome() string {
 	switch {
 	case v.Runs > 1 && !v.Recovered:
@@ -73,7 +73,7 @@ func (v Verdict) outcome() string {
 	return fmt.Sprintf("recovered after %gs", *v.TimeToRecover)
 }
 
-// tellFault says in words what happens to the service.
+// tellFault describes the fault.
 func (s Scenario) tellFault() string {
 	switch s.Fault {
 	case FaultRefused:
@@ -90,7 +90,7 @@ func (s Scenario) tellFault() string {
 	return fmt.Sprintf("It stops for %v; %d connections\nwait for it, and %s.", s.Outage, s.Backlog, then)
 }
 
-// begins and ends name the fault in charts.
+// begins and ends are the names of the fault's start and end in charts.
 func (s Scenario) begins() string {
 	if s.Fault == FaultStopped {
 		return "stops"
@@ -105,7 +105,7 @@ func (s Scenario) ends() string {
 	return "is over"
 }
 
-// givesUp says after how many attempts clients do.
+// givesUp says after how many attempts clients give up.
 func (v Verdict) givesUp() string {
 	if v.Attempts == 0 {
 		return "never"
@@ -113,13 +113,12 @@ func (v Verdict) givesUp() string {
 	return fmt.Sprint(v.Attempts)
 }
 
-// columns is how wide charts are.
+// columns is the width of charts.
 const columns = 65
 
-// chart draws goodput and concurrency over time, with the same scale for all
-// policies. Goodput ends somewhat above what is normal: what was held back may
-// come much faster. Concurrency is logarithmic: it goes from ten to tens of
-// thousands.
+// chart draws goodput and concurrency over time, with the same scale for all policies. The goodput
+// scale ends somewhat above the normal value, because a backlog may arrive much faster. Concurrency
+// is logarithmic, from ten to tens of thousands.
 func (v Verdict) chart(b *strings.Builder, s Scenario, top, peak float64) {
 	goodput := bins(v.Samples, func(s Sample) float64 { return float64(s.Good) }, average)
 	concurrency := bins(v.Samples, func(s Sample) float64 { return math.Log1p(float64(s.Concurrency)) }, highest)
@@ -132,7 +131,7 @@ func (v Verdict) chart(b *strings.Builder, s Scenario, top, peak float64) {
 	fmt.Fprintf(b, "               %s\n", strings.TrimRight(string(axis), " "))
 }
 
-// bins returns one number for each column of a chart.
+// bins returns one number per column of a chart.
 func bins[T any](samples []T, of func(T) float64, join func([]float64) float64) []float64 {
 	out := make([]float64, columns)
 	for i := range out {
@@ -163,7 +162,7 @@ func highest(values []float64) float64 {
 	return most
 }
 
-// bars draws numbers from 0 to top as a line of bars; nothing for nothing.
+// bars draws numbers from 0 to top as a line of bars. 0 is blank.
 func bars(values []float64, top float64) string {
 	marks := []rune("▁▂▃▄▅▆▇█")
 	var line strings.Builder

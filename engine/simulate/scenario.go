@@ -12,41 +12,44 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A Scenario is what a crowd of clients and a service go through.
+// A Scenario describes a crowd of clients and a service.
 type Scenario struct {
 	Seed uint64
 
 	Clients int
-	Think   time.Duration // mean time between an answer and the next request of a client, exponentially distributed
-	Timeout time.Duration // after which a client leaves
+	// Think is the mean time between an answer and the client's next request, exponentially
+	// distributed.
+	Think   time.Duration
+	Timeout time.Duration // a client leaves after this time
 
-	// A request takes MinDelay while at most Limit are under way. Beyond that it
-	// takes Factor to the power of (concurrency - Limit) / Scale times as long.
+	// A request takes MinDelay while at most Limit are in flight. Beyond that, it takes Factor to
+	// the power of (concurrency - Limit) / Scale times as long.
 	MinDelay time.Duration
 	Limit    int
 	Factor   float64
 	Scale    float64
 
-	// Backlog is how many connections wait for a service that has stopped. Those
-	// beyond it are tried again by the network, although their client has left.
+	// Backlog is how many connections wait for a stopped service. The network retries those beyond
+	// it, even after their client has left.
 	Backlog int
 
-	// Abandon lets clients that leave close their socket, so that the network no longer tries to
-	// connect for them. Without it, it goes on in the background, as the dials of Go do.
+	// Abandon makes clients that leave close their socket, so that the network stops connecting for
+	// them. Without it, connecting continues in the background, as the dials of Go do.
 	Abandon bool
 
 	Fault  Fault
 	Before time.Duration // the time until the fault
-	Outage time.Duration // how long it lasts
-	After  time.Duration // how long the service is watched then
+	Outage time.Duration // how long the fault lasts
+	After  time.Duration // how long the service is watched after that
 }
 
 // A Fault is what happens to the service.
 type Fault string
 
-// The faults. A stopped service is silent, as the article's is; a refusing one answers at once
-// that it is not there, as when its process has ended; in a brownout each request takes twenty times
-// as long; in a spike there are twenty times as many clients, and nothing is wrong with the service.
+// These are the faults. A stopped service is silent, as in the article. A refusing one answers at
+// once that it is not there, like the host of an ended process. In a brownout each request takes
+// twenty times as long. In a spike there are twenty times as many clients, and the service has no
+// fault.
 const (
 	FaultStopped  Fault = "stopped"
 	FaultRefused  Fault = "refused"
@@ -54,7 +57,7 @@ const (
 	FaultSpike    Fault = "spike"
 )
 
-// Faults lists them.
+// Faults lists the faults.
 func Faults() []string {
 	return []string{string(FaultStopped), string(FaultRefused), string(FaultBrownout), string(FaultSpike)}
 }
@@ -64,10 +67,10 @@ const (
 	spike    = 20 // times as many clients
 )
 
-// refusal is how long a client waits to be refused.
+// refusal returns how long a refused request takes.
 func (s Scenario) refusal() time.Duration { return s.MinDelay / 10 }
 
-// DefaultScenario is that of the article, with the backlog of its time.
+// DefaultScenario returns that of the article, with the backlog of its time.
 func DefaultScenario() Scenario {
 	return Scenario{
 		Seed: 1, Clients: 1000, Think: 10 * time.Second, Timeout: 2 * time.Second,
@@ -76,14 +79,14 @@ func DefaultScenario() Scenario {
 	}
 }
 
-// Bounds on what a simulation may cost.
+// These bound the cost of a simulation.
 const (
 	maxClients = 100_000
 	maxSpan    = 24 * time.Hour
-	maxLoad    = 200_000_000 // clients times the timeouts that fit into the time
+	maxLoad    = 200_000_000 // clients times the number of timeouts in the simulated time
 )
 
-// Check says what makes no sense about the scenario.
+// Check returns an error for an invalid scenario.
 func (s Scenario) Check() error {
 	span, clients, shortest := s.Before+s.Outage+s.After, s.Clients, min(s.Timeout, s.Think)
 	switch s.Fault {
@@ -136,18 +139,17 @@ func (s Scenario) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// A Policy is a way to repeat requests, with the name that reports show.
+// A Policy is a way to retry requests, with its name in reports.
 type Policy struct {
 	Name  string
 	Retry tree.Retry
 
-	// Limited lets an engine with an adaptive limit make the calls, in place of
-	// clients that act each for themselves.
+	// Limited uses an engine with an adaptive limit for the calls, instead of independent clients.
 	Limited bool
 }
 
-// Policies are those that are worth comparing: what everybody writes, what the
-// article recommends, two that spread delays more, and an inbox with a limit.
+// Policies returns those that are worth comparing: the common one, the one that the article
+// recommends, two that spread delays more, and an inbox with a limit.
 func Policies() []Policy {
 	const low, high = 100 * time.Millisecond, 15 * time.Minute
 	with := func(j datum.Jitter) tree.Retry {

@@ -48,7 +48,7 @@ func (r Report) WriteSVG(w io.Writer) error {
 // repetitions is how many delays are drawn.
 const repetitions = 20
 
-// delaysOf draws the delays of a request that nobody ever answers.
+// delaysOf returns the delays of a request that nobody ever answers.
 func delaysOf(s Scenario, policy tree.Retry) (delays []time.Duration) {
 	w, last := newWorld(s), time.Duration(0)
 	most := repetitions

@@ -9,7 +9,7 @@ import (
 	"procaas/engine/core"
 )
 
-// A world is a service, and the time in which it is called.
+// A world is a service, and the time of its calls.
 type world struct {
 	Scenario
 	rnd *rand.Rand
@@ -17,22 +17,22 @@ type world struct {
 	now    time.Duration
 	agenda agenda
 
-	faulty   bool    // the fault is on
-	stopped  bool    // and is that the service has stopped
+	faulty   bool    // the fault is in effect
+	stopped  bool    // and the service is stopped
 	repeated int     // requests that have failed and are not answered yet
-	backlog  []*call // for the service to take them up, while it is stopped
-	underway []*call // in the service, in the order in which it took them up
+	backlog  []*call // waiting for the stopped service
+	underway []*call // in the service, in the order of their start
 
 	samples []Sample
 }
 
-// A call is one request on its way.
+// A call is one request.
 type call struct {
 	sent     time.Duration
-	taken    time.Duration // when the service took it up
-	resend   time.Duration // after which the network tries it again
-	during   bool          // it was sent during the fault
-	left     bool          // the client waits no more
+	taken    time.Duration // when the service started it
+	resend   time.Duration // when the network tries it again
+	during   bool          // sent during the fault
+	left     bool          // the client no longer waits
 	done     bool
 	answered func(took time.Duration)
 }
@@ -44,7 +44,7 @@ func newWorld(s Scenario) *world {
 	}
 }
 
-// run lets time pass until the scenario is over.
+// run runs until the scenario is over.
 func (w *world) run() {
 	if w.Outage > 0 {
 		w.agenda.add(w.Before, func() { w.faulty, w.stopped = true, w.Fault == FaultStopped })
@@ -71,17 +71,17 @@ func (w *world) run() {
 	}
 }
 
-// fill notes the concurrency of the seconds that begin before the time to come.
+// fill records the concurrency of the seconds that begin before a time.
 func (w *world) fill(until time.Duration) {
 	for s := w.now/time.Second + 1; s < time.Duration(len(w.samples)) && s*time.Second <= until; s++ {
 		w.samples[s].Concurrency, w.samples[s].Repeated = len(w.underway), w.repeated
 	}
 }
 
-// count returns the sample of the present second.
+// count returns the sample of the current second.
 func (w *world) count() *Sample { return &w.samples[w.now/time.Second] }
 
-// after notes what is to happen after a time.
+// after schedules an action.
 func (w *world) after(d time.Duration, what func()) {
 	w.agenda.add(w.now+min(d, 3*maxSpan), what)
 }
@@ -91,13 +91,13 @@ func (w *world) chance(mean time.Duration) time.Duration {
 	return time.Duration(w.rnd.ExpFloat64() * float64(mean))
 }
 
-// nextDelay is the delay before a repetition.
+// nextDelay returns the delay before a retry.
 func (w *world) nextDelay(policy tree.Retry, failures int, before time.Duration) time.Duration {
 	return core.NextDelay(policy, core.Repetition{Number: failures, Before: before, Noise: w.rnd.NormFloat64()})
 }
 
-// send sends a request. The client leaves when nobody answers in time; the service
-// does not notice and continues with it.
+// send sends a request. The client leaves if nobody answers in time. The service does not notice
+// and continues.
 func (w *world) send(answered func(took time.Duration), left func()) {
 	c := &call{sent: w.now, resend: firstResend, during: w.faulty, answered: answered}
 	w.count().Attempts++
@@ -118,19 +118,18 @@ func (w *world) send(answered func(took time.Duration), left func()) {
 	w.reach(c)
 }
 
-// A connection that finds the backlog full is tried again by the network, with
-// delays that double, as TCP does it: for minutes, whether its client still
-// waits or not. It is these that meet a service which gets up.
+// If the backlog is full, the network retries the connection with doubling delays, like TCP, for
+// minutes, whether its client still waits or not. These connections meet a service that recovers.
 const (
 	firstResend = 200 * time.Millisecond
 	lastResend  = 100 * time.Second
 )
 
-// reach brings a call to the service, or to its backlog while it is stopped.
+// reach delivers a call to the service, or to its backlog while it is stopped.
 func (w *world) reach(c *call) {
 	switch {
 	case c.left && w.Abandon && c.resend > firstResend:
-		// The client has closed its socket, and nobody connects for it any more.
+		// The client has closed its socket, so nothing connects for it.
 	case !w.stopped:
 		if c.during && !w.faulty {
 			w.count().Late++
@@ -145,7 +144,7 @@ func (w *world) reach(c *call) {
 	}
 }
 
-// resume lets the service take up all that waits for it at once.
+// resume makes the service start everything that waits for it.
 func (w *world) resume() {
 	w.faulty, w.stopped = false, false
 	for _, c := range w.backlog {
@@ -154,8 +153,8 @@ func (w *world) resume() {
 	w.backlog = nil
 }
 
-// latency is how long a request takes with so many under way. The service looks
-// again all the time, so it is faster when others have ended.
+// latency returns how long a request takes at a concurrency. The service recomputes it all the
+// time, so a request gets faster when others have ended.
 func (w *world) latency(concurrency int) time.Duration {
 	over := float64(max(0, concurrency-w.Limit)) / w.Scale
 	takes := float64(w.MinDelay) * math.Pow(w.Factor, over)
@@ -165,7 +164,7 @@ func (w *world) latency(concurrency int) time.Duration {
 	return time.Duration(min(takes, float64(3*maxSpan)))
 }
 
-// nextAnswer returns when the service answers next: it answers in order.
+// nextAnswer returns when the service answers next. It answers in order.
 func (w *world) nextAnswer() (time.Duration, bool) {
 	if w.stopped || len(w.underway) == 0 {
 		return 0, false
@@ -173,7 +172,7 @@ func (w *world) nextAnswer() (time.Duration, bool) {
 	return max(w.now, w.underway[0].taken+w.latency(len(w.underway))), true
 }
 
-// answer ends the oldest request. It worked for nothing when its client has left.
+// answer ends the oldest request. The work was useless if its client has left.
 func (w *world) answer() {
 	c := w.underway[0]
 	w.underway[0] = nil

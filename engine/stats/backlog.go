@@ -12,56 +12,62 @@ import (
 	"procaas/engine/store"
 )
 
-// This file tells people what stands still, and for what: runs that are parked wait in no
-// queue, so that a long outage would look like calm.
+// This file shows what stands still, and why. Parked runs are not in a queue, so without this a
+// long outage would look quiet.
 
-// CauseUnserved stands before the definition by which nobody served the event of a run. It
-// waits until a node has another one.
+// CauseUnserved is the prefix of the cause of a run whose event no pipeline serves. The definition
+// follows. The run waits until a node has another one.
 const CauseUnserved = "unserved "
 
-// Why runs stand still.
+// These are the reasons why runs stand still.
 const (
-	ParkedService  = "service"  // calls of a service fail, or it has as many under way as it bears
+	ParkedService  = "service"  // calls of a service fail, or it has reached its in-flight limit
 	ParkedHold     = "hold"     // an operator holds them
-	ParkedLifted   = "lifted"   // what held them is lifted, and they go on as fast as services and limits let them
+	ParkedLifted   = "lifted"   // the hold has ended, and they continue as fast as services and limits allow
 	ParkedLoop     = "loop"     // the budget of a pipeline that starts itself more than once in each run
-	ParkedLimit    = "limit"    // a rate limit, or a bound of calls in flight
-	ParkedRetry    = "retry"    // the time of the next attempt
+	ParkedLimit    = "limit"    // a rate limit or an in-flight limit
+	ParkedRetry    = "retry"    // the time of the retry
 	ParkedUnserved = "unserved" // a definition that serves their events
 	ParkedTime     = "time"     // a wait
 	ParkedEvent    = "event"    // an event
 	ParkedState    = "state"    // another state of the key
-	ParkedOperator = "operator" // a decision
-	ParkedBlocking = "blocking" // they have failed, and block their keys until somebody decides
+	ParkedOperator = "operator" // an operator's decision
+	ParkedBlocking = "blocking" // they have failed, and block their keys until an operator decides
 	ParkedFailed   = "failed"   // they have failed, and block nobody
 )
 
-// ParkedRuns are runs of a pipeline that stand still for one reason, on all nodes.
+// ParkedRuns are the runs of a pipeline that stand still for one reason, on all nodes.
 type ParkedRuns struct {
-	Pipeline string    `json:"pipeline"`
-	Reason   string    `json:"reason"`        // service, hold, lifted, loop, limit, retry, unserved, time, event, state, operator, blocking or failed
-	For      string    `json:"for,omitempty"` // the service, the path of the control, or that of the handler
-	Runs     int       `json:"runs"`
-	Since    time.Time `json:"since"` // since when the first of them does
-	AgeS     float64   `json:"oldest_seconds"`
+	Pipeline string `json:"pipeline"`
+	// service, hold, lifted, loop, limit, retry, unserved, time, event, state, operator, blocking
+	// or failed
+	Reason string    `json:"reason"`
+	For    string    `json:"for,omitempty"` // the service, the path of the control, or that of the handler
+	Runs   int       `json:"runs"`
+	Since  time.Time `json:"since"` // since when the first of them stands still
+	AgeS   float64   `json:"oldest_seconds"`
 }
 
-// BehindRuns are runs that let those of other pipelines pass by: more of their pipeline came than its part of busy nodes.
+// BehindRuns are runs that let those of other pipelines go first, because their pipeline has had
+// more than its share of busy nodes.
 type BehindRuns struct {
 	Pipeline string `json:"pipeline"`
-	Runs     int    `json:"runs"` // about
+	Runs     int    `json:"runs"` // approximate
 }
 
-// A BacklogView is what waits on all nodes.
+// A BacklogView shows what waits on all nodes.
 type BacklogView struct {
-	Counted *time.Time   `json:"counted"`        // when; counting takes a small part of the time, so it is done seldom when there is much; null before the first time
+	// Counted is when the runs were counted, null before the first time. With many runs it is rare,
+	// because counting takes only a small share of the time.
+	Counted *time.Time   `json:"counted"`
 	Waiting int          `json:"waiting"`        // runs that wait for their turn, their time or a node
-	AgeS    float64      `json:"oldest_seconds"` // for how long the oldest of them that is due has waited
-	Parked  []ParkedRuns `json:"parked"`         // the runs that stand still, those first that are most
-	Behind  []BehindRuns `json:"behind"`         // runs that this node accepted and that let those of other pipelines pass by
+	AgeS    float64      `json:"oldest_seconds"` // how long the oldest due run has waited
+	Parked  []ParkedRuns `json:"parked"`         // the runs that stand still, the largest numbers first
+	// runs that this node accepted and that let those of other pipelines go first
+	Behind []BehindRuns `json:"behind"`
 }
 
-// A Backlog is a count with what it comes to. It is never changed.
+// A Backlog is a count of waiting runs with sums. It never changes.
 type Backlog struct {
 	store.Depth
 	counted  time.Time
@@ -69,7 +75,7 @@ type Backlog struct {
 	handlers map[string]int        // by path
 }
 
-// NewBacklog makes one of what a store has counted.
+// NewBacklog makes a Backlog from a count of a store.
 func NewBacklog(d store.Depth, now time.Time) *Backlog {
 	b := &Backlog{Depth: d, counted: now, services: map[string]ParkedRuns{}, handlers: map[string]int{}}
 	for _, r := range d.Aside {
@@ -87,9 +93,8 @@ func NewBacklog(d store.Depth, now time.Time) *Backlog {
 	return b
 }
 
-// causeOf reads a cause: what runs wait for, the service or the path of the control, and the
-// path of the handler. Of several, what protects a service counts first, then what an
-// operator has done.
+// causeOf parses a cause: the reason, the service or the path of the control, and the path of the
+// handler. Of several causes, one that protects a service comes first, then an operator's.
 func causeOf(cause string) (reason, of, path string) {
 	reason = ParkedTime
 	rank := []string{ParkedService, ParkedHold, ParkedLoop, ParkedLimit, ParkedRetry, ParkedTime}
@@ -119,7 +124,7 @@ func causeOf(cause string) (reason, of, path string) {
 	return reason, of, path
 }
 
-// View returns what waits on all nodes. The receiver may be nil: nothing was counted.
+// View returns what waits on all nodes. The receiver may be nil if nothing was counted.
 func (b *Backlog) View(c *guard.Controls, now time.Time) BacklogView {
 	v := BacklogView{Parked: []ParkedRuns{}, Behind: []BehindRuns{}}
 	if b == nil {
@@ -131,7 +136,8 @@ func (b *Backlog) View(c *guard.Controls, now time.Time) BacklogView {
 	return v
 }
 
-// ForMetrics is for metrics: the things that runs wait for are too many for labels.
+// ForMetrics lists parked runs for metrics, without the things that they wait for, which are too
+// many for labels.
 func (b *Backlog) ForMetrics(c *guard.Controls, now time.Time) []ParkedRuns {
 	if b == nil {
 		return nil
@@ -139,7 +145,7 @@ func (b *Backlog) ForMetrics(c *guard.Controls, now time.Time) []ParkedRuns {
 	return b.parked(c, now, func(*ParkedRuns) string { return "" })
 }
 
-// parked adds up the runs that stand still by pipeline, reason and what of gives.
+// parked sums the runs that stand still by pipeline, reason and the result of of.
 func (b *Backlog) parked(c *guard.Controls, now time.Time, of func(*ParkedRuns) string) []ParkedRuns {
 	var out []ParkedRuns
 	at := map[[3]string]int{}
@@ -154,7 +160,7 @@ func (b *Backlog) parked(c *guard.Controls, now time.Time, of func(*ParkedRuns) 
 		case store.AsideAwaits:
 			p.Reason = ParkedEvent
 		default:
-			p.Reason = string(r.Place) // operator, state, blocking, failed: named as they are here
+			p.Reason = string(r.Place) // operator, state, blocking, failed have the same names here
 		}
 		key := [3]string{p.Pipeline, p.Reason, of(&p)}
 		p.For = key[2]
@@ -174,7 +180,7 @@ func (b *Backlog) parked(c *guard.Controls, now time.Time, of func(*ParkedRuns) 
 	return out
 }
 
-// ParkedFor returns how many runs are parked until a service can be called.
+// ParkedFor returns how many runs are parked because of a service.
 func (b *Backlog) ParkedFor(service string) ParkedRuns {
 	if b == nil {
 		return ParkedRuns{}
@@ -190,7 +196,7 @@ func (b *Backlog) ParkedAt(path string) int {
 	return b.handlers[path]
 }
 
-// StoppedAt returns how many runs the control of a path has parked, as a hold or as a limit.
+// StoppedAt returns how many runs the control of a path has parked, by a hold or a limit.
 func (b *Backlog) StoppedAt(path string) (n int) {
 	for _, r := range b.Aside {
 		if reason, of, _ := causeOf(r.Cause); of == path && (reason == ParkedHold || reason == ParkedLimit) {

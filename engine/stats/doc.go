@@ -1,3 +1,3 @@
-// Package stats counts what a node sees: its handlers, what stands still and for what, and the metrics
-// that tell it.
+// Package stats counts what a node sees: its handlers, what stands still and why. It has the
+// metrics.
 package stats

@@ -10,16 +10,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// liveGauges are gauges that are read when somebody looks, and not kept up to date
-// meanwhile. So they show what there is now: what a definition has dropped is
-// gone.
+// liveGauges are gauges that are computed when they are read. So they show the current state,
+// without things that a definition has dropped.
 type liveGauges[T any] struct {
-	read   atomic.Pointer[func() []T] // nil: nothing is shown
+	read   atomic.Pointer[func() []T] // nil: no values
 	labels func(*T) []string
 	gauges []liveGauge[T]
 }
 
-// A liveGauge is one of them; of is false for what has no value.
+// A liveGauge is one of them. of returns false for something without a value.
 type liveGauge[T any] struct {
 	desc *prometheus.Desc
 	of   func(*T) (value float64, ok bool)

@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are what the engine counts. Names and labels are the contract's.
+// Metrics are the engine's metrics. Their names and labels are part of the contract.
 type Metrics struct {
-	// Of handlers, by pipeline, stage and handler; calls by outcome as well. What was
-	// skipped is a call without a duration.
+	// Of handlers, by pipeline, stage and handler. Calls are also counted by outcome. A skipped
+	// handler is a call without a duration.
 	HandlerCalls   *prometheus.CounterVec
 	HandlerGivenUp *prometheus.CounterVec
-	HandlerLeftOut *prometheus.CounterVec // by reason, too
+	HandlerLeftOut *prometheus.CounterVec // also by reason
 	HandlerSeconds *prometheus.HistogramVec
 
 	// Of events: those that this node took in, and by reason those that it did not.
@@ -24,8 +24,8 @@ type Metrics struct {
 	Shed      *prometheus.CounterVec
 	OverQuota *prometheus.CounterVec // by the token of who sent them
 
-	// Of runs, by pipeline and status. The inbox is that of all nodes, so that its gauges
-	// must not be added up over nodes.
+	// Of runs, by pipeline and status. The inbox is that of all nodes, so do not sum its gauges
+	// over nodes.
 	Runs         *prometheus.CounterVec
 	Quarantined  prometheus.Counter
 	InboxWaiting prometheus.Gauge
@@ -44,16 +44,16 @@ type Metrics struct {
 	piped    *liveGauges[tolerance] // of pipelines
 }
 
-// Why events are not taken in.
+// These are the reasons why events are not accepted.
 const (
 	ShedOverload = "overload"    // the store is too slow for them
-	ShedLeft     = "client_left" // nobody waits for the answer any more
+	ShedLeft     = "client_left" // nobody waits for the answer
 )
 
-// handlerLabels say to which handler something belongs.
+// handlerLabels are the labels of a handler.
 func handlerLabels() []string { return []string{"pipeline", "stage", "handler"} }
 
-// NewMetrics makes the metrics and registers them. It panics when r has them already.
+// NewMetrics makes the metrics and registers them. It panics if r has them already.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	handler := handlerLabels()
 	m := &Metrics{
@@ -108,8 +108,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "Events that this node did not accept, by reason. overload: they arrive faster than the store writes; a request that is " +
 			"refused unread counts as one event. client_left: the client no longer waits.",
 	}, []string{"reason"})
-	// Series that are there from the beginning, at 0, so that the first of their kind is an
-	// increase: an alert by rate() would miss it otherwise.
+	// Series that exist from the start, at 0, so that the first event is an increase. Otherwise an
+	// alert by rate() would miss it.
 	m.Shed.WithLabelValues(ShedOverload)
 	m.Shed.WithLabelValues(ShedLeft)
 	r.MustRegister(m.Shed)
@@ -137,7 +137,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Show lets the gauges that are read when somebody looks tell what these functions give.
+// Show makes the live gauges show the results of these functions.
 func (m *Metrics) Show(handlers func() []HandlerInfo, services func() []guard.ServiceInfo, parked func() []ParkedRuns,
 	behind func() []BehindRuns, present func() *definitions.Definition,
 ) {
@@ -155,8 +155,8 @@ func (m *Metrics) Inbox(d store.Depth, now time.Time) {
 	m.InboxOldest.Set(age(d.Oldest, now))
 }
 
-// age is how many seconds ago something was; 0 when it has not been, or is to be a moment
-// from now by the clock of the store.
+// age returns how many seconds ago something was. It is 0 for the zero time and for a time in the
+// near future.
 func age(at, now time.Time) float64 {
 	if at.IsZero() {
 		return 0
@@ -164,7 +164,7 @@ func age(at, now time.Time) float64 {
 	return max(now.Sub(at).Seconds(), 0)
 }
 
-// Failed counts a call of the store that failed.
+// Failed counts a failed call of the store.
 func (m *Metrics) Failed(operation string) { m.StoreErrors.WithLabelValues(operation).Inc() }
 
 // forget drops the series of a handler.

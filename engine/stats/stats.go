@@ -13,9 +13,8 @@ import (
 	"procaas/engine/model"
 )
 
-// Statistics look back one minute, in slots of five seconds. Latencies fall into
-// bins that grow by a third each: fine enough for people, small enough for
-// thousands of handlers.
+// Statistics cover one minute, in slots of five seconds. Latencies are counted in bins that grow by
+// a third each. That is precise enough for people and small enough for thousands of handlers.
 const (
 	statSlots   = 12
 	statSlot    = 5 * time.Second
@@ -24,16 +23,16 @@ const (
 	statBinStep = 1.33                  // the last bin begins at about two minutes
 )
 
-// forgetAfter is how long a handler that the present definition does not have is
-// still counted: runs that began with another one may call it.
+// forgetAfter is how long a handler is kept that the current definition does not have. Runs with
+// another definition may still call it.
 const forgetAfter = time.Hour
 
-// Stats counts what this node has seen of each handler. What it keeps, and what
-// the metrics show, is bounded by the definitions of the last hour.
+// Stats counts what this node has seen of each handler. The definitions of the last hour bound what
+// it keeps and what the metrics show.
 type Stats struct {
 	Metrics   *Metrics
 	paths     sync.Map                // path → *pathStats
-	followed  *definitions.Definition // by follow, whose goroutine alone touches these
+	followed  *definitions.Definition // by Follow; only its goroutine uses it
 	pipelines map[string]time.Time
 }
 
@@ -53,14 +52,15 @@ func (s *Stats) Path(path string) *pathStats {
 		seconds: s.Metrics.HandlerSeconds.WithLabelValues(parts[:]...),
 		since:   now, asked: now,
 	}
-	// Two may come at once: the first one stays, and the counters are the same ones.
+	// Two callers may come at once. The first one's statistics stay, and their counters are the
+	// same.
 	p, _ := s.paths.LoadOrStore(path, fresh)
 	return p.(*pathStats)
 }
 
-// Follow keeps what is counted to what the present definition has: all of that
-// is shown from the beginning, so that the first failure is an increase, and
-// what only old definitions have is forgotten once it is quiet.
+// Follow adjusts the statistics to the current definition. It shows all handlers from the start, so
+// that the first failure is an increase. It forgets handlers of old definitions once they are
+// quiet.
 func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 	if s.pipelines == nil {
 		s.pipelines = map[string]time.Time{}
@@ -95,32 +95,31 @@ func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 	}
 }
 
-// A pathStats is a ring of the last minute of one handler.
+// A pathStats is a ring with the last minute of one handler.
 type pathStats struct {
 	succeeded, failed, Skipped, GivenUp prometheus.Counter
 	seconds                             prometheus.Observer
 
-	since    time.Time    // when it was first looked at; it never changes
-	Underway atomic.Int64 // calls
-	Waiting  atomic.Int64 // runs that the guard lets wait
+	since    time.Time    // when it was created; never changes
+	Underway atomic.Int64 // calls in flight
+	Waiting  atomic.Int64 // runs that the guard makes wait
 
 	mu          sync.Mutex // guards the following
 	ring        [statSlots]statSlotCounts
-	recent      guard.Budget // of the last seconds: a minute shows an outage late
-	asked       time.Time    // when the definition had it last
-	gone        guard.Budget // bad: runs that went on without the handler, since it had to wait for too long
-	lastError   string       // of the attempt of lastFailure; it stays when others succeed
+	recent      guard.Budget // the last seconds, because a minute shows an outage late
+	asked       time.Time    // when the definition last had the handler
+	gone        guard.Budget // bad: runs that continued without the handler because it waited too long
+	lastError   string       // of the attempt of lastFailure; later successes keep it
 	lastSuccess time.Time    // zero before the first
-	lastFailure time.Time    // likewise
-	said        time.Time    // that the handler failed for good
-	unsaid      int          // such failures since, of which the next line in the log tells
+	lastFailure time.Time    // zero before the first
+	said        time.Time    // when a final failure was last logged
+	unsaid      int          // final failures since then
 }
 
-// sayEvery is how often it is logged that a handler failed for good.
+// sayEvery is the interval for logging final failures of the handler.
 const sayEvery = 10 * time.Second
 
-// Say reports whether to log that the handler failed for good, and how often it was
-// not logged since.
+// Say reports whether to log a final failure of the handler, and how many were not logged since.
 func (p *pathStats) Say(now time.Time) (unsaid int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,11 +131,11 @@ func (p *pathStats) Say(now time.Time) (unsaid int, ok bool) {
 	return unsaid, true
 }
 
-// quiet reports whether nobody has needed the handler for long.
+// quiet reports whether the handler has not been needed for long.
 func (p *pathStats) quiet(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A definition that is gone may still be called: by runs that began with it.
+	// Runs that began with an old definition may still call its handlers.
 	for _, last := range []time.Time{p.asked, p.lastSuccess, p.lastFailure} {
 		if now.Sub(last) < forgetAfter {
 			return false
@@ -145,12 +144,12 @@ func (p *pathStats) quiet(now time.Time) bool {
 	return p.Underway.Load() == 0 && p.Waiting.Load() == 0
 }
 
-// A statSlotCounts holds the attempts that ended in one slot of time.
+// A statSlotCounts has the attempts that ended in one time slot.
 type statSlotCounts struct {
-	slot      int64 // number of the slot since the Unix epoch; another one is stale
+	slot      int64 // number of the slot since the Unix epoch; any other is stale
 	succeeded int64
 	failed    int64
-	bins      [statBins]uint32 // how many took so long
+	bins      [statBins]uint32 // number of attempts per latency bin
 }
 
 // Ended counts an attempt.
@@ -176,14 +175,14 @@ func (p *pathStats) Ended(err error, took time.Duration, now time.Time) {
 	p.lastError, p.lastFailure = err.Error(), now
 }
 
-// Waited counts a run that went on without the handler, since it had to wait for too long.
+// Waited counts a run that continued without the handler because it waited too long.
 func (p *pathStats) Waited(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gone.End(false, now)
 }
 
-// Fill completes a view with the last minute.
+// Fill adds the last minute to a view.
 func (p *pathStats) Fill(h *HandlerInfo, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,8 +211,8 @@ func (p *pathStats) Fill(h *HandlerInfo, now time.Time) {
 	if h.Calls == 0 {
 		return
 	}
-	// Of the present slot only the part that has passed counts, and of a handler that is new
-	// only its life: otherwise the rate would begin too low.
+	// Of the current slot only the elapsed part counts, and of a new handler only its lifetime.
+	// Otherwise the rate would start too low.
 	window := min(now.Sub(p.since), (statSlots-1)*statSlot+time.Duration(now.UnixNano()%int64(statSlot)))
 	h.CallsPerS = float64(h.Calls) / max(window, time.Second).Seconds()
 	ratio := float64(succeeded) / float64(h.Calls)
@@ -221,7 +220,7 @@ func (p *pathStats) Fill(h *HandlerInfo, now time.Time) {
 	h.SuccessRatio, h.LatencyP50, h.LatencyP99 = &ratio, &p50, &p99
 }
 
-// latencyBin finds the bin of a duration. The last one takes all that is longer.
+// latencyBin returns the bin of a duration. The last one takes all longer ones.
 func latencyBin(d time.Duration) int {
 	if d <= statBinBase {
 		return 0
@@ -238,7 +237,7 @@ func quantile(bins *[statBins]uint32, total int64, q float64) float64 {
 		if rank -= int64(n); rank > 0 {
 			continue
 		}
-		// The bin goes from upper/statBinStep to upper.
+		// The bin is the range from upper/statBinStep to upper.
 		upper := float64(statBinBase) * math.Pow(statBinStep, float64(b))
 		return upper * (1 + 1/statBinStep) / 2 / float64(time.Millisecond)
 	}

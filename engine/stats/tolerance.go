@@ -9,25 +9,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// This file says how many failures are too many, and whose they are: so that rules for alerts
-// are the same for all pipelines, and follow each reload.
+// This file defines how many failures are tolerable, and who owns them. So alert rules are the same
+// for all pipelines, and follow each reload.
 
-// What is too much, as a share.
+// These are the tolerable shares.
 const (
 	failingCritical = 0.05 // of the calls of a critical handler
-	failingOther    = 0.1  // of those of another one, when its fallback says nothing
+	failingOther    = 0.1  // of those of another one, if its fallback does not say
 	failingRuns     = 0.01 // of the runs of a pipeline
 )
 
-// A tolerance is the share of failures that nobody has to be told of.
+// A tolerance is the share of failures that need no alert.
 type tolerance struct {
-	path     string // of a handler, or a pipeline
+	path     string // of a handler or a pipeline
 	owner    string
 	critical bool
 	most     float64
 }
 
-// handlerTolerances are those of the handlers that make calls.
+// handlerTolerances lists those of the handlers that make calls.
 func handlerTolerances(d *definitions.Definition) (out []tolerance) {
 	for _, p := range d.Plans {
 		for _, s := range p.Written {
@@ -38,7 +38,7 @@ func handlerTolerances(d *definitions.Definition) (out []tolerance) {
 			switch f := s.Handler.Fallback; {
 			case t.critical:
 				t.most = failingCritical
-			case f != nil: // below that it goes out of the flow by itself
+			case f != nil: // below that, fallback turns it off
 				t.most = 1 - f.MinSuccessRatio
 			}
 			out = append(out, t)
@@ -47,7 +47,7 @@ func handlerTolerances(d *definitions.Definition) (out []tolerance) {
 	return out
 }
 
-// pipelineTolerances are those of all pipelines.
+// pipelineTolerances lists those of all pipelines.
 func pipelineTolerances(d *definitions.Definition) (out []tolerance) {
 	for _, p := range d.Plans {
 		out = append(out, tolerance{path: p.Pipeline.ID, owner: p.Pipeline.Owner, most: failingRuns})

@@ -7,19 +7,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// A trace context travels as two texts of the W3C: with events, and with the
-// requests of handlers.
+// A trace context is two texts defined by the W3C. Events and requests of handlers have them.
 const (
 	traceParentName = "traceparent"
 	traceStateName  = "tracestate"
 )
 
-// MaxState is what the W3C wants everybody to pass on.
+// MaxState is the length that every system must pass on, as the W3C requires.
 const MaxState = 512
 
-// Context returns the trace context of a sender as an [model.Event] takes it: both
-// texts are empty when parent is not well-formed, and state is when it is not. A
-// broken trace is no reason to refuse an event.
+// Context returns the trace context of a sender in the form of an [model.Event]. Both texts are
+// empty if parent is malformed, and state is empty if it is malformed itself. A broken trace
+// context is no reason to refuse an event.
 func Context(parent, state string) (goodParent, goodState string) {
 	if parent == "" {
 		return "", ""
@@ -34,7 +33,7 @@ func Context(parent, state string) (goodParent, goodState string) {
 	return parent, state
 }
 
-// remoteContext reads a trace context; the zero one when it is not well-formed.
+// remoteContext parses a trace context. It returns the zero one if it is malformed.
 func remoteContext(parent, state string) trace.SpanContext {
 	if parent == "" {
 		return trace.SpanContext{}
@@ -43,7 +42,7 @@ func remoteContext(parent, state string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
 }
 
-// wireContext writes a trace context.
+// wireContext formats a trace context.
 func wireContext(sc trace.SpanContext) (parent, state string) {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), sc), carrier)

@@ -1,3 +1,3 @@
-// Package tracing makes the spans of runs, and reads and writes the trace contexts of their events
-// and calls.
+// Package tracing makes the spans of runs, and parses and formats the trace contexts of events and
+// calls.
 package tracing

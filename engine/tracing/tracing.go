@@ -20,19 +20,16 @@ import (
 	"procaas/engine/store"
 )
 
-// A run may go on for days, on one node after the other. So its spans are not
-// kept: their ids follow from the run, and whoever ends something makes the
-// whole span of it, with the times of the checkpoint. What is made of a trace
-// needs no more than the run's id and the trace context of its event, which are
-// stored with it.
+// A run may take days, on several nodes. So its spans are not kept. Their ids are derived from the
+// run, and whatever ends something makes its whole span, with the times of the checkpoint. This
+// needs only the run's id and the trace context of its event, which are stored with it.
 //
-// The spans are: one for the run, below that of the sender when the event names
-// one; in it one for each stage; in that one for each handler that was decided;
-// in that one for each attempt. The attempt's is what a service is told.
+// There is one span for the run, below that of the sender if the event has one. It contains a span
+// for each stage, which contains one for each decided handler, which contains one for each attempt.
+// A service gets the span of the attempt.
 
-// SpanIDs gives spans the ids that the engine wants for them, and others random
-// ones. The provider of [Options].Tracer must be made with it: it is the
-// IDGenerator of the SDK.
+// SpanIDs gives spans the ids that the engine chooses, and random ids to others. It must be the
+// IDGenerator of the SDK's provider for [Options].Tracer.
 type SpanIDs struct{}
 
 type spanIDsKey struct{}
@@ -48,7 +45,7 @@ func (SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 		return ids.trace, ids.span
 	}
 	var id [24]byte
-	_, _ = rand.Read(id[:]) // which never fails
+	_, _ = rand.Read(id[:]) // never fails
 	return trace.TraceID(id[:16]), trace.SpanID(id[16:])
 }
 
@@ -58,19 +55,19 @@ func (g SpanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	return id
 }
 
-// A Run makes the spans of one run. It belongs to the goroutine of the run,
-// except for attempt. A nil Run makes none.
+// A Run makes the spans of one run. It belongs to the goroutine of the run, except for Attempt. A
+// nil Run makes none.
 type Run struct {
 	tracer  trace.Tracer
 	claimed *store.Claimed
 
 	span    trace.Span               // of the run; nil before it has begun
 	Context trace.SpanContext        // of the span
-	stage   int                      // whose span is the next one to make
-	decided []checkpoint.HandlerView // that are not saved yet
+	stage   int                      // the next stage that needs a span
+	decided []checkpoint.HandlerView // not saved yet
 }
 
-// New returns the trace of a run, nil when nobody traces.
+// New makes the trace of a run, or returns nil if the node does not trace.
 func New(tracer trace.Tracer, c *store.Claimed) *Run {
 	if tracer == nil {
 		return nil
@@ -78,15 +75,15 @@ func New(tracer trace.Tracer, c *store.Claimed) *Run {
 	return &Run{tracer: tracer, claimed: c}
 }
 
-// Resume tells that the spans of stages before this one are another job's.
+// Resume says that other jobs make the spans of the stages before this one.
 func (t *Run) Resume(stage int) {
 	if t != nil {
 		t.stage = stage
 	}
 }
 
-// Begin makes the span of the run; false when there is one already, or nobody
-// traces. Unless this job ends the run, it is never handed out.
+// Begin makes the span of the run. It returns false if there is one already, or if the node does
+// not trace. The span is exported only if this job ends the run.
 func (t *Run) Begin(pipeline string, at time.Time) bool {
 	if t == nil || t.span != nil {
 		return false
@@ -108,7 +105,7 @@ func (t *Run) Begin(pipeline string, at time.Time) bool {
 			attribute.String("cloudevents.event_type", c.Event.Type),
 		)...),
 	}
-	if c.Generation > 0 { // an operator has retried it: the span before is over
+	if c.Generation > 0 { // an operator has retried it, so its first span has ended
 		before := spanContextOf(ids.trace, t.id("run", c.Generation-1), trace.FlagsSampled, trace.TraceState{})
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))
 	}
@@ -117,15 +114,15 @@ func (t *Run) Begin(pipeline string, at time.Time) bool {
 	return true
 }
 
-// Note keeps a handler that was decided until that is saved.
+// Note keeps a decided handler until it is saved.
 func (t *Run) Note(h checkpoint.HandlerView) {
 	if t != nil {
 		t.decided = append(t.decided, h)
 	}
 }
 
-// Saved hands out the spans of what a step that is durable now has ended. The
-// run is nil when it ended before it began.
+// Saved exports the spans of everything that a saved step has ended. The run is nil if it ended
+// before it began.
 func (t *Run) Saved(r *core.Run, c model.Change, now time.Time) {
 	if t == nil {
 		return
@@ -138,7 +135,7 @@ func (t *Run) Saved(r *core.Run, c model.Change, now time.Time) {
 		at = r.Began()
 	}
 	t.Begin(cmp.Or(c.Pipeline, t.claimed.Event.Type), at)
-	// What the sampler left out costs no more than this.
+	// An unsampled run costs no more than this.
 	if !t.Context.IsSampled() {
 		t.decided = nil
 		return
@@ -161,7 +158,7 @@ func (t *Run) Saved(r *core.Run, c model.Change, now time.Time) {
 	t.span.End(trace.WithTimestamp(now))
 }
 
-// handlers makes the spans of the handlers that were decided.
+// handlers makes the spans of the decided handlers.
 func (t *Run) handlers(r *core.Run) {
 	for _, h := range t.decided {
 		s := core.StepOf(r.Plan(), h)
@@ -191,7 +188,7 @@ func (t *Run) handlers(r *core.Run) {
 		switch {
 		case h.Outcome == model.OutcomeFailed:
 			span.SetStatus(codes.Error, h.Error)
-		case h.Error != "": // excused by a rule
+		case h.Error != "": // excused by a rule of on-error
 			span.SetAttributes(attribute.String("procaas.error", h.Error))
 		}
 		span.End(trace.WithTimestamp(to))
@@ -199,8 +196,7 @@ func (t *Run) handlers(r *core.Run) {
 	t.decided = nil
 }
 
-// stages makes the spans of the stages that the run has left, and of the one in
-// which it ended.
+// stages makes the spans of the stages that the run has left, and of the one in which it ended.
 func (t *Run) stages(r *core.Run, c model.Change) {
 	for ; t.stage < len(r.Plan().Stages) && (t.stage < r.Stage() || c.Status.Ended()); t.stage++ {
 		from, to, ok := r.StageTimes(t.stage)
@@ -221,8 +217,8 @@ func (t *Run) stages(r *core.Run, c model.Change) {
 	}
 }
 
-// above returns the span of the calls that a handler is inside of. A stage that is repeated
-// has none but its own as a stage of the run.
+// above returns the span around a handler inside calls. A repeated stage has only its own span as a
+// stage of the run.
 func (t *Run) above(within string) trace.SpanID {
 	for {
 		at := strings.LastIndex(within, model.IntoCall)
@@ -237,7 +233,7 @@ func (t *Run) above(within string) trace.SpanID {
 	}
 }
 
-// withoutItem cuts the index of an item off a ref.
+// withoutItem removes the index of an item from a ref.
 func withoutItem(ref string) string {
 	if at := strings.LastIndex(ref, "["); at > strings.LastIndex(ref, model.IntoCall) {
 		return ref[:at]
@@ -245,14 +241,13 @@ func withoutItem(ref string) string {
 	return ref
 }
 
-// An Attempt is the span of one attempt, and the trace context for those
-// whom it calls.
+// An Attempt is the span of one attempt, and the trace context for the services that it calls.
 type Attempt struct {
-	span          trace.Span // nil when it is in no sample
+	span          trace.Span // nil if it is not sampled
 	Parent, State string
 }
 
-// Attempt makes the span of an attempt; the context is that of the call.
+// Attempt makes the span of an attempt. The context is for the call.
 func (t *Run) Attempt(ctx context.Context, task *core.Attempt) (context.Context, Attempt) {
 	var a Attempt
 	if !t.Context.IsSampled() {
@@ -262,7 +257,7 @@ func (t *Run) Attempt(ctx context.Context, task *core.Attempt) (context.Context,
 	path, name := task.Step.Path, " attempt"
 	id := t.id(task.Ref(), t.claimed.Generation, "attempt", strconv.Itoa(task.Attempt))
 	if task.Verify {
-		name, id = " verify", trace.SpanID{} // one attempt may be asked about more than once
+		name, id = " verify", trace.SpanID{} // an attempt may be verified more than once
 	}
 	_, a.span = t.start(t.handlerID(withoutItem(task.Ref())), id, path+name, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(t.with(
@@ -276,7 +271,7 @@ func (t *Run) Attempt(ctx context.Context, task *core.Attempt) (context.Context,
 	return trace.ContextWithSpan(ctx, a.span), a
 }
 
-// End ends the span. Of an attempt that was broken off nobody knows how it ended.
+// End ends the span. The outcome of an interrupted attempt is unknown.
 func (a Attempt) End(result model.Result, err error, brokenOff bool) {
 	if a.span == nil {
 		return
@@ -298,7 +293,7 @@ func (a Attempt) End(result model.Result, err error, brokenOff bool) {
 	a.span.End()
 }
 
-// start makes a span of the run's trace.
+// start makes a span in the run's trace.
 func (t *Run) start(parent, id trace.SpanID, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	above := spanContextOf(t.Context.TraceID(), parent, t.Context.TraceFlags(), t.Context.TraceState())
 	ctx := trace.ContextWithSpanContext(context.Background(), above)
@@ -308,12 +303,12 @@ func (t *Run) start(parent, id trace.SpanID, name string, options ...trace.SpanS
 	return t.tracer.Start(ctx, name, options...)
 }
 
-// with adds to attributes what all spans of the run have.
+// with adds the attributes that all spans of the run have.
 func (t *Run) with(list ...attribute.KeyValue) []attribute.KeyValue {
 	return append(list, attribute.String("procaas.run", t.claimed.ID), attribute.String("procaas.key", t.claimed.Key))
 }
 
-// ID returns the trace of a run: that of its event, or one of its own when the event names none.
+// ID returns the trace of a run: that of its event, or its own if the event has none.
 func ID(run, parent, state string) trace.TraceID {
 	if remote := remoteContext(parent, state); remote.IsValid() {
 		return remote.TraceID()
@@ -322,19 +317,19 @@ func ID(run, parent, state string) trace.TraceID {
 	return trace.TraceID(sum[:16])
 }
 
-// id is the same for the same thing, on any node and after any restart.
+// id returns a span id that is the same for the same thing, on every node and after every restart.
 func (t *Run) id(name string, generation int, more ...string) trace.SpanID {
 	parts := append([]string{"span", t.claimed.ID, strconv.Itoa(generation), name}, more...)
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return trace.SpanID(sum[:8])
 }
 
-// stageID is the span of a stage of the run.
+// stageID returns the span of a stage of the run.
 func (t *Run) stageID(path string) trace.SpanID {
 	return t.id(path, t.claimed.Generation, "stage")
 }
 
-// handlerID is the span of a handler, of which a repeated one has a single one for all items.
+// handlerID returns the span of a handler. A repeated handler has one for all items.
 func (t *Run) handlerID(path string) trace.SpanID {
 	return t.id(path, t.claimed.Generation, "handler")
 }
