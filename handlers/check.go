@@ -8,7 +8,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// literal returns the text of a field that is known before any run.
+// literal returns the text of a field that is not computed.
 func literal(v *expr.Value) (string, bool) {
 	if v == nil {
 		return "", false
@@ -21,8 +21,8 @@ func literal(v *expr.Value) (string, bool) {
 	return text, ok
 }
 
-// checkNoSecrets refuses secrets in a body whose values are kept or shown: in the inbox,
-// in the shared state, or in an error.
+// checkNoSecrets refuses secrets in a body whose values are stored or shown: in the inbox, in the
+// shared state, or in an error.
 func checkNoSecrets(b *tree.Body) {
 	eachSecret(b.Value, func(v *expr.Value) {
 		b.Errorf(v.Span, rules.Body, "send it with a request", "%s keeps what it is given, so it takes no secret", b.Handler.Type)
@@ -34,7 +34,7 @@ func eachSecret(v *expr.Value, found func(*expr.Value)) {
 	if v == nil || v.Expr() != nil {
 		return
 	}
-	// Neither an expression, nor a literal, nor a list or mapping: only a secret is left.
+	// A value that is not an expression, a literal, a list or a mapping is a secret.
 	if _, plain := v.Literal(); !plain && len(v.Items()) == 0 {
 		found(v)
 	}
@@ -43,7 +43,7 @@ func eachSecret(v *expr.Value, found func(*expr.Value)) {
 	}
 }
 
-// checkOneOf wants exactly one of the fields.
+// checkOneOf requires exactly one of the fields.
 func checkOneOf(b *tree.Body, names ...string) {
 	var given []string
 	for _, name := range names {

@@ -16,10 +16,12 @@ import (
 
 // Emit sends another event, to the same flow or to another one.
 //
-// A pipeline of the same files must serve the event, or a run must await it. A pipeline with stages: [] does nothing with it.
+// A pipeline of the same files must serve the event, or a run must await it. A pipeline with
+// stages: [] does nothing with it.
 //
-// One transaction accepts the event and marks the handler as done. So each run emits the event exactly once, even after
-// crashes. An event for the key of the run itself starts when this run and all earlier events of the key have ended.
+// One transaction accepts the event and marks the handler as done. So each run emits the event
+// exactly once, even after crashes. An event for the key of the run itself starts when this run and
+// all earlier events of the key have ended.
 //
 //	id: ask-for-rating
 //	emit:
@@ -59,10 +61,10 @@ type Emit struct {
 	Priority int `yaml:"priority" default:"0"`
 }
 
-// Emits tells the plan that handlers of this type hand in events.
+// Emits tells the plan that handlers of this type emit events.
 func (*Emit) Emits() {}
 
-// Emission returns what event a body hands in.
+// Emission returns the event that a body emits.
 func (*Emit) Emission(body *expr.Value) tree.Emission {
 	return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 }
@@ -81,18 +83,17 @@ func (e *Emit) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 		pipeline, _, _ := strings.Cut(c.Path, "/")
 		event.Source = "procaas/pipeline/" + pipeline
 	}
-	// By the clock of the store: the node's own may differ from that of the node that
-	// starts the event.
+	// By the clock of the store, because the clock of the node that starts the event may differ.
 	if e.Delay > 0 {
 		event.At = c.Now.Add(e.Delay)
 	}
 	return model.Result{Emit: []model.Event{event}}, nil
 }
 
-// Takes tells that no time passes in a call.
+// Takes reports that a call takes no time.
 func (*Emit) Takes(*tree.Body) tree.Longest { return tree.Longest{} }
 
-// CheckBody reports what the tags of [Emit] cannot say.
+// CheckBody checks what the tags of [Emit] cannot express.
 func (*Emit) CheckBody(b *tree.Body) {
 	checkNoSecrets(b)
 	if b.Field("at") != nil && b.Field("delay") != nil {
@@ -108,7 +109,7 @@ func (*Emit) CheckBody(b *tree.Body) {
 	}
 	at := b.Field("type").Span
 	served := b.Bundle.On(eventType)
-	// A run that waits for the event takes it in as well.
+	// A run may also wait for the event.
 	if len(served) == 0 {
 		served = b.Bundle.Awaiting(eventType)
 	}
@@ -122,8 +123,8 @@ func (*Emit) CheckBody(b *tree.Body) {
 	}
 }
 
-// suggestEvent names an event that a pipeline is activated on and that reads alike, or
-// says what is missing.
+// suggestEvent suggests an event with a similar name that a pipeline accepts, or says what is
+// missing.
 func suggestEvent(bundle *tree.Bundle, eventType string) string {
 	var known []string
 	for _, p := range bundle.Pipelines {

@@ -34,8 +34,8 @@ func (f *Fail) Handle(context.Context, *engine.Call) (model.Result, error) {
 	return model.Result{}, err
 }
 
-// Takes tells that no time passes in a call.
+// Takes reports that a call takes no time.
 func (*Fail) Takes(*tree.Body) tree.Longest { return tree.Longest{} }
 
-// CheckBody reports what the tags of [Fail] cannot say.
+// CheckBody checks what the tags of [Fail] cannot express.
 func (*Fail) CheckBody(b *tree.Body) { checkNoSecrets(b) }

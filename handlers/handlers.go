@@ -14,8 +14,8 @@ import (
 //go:embed emit.go fail.go request.go set.go wait.go
 var typeFiles embed.FS
 
-// Alone lists the types that reach nothing but their run, and services by HTTP: a program that answers the requests
-// may let them work.
+// Alone lists the types that reach only their run, and services by HTTP. A program that answers
+// their requests can run them safely.
 func Alone() []string { return []string{"request", "set", "emit", "wait", "fail"} }
 
 // All lists the built-in handler types, in the order of the reference.

@@ -9,9 +9,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Reference describes handler types, or other mappings, in Markdown: what each does,
-// an example, and a table of its fields. All of it comes from the comments, tags and
-// types of their structs.
+// Reference describes handler types, or other mappings, in Markdown: what each does, an example,
+// and a table of its fields. It comes from the comments, tags and types of their structs.
 func Reference(types ...tree.Type) string {
 	var b strings.Builder
 	for i, t := range types {
@@ -37,7 +36,7 @@ func Example(t tree.Type) string {
 	return example
 }
 
-// splitDoc parts the indented lines, which are the example, from the prose.
+// splitDoc splits a comment into prose and the indented example.
 func splitDoc(doc string) (prose, example string) {
 	var words, code []string
 	for line := range strings.SplitSeq(doc, "\n") {
@@ -50,8 +49,8 @@ func splitDoc(doc string) (prose, example string) {
 	return strings.TrimSpace(strings.Join(words, "\n")), strings.Join(code, "\n")
 }
 
-// renamed puts the name that authors know in the place of Go's, with which Go's
-// comments begin: "Timeout bounds …", "A Stage is …".
+// renamed replaces the Go name at the start of a comment by the name that authors know, as in
+// "Timeout bounds …" and "A Stage is …".
 func renamed(doc, goName, name string) string {
 	for _, article := range []string{"", "A ", "An "} {
 		if rest, ok := strings.CutPrefix(doc, article+goName+" "); ok {
@@ -61,19 +60,19 @@ func renamed(doc, goName, name string) string {
 	return doc
 }
 
-// ReferenceRow is the row of a field in the table of [Reference].
+// ReferenceRow returns the row of a field in the table of [Reference].
 func ReferenceRow(f *spec.Field) string {
 	var b strings.Builder
 	writeField(&b, f)
 	return b.String()
 }
 
-// writeField adds the row of a field. The field of an inline mapping has no name of its
-// own: authors choose theirs.
+// writeField writes the row of a field. The field of an inline mapping has no name, because authors
+// choose the names.
 func writeField(b *strings.Builder, f *spec.Field) {
 	name := f.Name
 	if name == "" {
-		name = "NAME" // the mapping takes any
+		name = "NAME" // any name
 		doc := strings.ReplaceAll(f.Doc, "\n", " ")
 		fmt.Fprintf(b, "| *%s* | %s | | %s |\n", name, typeName(f.Elem), cell(doc))
 		return
@@ -89,29 +88,29 @@ func writeField(b *strings.Builder, f *spec.Field) {
 	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, typeName(f), byDefault, cell(doc+bounds(f)))
 }
 
-// cell keeps text from ending its cell of a table.
+// cell escapes text for a table cell.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// bounds says what the tags min and max do.
+// bounds describes the tags min and max.
 func bounds(f *spec.Field) string {
 	switch {
 	case f.Min != "" && f.Max != "":
 		return fmt.Sprintf(" From %s to %s.", f.Min, f.Max)
 	case f.Max != "":
 		return fmt.Sprintf(" At most %s.", f.Max)
-	// That a duration or a number is not negative goes without saying.
+	// A bound of zero is obvious.
 	case f.Min != "" && strings.Trim(f.Min, "0smh") != "":
 		return fmt.Sprintf(" At least %s.", f.Min)
 	}
 	return ""
 }
 
-// typeName says what a field takes.
+// typeName describes the type of a field.
 func typeName(f *spec.Field) string {
 	if len(f.Enum) > 0 {
 		return "`" + strings.Join(f.Enum, "` `") + "`"
 	}
-	// A field of any kind may still want a certain one of its expression.
+	// A field of any kind may require a certain kind of its expression.
 	kind := f.Kind
 	if kind == datum.AnyKind {
 		kind = f.ExprKind

@@ -17,13 +17,15 @@ import (
 
 // Request calls an HTTP endpoint.
 //
-// A reply with an expected status is a success. Expressions read its body as sources.HANDLER.response and its status as
-// sources.HANDLER.status. Any other reply, and any failure of the network, is an error that the handler's retry applies
-// to. The node respects the Retry-After header of a reply 408, 425, 429 or 5xx, up to one day.
+// A reply with an expected status is a success. Expressions read its body as
+// sources.HANDLER.response and its status as sources.HANDLER.status. Any other reply, and any
+// failure of the network, is an error that the handler's retry applies to. The node respects the
+// Retry-After header of a reply 408, 425, 429 or 5xx, up to one day.
 //
-// Every attempt has the same Idempotency-Key header, also after a restart, so that the service can recognise a retry.
-// Other headers are X-Procaas-Run, X-Procaas-Path, X-Procaas-Attempt, and the W3C trace context: traceparent and
-// tracestate. If the call has a deadline, X-Procaas-Time-Left says how many milliseconds are left.
+// Every attempt has the same Idempotency-Key header, also after a restart, so that the service can
+// recognise a retry. Other headers are X-Procaas-Run, X-Procaas-Path, X-Procaas-Attempt, and the
+// W3C trace context: traceparent and tracestate. If the call has a deadline, X-Procaas-Time-Left
+// says how many milliseconds are left.
 //
 //	id: get-order
 //	request:
@@ -43,7 +45,8 @@ type Request struct {
 	// Service is the id of a declared service. Use it with path, instead of url.
 	Service string `yaml:"service"`
 
-	// Path is the path below the URL of the service. It is plain text: the node escapes everything that needs it, except slashes.
+	// Path is the path below the URL of the service. It is plain text: the node escapes everything
+	// that needs it, except slashes.
 	Path string `yaml:"path"`
 
 	// Method is the HTTP method. Its default is POST for a request with body, form or raw, and GET otherwise.
@@ -78,18 +81,20 @@ type Request struct {
 	// request took effect.
 	Response string `yaml:"response" enum:"auto,json,text,none" default:"auto"`
 
-	// MaxResponse is the largest size of a reply, even if it is dropped. Its default is 1MiB. A larger reply is an error without a retry.
+	// MaxResponse is the largest size of a reply, even if it is dropped. Its default is 1MiB. A
+	// larger reply is an error without a retry.
 	MaxResponse datum.Bytes `yaml:"max-response" min:"1" max:"64MiB"`
 
 	// Redirects is how many redirects the node follows. With 0 a redirect is a reply like any other. The node never
 	// sends headers of the pipeline to another host.
 	Redirects int `yaml:"redirects" default:"0" min:"0" max:"10"`
 
-	// Timeout is the longest time of one attempt. Its default is the timeout of the handler, then that of the service, then 5s.
+	// Timeout is the longest time of one attempt. Its default is the timeout of the handler, then
+	// that of the service, then 5s.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 }
 
-// What counts where neither the handler, nor the service, nor the node says anything.
+// These are the defaults if neither the handler nor the service nor the node sets them.
 const (
 	defaultTimeout  = 5 * time.Second
 	defaultMaxReply = 1 << 20 // bytes
@@ -113,8 +118,8 @@ func (r *Request) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	return r.read(c, resp, &s)
 }
 
-// bound gives the attempt its timeout. That of the handler, which is in ctx, counts in place of
-// that of the service.
+// bound sets the timeout of the attempt. That of the handler, which is in ctx, replaces that of the
+// service.
 func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, context.CancelFunc) {
 	if r.Timeout > 0 {
 		return clock.WithTimeout(ctx, r.Timeout)
@@ -130,9 +135,8 @@ func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, c
 	return clock.WithTimeout(ctx, defaultTimeout)
 }
 
-// send makes the request. What a client does besides is for redirects, cookies and a
-// timeout of its own; where none of these is wanted, the transport does the same with
-// less work for each request.
+// send makes the request. A client adds redirects, cookies and a timeout. If none of these is
+// needed, it uses the transport directly, which is cheaper.
 func (r *Request) send(c *engine.Call, req *http.Request, left timeLeft, s *secrets) (*http.Response, error) {
 	if h := c.HTTP; r.Redirects == 0 && h.Transport != nil && h.Jar == nil && h.Timeout == 0 {
 		return h.Transport.RoundTrip(req)
@@ -140,16 +144,16 @@ func (r *Request) send(c *engine.Call, req *http.Request, left timeLeft, s *secr
 	return r.client(c, left, s).Do(req)
 }
 
-// client is the shared client with this request's redirects. A copy costs
-// nothing: connections belong to its transport.
+// client returns the shared client with this request's redirects. The copy is cheap, because
+// connections belong to its transport.
 func (r *Request) client(c *engine.Call, left timeLeft, s *secrets) *http.Client {
 	client := *c.HTTP
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
-		// via holds the first request, too: at the first redirect it is 1 long.
+		// via includes the first request, so at the first redirect its length is 1.
 		if len(via) > r.Redirects {
 			return http.ErrUseLastResponse
 		}
-		// A service must not send us where the pipeline itself may not go.
+		// A service must not redirect us to where the pipeline itself may not go.
 		if err := checkTarget(c.Bundle, req.URL); err != nil {
 			return model.Permanent(err)
 		}
@@ -166,9 +170,8 @@ func (r *Request) client(c *engine.Call, left timeLeft, s *secrets) *http.Client
 	return &client
 }
 
-// leftOrigin reports whether a chain of redirects has ever left the place that it
-// began at. Coming back does not count as never having left: the other host has
-// chosen what is asked for.
+// leftOrigin reports whether a chain of redirects has ever left its first host. A return to that
+// host does not help, because the other host has chosen the request.
 func leftOrigin(req *http.Request, via []*http.Request) bool {
 	home := origin(via[0].URL)
 	for _, v := range via[1:] {
@@ -179,8 +182,8 @@ func leftOrigin(req *http.Request, via []*http.Request) bool {
 	return origin(req.URL) != home
 }
 
-// networkError keeps the cause for errors.As and leaves the query out of the
-// text: secrets and personal data may be in it.
+// networkError wraps the cause for errors.As and leaves the query out of the text, because it may
+// contain secrets or personal data.
 func networkError(req *http.Request, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -188,7 +191,7 @@ func networkError(req *http.Request, err error) error {
 	return &url.Error{Op: req.Method, URL: publicURL(req.URL), Err: err}
 }
 
-// publicURL is what logs and errors may show of an URL.
+// publicURL returns the part of a URL that logs and errors may show.
 func publicURL(u *url.URL) string {
 	public := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	return public.String()

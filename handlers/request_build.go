@@ -22,8 +22,7 @@ import (
 	"procaas/engine"
 )
 
-// build makes the HTTP request. Its errors are the pipeline's fault, so that
-// repeating is useless.
+// build makes the HTTP request. Its errors are mistakes in the pipeline, so a retry is useless.
 func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.Request, error) {
 	target, err := r.target(c.Bundle, s)
 	if err != nil {
@@ -35,7 +34,7 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 		return nil, err
 	}
 	s.inBody = s.given
-	// The URL is set below, as it is parsed already.
+	// The URL is set below, because it is parsed already.
 	req, err := http.NewRequestWithContext(ctx, r.method(), "", body)
 	if err != nil {
 		return nil, fmt.Errorf("method: %w", err)
@@ -47,12 +46,12 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 	if err := r.header(req.Header, s); err != nil {
 		return nil, err
 	}
-	// Last, so that nothing that a pipeline sends can take these places.
+	// Last, so that the pipeline's headers cannot replace these.
 	identify(req.Header, c)
 	return req, nil
 }
 
-// method is what curl does, too: data is posted, anything else is a question.
+// method returns the HTTP method. Like curl, a request with data is a POST.
 func (r *Request) method() string {
 	switch {
 	case r.Method != "":
@@ -64,14 +63,14 @@ func (r *Request) method() string {
 	}
 }
 
-// target returns the complete URL, which the pipeline is allowed to reach.
+// target returns the complete URL, and checks that the pipeline may reach it.
 func (r *Request) target(b *tree.Bundle, s *secrets) (*url.URL, error) {
 	u, err := r.endpoint(b)
 	if err != nil {
 		return nil, err
 	}
 	s.to = r.Service
-	if r.Service == "" { // the address of a service is a declared one
+	if r.Service == "" { // the address of a service is declared
 		if err := checkTarget(b, u); err != nil {
 			return nil, err
 		}
@@ -86,7 +85,7 @@ func (r *Request) target(b *tree.Bundle, s *secrets) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The url may have a query of its own; the service's, too.
+	// The url may have a query of its own, and so may the service's.
 	if u.RawQuery != "" && len(values) > 0 {
 		u.RawQuery += "&"
 	}
@@ -94,8 +93,8 @@ func (r *Request) target(b *tree.Bundle, s *secrets) (*url.URL, error) {
 	return u, nil
 }
 
-// endpoint is where the request goes, without its query: below the address of a service,
-// which may be another one than the file says (--service), or at a URL.
+// endpoint returns the URL without the query. It is below the address of a service, which --service
+// may change, or the url.
 func (r *Request) endpoint(b *tree.Bundle) (*url.URL, error) {
 	if r.Service == "" {
 		return parseTarget(r.URL)
@@ -111,14 +110,14 @@ func (r *Request) endpoint(b *tree.Bundle) (*url.URL, error) {
 	if err := checkPath(r.Path); err != nil {
 		return nil, err
 	}
-	// An empty RawPath lets net/url escape the path, so that a ? or # of a user's text
-	// stays a part of it.
+	// With an empty RawPath, net/url escapes the path, so that a ? or # in a user's text stays a
+	// part of it.
 	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/")+r.Path, ""
 	return u, nil
 }
 
-// checkPath refuses paths that could lead out of the service's own path, such as
-// one that is put together from a user's text.
+// checkPath refuses paths that could leave the service's own path, such as one that contains a
+// user's text.
 func checkPath(path string) error {
 	if !strings.HasPrefix(path, "/") {
 		return fmt.Errorf("path must begin with /, have %q", path)
@@ -131,7 +130,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// parseTarget reads an absolute http or https URL.
+// parseTarget parses an absolute http or https URL.
 func parseTarget(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -140,7 +139,7 @@ func parseTarget(text string) (*url.URL, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
 		return nil, fmt.Errorf("url must be absolute, such as http://orders.example/v1/orders, have %q", text)
-	// Go would send it as a header, but the URL is in logs and errors.
+	// Go would send it as a header, but logs and errors show the URL.
 	case u.User != nil:
 		return nil, errors.New("url must not hold a user and password: send them as a header with !secret")
 	}
@@ -148,8 +147,8 @@ func parseTarget(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// escapeQuery escapes what may not stand in a query, such as a space of a user's text. What
-// separates and what is escaped already stays; net/url does the same for paths.
+// escapeQuery escapes characters that a query must not contain, such as a space in a user's text.
+// Separators and escaped characters stay, as net/url does for paths.
 func escapeQuery(raw string) string {
 	var b strings.Builder
 	for i := range len(raw) {
@@ -164,14 +163,14 @@ func escapeQuery(raw string) string {
 	return b.String()
 }
 
-// checkTarget reports whether a request may go to u: when services are declared,
-// only to them. A pipeline may compute its url from what users send, and must not
-// become their way into the network that procaas runs in.
+// checkTarget returns an error if a request may not go to u. If services are declared, it may go
+// only to them. A pipeline may compute its url from users' data, and must not let users reach the
+// internal network.
 func checkTarget(b *tree.Bundle, u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("%s is neither http nor https", publicURL(u))
 	}
-	// Then the transport decides by the address: see [outbound.Reach].
+	// Then the transport checks the address: see [outbound.Reach].
 	if len(b.Services) == 0 {
 		return nil
 	}
@@ -181,10 +180,10 @@ func checkTarget(b *tree.Bundle, u *url.URL) error {
 	return fmt.Errorf("%s belongs to no declared service: %s", origin(u), listServices(b))
 }
 
-// serviceAt finds the declared service at the origin of a URL; nil when there is none.
+// serviceAt returns the declared service at the origin of a URL, or nil.
 func serviceAt(b *tree.Bundle, u *url.URL) *tree.Service {
 	for _, s := range b.Services {
-		// Redirects may lead to either: what the file says, and where --service put it.
+		// Redirects may lead to either address: that in the file, and that of --service.
 		for _, address := range []string{s.URL, s.Address()} {
 			known, err := url.Parse(address)
 			if err == nil && origin(known) == origin(u) {
@@ -195,8 +194,8 @@ func serviceAt(b *tree.Bundle, u *url.URL) *tree.Service {
 	return nil
 }
 
-// origin is scheme, host and port: what a service is told by. The default port is
-// written out, so that https://a and https://a:443 are the same.
+// origin returns scheme, host and port, which identify a service. It includes the default port, so
+// that https://a and https://a:443 are the same.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -205,7 +204,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// listServices names the declared services, for messages.
+// listServices lists the declared services for messages.
 func listServices(b *tree.Bundle) string {
 	names := make([]string, len(b.Services))
 	for i, s := range b.Services {
@@ -214,9 +213,9 @@ func listServices(b *tree.Bundle) string {
 	return strings.Join(names, ", ")
 }
 
-// payload returns the body, nil for none, and its content type. The body is a
-// strings.Reader: of that net/http knows the length, and can send it again after a
-// redirect or on another connection.
+// payload returns the body, nil for none, and its content type. The body is a strings.Reader,
+// because net/http knows its length and can send it again after a redirect or on another
+// connection.
 func (r *Request) payload(s *secrets) (io.Reader, string, error) {
 	text, contentType, err := r.encodeBody(s)
 	if err != nil || contentType == "" {
@@ -225,14 +224,14 @@ func (r *Request) payload(s *secrets) (io.Reader, string, error) {
 	if r.ContentType != "" {
 		contentType = r.ContentType
 	}
-	if hasControls(contentType) { // the transport would refuse it, as a failure of the network that is repeated in vain
+	if hasControls(contentType) { // the transport would report it as a network error, which would be retried in vain
 		return nil, "", errors.New("content-type: control characters are not allowed")
 	}
 	return strings.NewReader(text), contentType, nil
 }
 
-// encodeBody returns the text of the body and its type; both are empty for a request
-// without one.
+// encodeBody returns the text of the body and its type. Both are empty for a request without a
+// body.
 func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
 	switch {
 	case r.Raw != nil:
@@ -257,7 +256,7 @@ func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
 // header adds the pipeline's headers.
 func (r *Request) header(h http.Header, s *secrets) error {
 	h.Set("User-Agent", "procaas")
-	// In order, so that the same mistake gives the same error on each attempt.
+	// Sorted, so that the same mistake gives the same error in each attempt.
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		if err := checkHeaderName(name); err != nil {
 			return err
@@ -281,29 +280,29 @@ func (r *Request) header(h http.Header, s *secrets) error {
 	return nil
 }
 
-// hasControls reports whether a text holds what no value of a header may, such as a line break,
-// behind which a user's text could add a header of its own.
+// hasControls reports whether a text has characters that a header value must not contain, such as a
+// line break, with which a user's text could add a header.
 func hasControls(text string) bool {
 	return strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-// dropHeaders takes the pipeline's headers out, before another host sees them.
+// dropHeaders removes the pipeline's headers, so that another host does not see them.
 func (r *Request) dropHeaders(h http.Header) {
 	for name := range r.Headers {
 		h.Del(name)
 	}
-	h.Del("Referer") // it would tell the query of the first request
+	h.Del("Referer") // it would reveal the query of the first request
 }
 
-// reserved headers are the engine's, or say how a message is framed.
+// reserved headers belong to the engine, or to the framing of a message.
 var reserved = []string{
 	"Connection", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive", "Te", "Trailer",
 	"Traceparent", "Tracestate", "Transfer-Encoding", "Upgrade", "X-Procaas-Attempt", "X-Procaas-Path", "X-Procaas-Run",
 	timeLeftHeader,
 }
 
-// timeLeftHeader tells a service how many milliseconds are left until the deadline, in whole ones, when the request is
-// written. It is a time and no moment: clocks differ.
+// timeLeftHeader has the whole milliseconds until the deadline, as of the writing of the request.
+// It is a duration, because clocks differ.
 const timeLeftHeader = "X-Procaas-Time-Left"
 
 // timeLeft is how much time was left at a moment.
@@ -312,15 +311,15 @@ type timeLeft struct {
 	began time.Time
 }
 
-// tell tells a service how much is left by now.
+// tell sets the header to the time that is left now.
 func (t timeLeft) tell(h http.Header) {
 	if t.left > 0 {
 		tellTimeLeft(h, t.left-time.Since(t.began))
 	}
 }
 
-// traced tells the service again once there is a connection: a new one takes time. Only once, because the transport may
-// still read the headers when it repeats a request.
+// traced tells the service again once there is a connection: a new one takes time. Only once,
+// because the transport may still read the headers when it repeats a request.
 func (t timeLeft) traced(req *http.Request) *http.Request {
 	if t.left <= 0 {
 		return req

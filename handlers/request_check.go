@@ -13,7 +13,7 @@ import (
 	"procaas/engine/outbound"
 )
 
-// CheckBody reports what the tags of [Request] cannot say.
+// CheckBody checks what the tags of [Request] cannot express.
 func (*Request) CheckBody(b *tree.Body) {
 	checkOneOf(b, "url", "service")
 	checkAddress(b)
@@ -26,9 +26,9 @@ func (*Request) CheckBody(b *tree.Body) {
 	}
 }
 
-// checkAddress looks at where a request goes, as far as that is written out.
+// checkAddress checks the address of a request, as far as it is literal.
 func checkAddress(b *tree.Body) {
-	// Values that are computed are checked when they are known, by [Request.target].
+	// [Request.target] checks computed values at run time.
 	if path, service := b.Field("path"), b.Field("service"); path != nil {
 		checkServicePath(b, path)
 		if service == nil {
@@ -45,8 +45,8 @@ func checkAddress(b *tree.Body) {
 	}
 }
 
-// checkServicePath finds a query that was written into the path. It would be escaped,
-// and the service would be asked for a path that it does not have.
+// checkServicePath finds a query in the path. It would be escaped, and the service would get an
+// unknown path.
 func checkServicePath(b *tree.Body, path *expr.Value) {
 	text, ok := literal(path)
 	if !ok {
@@ -60,7 +60,8 @@ func checkServicePath(b *tree.Body, path *expr.Value) {
 	}
 }
 
-// unknownService suggests a declared one that reads alike: most unknown ids are typing mistakes.
+// unknownService suggests a declared service with a similar id, because most unknown ids are typing
+// mistakes.
 func unknownService(b *tree.Body, id string) {
 	known := make([]string, len(b.Bundle.Services))
 	for i, s := range b.Bundle.Services {
@@ -73,7 +74,7 @@ func unknownService(b *tree.Body, id string) {
 	b.Errorf(b.Field("service").Span, rules.UnknownService, hint, "service %q is not declared", id)
 }
 
-// checkURL says before a deployment what a request would be refused for at run time.
+// checkURL reports before a deployment why a request would be refused at run time.
 func checkURL(b *tree.Body, text string) {
 	at := b.Field("url").Span
 	const want = "write an absolute URL, such as http://127.0.0.1:9081/v1/orders"
@@ -97,7 +98,7 @@ func checkURL(b *tree.Body, text string) {
 		b.Errorf(at, rules.UnknownHost, "declare the host below services, and write service and path instead of url", "%v", err)
 		return
 	}
-	// With services the host belongs to one of them here, and has any address.
+	// With services, the host belongs to one of them and may have any address.
 	a, err := netip.ParseAddr(u.Hostname())
 	if err != nil || len(b.Bundle.Services) > 0 || a.Unmap().IsLoopback() {
 		return
@@ -108,7 +109,7 @@ func checkURL(b *tree.Body, text string) {
 	}
 }
 
-// checkPayload looks at what is sent, and how.
+// checkPayload checks the payload fields.
 func checkPayload(b *tree.Body) {
 	var given *expr.Value
 	for _, name := range []string{"body", "form", "raw"} {
@@ -123,7 +124,7 @@ func checkPayload(b *tree.Body) {
 	}
 	method, _ := literal(b.Field("method"))
 	switch {
-	// A null body counts as none: see [Request.method].
+	// A null body means no body: see [Request.method].
 	case b.Field("body").Expr() != nil && b.Field("method") == nil && b.Field("body").Outline().Types()&datum.NullShape != 0:
 		b.Warnf(given.Span, rules.Body, "add method: POST",
 			"say the method: when the body turns out to be null, this would be a GET")
@@ -135,8 +136,8 @@ func checkPayload(b *tree.Body) {
 	}
 }
 
-// checkSecrets keeps secrets to the fields from which they never reach a log, and to
-// requests to declared services.
+// checkSecrets allows secrets only in fields that never reach a log, and only in requests to
+// declared services.
 func checkSecrets(b *tree.Body) {
 	if len(b.Bundle.Services) == 0 {
 		eachSecret(b.Value, func(v *expr.Value) {

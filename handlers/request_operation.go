@@ -10,8 +10,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Operation returns what a body calls, as far as that is written out: a request that
-// computes its service calls what nobody knows before.
+// Operation returns the operation that a body calls. ok is false if the service is computed.
 func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 	service, ok := literal(body.Get("service"))
 	if !ok && body.Get("service") != nil {
@@ -23,14 +22,14 @@ func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 		Expect: expectedOf(body),
 	}
 	reading, given := literal(body.Get("response"))
-	// auto reads JSON from a service that says what it sends; a computed reading promises
-	// nothing.
+	// auto reads JSON from a service that declares what it sends. A computed value of response
+	// promises nothing.
 	o.JSON = body.Get("response") == nil || given && (reading == "json" || reading == "auto")
 	return o, true
 }
 
-// Takes returns how long an attempt may take, the timeout of the handler aside, which counts
-// in place of that of the service.
+// Takes returns the longest time of an attempt. The timeout of the handler is not included, because
+// it replaces that of the service.
 func (*Request) Takes(b *tree.Body) tree.Longest {
 	if text, ok := literal(b.Field("timeout")); ok {
 		if d, err := time.ParseDuration(text); err == nil {
@@ -48,8 +47,8 @@ func (*Request) Takes(b *tree.Body) tree.Longest {
 	return tree.Longest{Time: defaultTimeout}
 }
 
-// methodOf is the method of a request; empty when it is computed, or depends on
-// whether a computed body is null.
+// methodOf returns the method of a request. It is empty if it is computed, or depends on whether a
+// computed body is null.
 func methodOf(body *expr.Value) string {
 	if v := body.Get("method"); !v.IsNull() {
 		method, _ := literal(v)
@@ -58,7 +57,7 @@ func methodOf(body *expr.Value) string {
 	sends := false
 	for _, name := range []string{"body", "form", "raw"} {
 		v := body.Get(name)
-		// When it is null at run time, the method is GET.
+		// If it is null at run time, the method is GET.
 		if v.Expr() != nil {
 			return ""
 		}
@@ -70,7 +69,7 @@ func methodOf(body *expr.Value) string {
 	return http.MethodGet
 }
 
-// expectedOf lists the statuses of success; none when they are computed.
+// expectedOf lists the expected statuses, or none if they are computed.
 func expectedOf(body *expr.Value) []string {
 	v := body.Get("expect")
 	if v.IsNull() {

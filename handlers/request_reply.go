@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	excerptRead  = 64 << 10       // read of an unexpected reply
+	excerptRead  = 64 << 10       // how much of an unexpected reply is read
 	excerptShown = 4 << 10        // bytes of it that may be shown
-	excerptRunes = 300            // that are
-	maxRetry     = 24 * time.Hour // believed of a Retry-After
+	excerptRunes = 300            // characters that are shown
+	maxRetry     = 24 * time.Hour // longest accepted Retry-After
 )
 
-// read makes a result, or an error, of a reply.
+// read converts a reply to a result or an error.
 func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (model.Result, error) {
 	if !r.expected(resp.StatusCode) {
 		return model.Result{}, r.unexpected(c, resp, s)
@@ -35,7 +35,7 @@ func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (model.R
 	}
 	value, err := r.decode(resp, data)
 	if err != nil {
-		// Permanent: the service has done its work, and would answer the same once more.
+		// Permanent, because the service has done its work and would answer the same again.
 		err = fmt.Errorf("%s %s: reply %d %w, have %q",
 			resp.Request.Method, publicURL(resp.Request.URL), resp.StatusCode, err, excerpt(data, s))
 		return model.Result{}, model.Permanent(err)
@@ -43,7 +43,7 @@ func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (model.R
 	return model.Result{Response: value, Status: resp.StatusCode}, nil
 }
 
-// expected reports whether a status is a success: any 2xx unless expect says otherwise.
+// expected reports whether a status is a success. By default any 2xx is.
 func (r *Request) expected(status int) bool {
 	if len(r.Expect) == 0 {
 		return status/100 == 2
@@ -57,9 +57,9 @@ func (r *Request) expected(status int) bool {
 	return false
 }
 
-// unexpected makes the error of a reply whose status is not expected.
+// unexpected returns the error of an unexpected status.
 func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) error {
-	// A reply that breaks off is unexpected all the same; what came is shown.
+	// A truncated reply is still unexpected, and its start is shown.
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, excerptRead))
 	err := &model.StatusError{
 		Status:  resp.StatusCode,
@@ -74,17 +74,17 @@ func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) er
 	return err
 }
 
-// retryAfter reads the header of replies for which repeating makes sense.
+// retryAfter parses the header of a reply for which a retry makes sense.
 func retryAfter(resp *http.Response, now time.Time) (time.Duration, bool) {
 	switch status := resp.StatusCode; {
-	// Elsewhere it means something else: with a redirect, when to follow it.
+	// In other replies it has another meaning: in a redirect, when to follow it.
 	case status >= 500, status == http.StatusTooManyRequests,
 		status == http.StatusRequestTimeout, status == http.StatusTooEarly:
 	default:
 		return 0, false
 	}
 	text := resp.Header.Get("Retry-After")
-	// 32 bits are 136 years: a larger number is a mistake, and the policy's delay counts.
+	// 32 bits are 136 years. A larger number is a mistake, and the policy's delay applies.
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetry), true
 	}
@@ -94,7 +94,7 @@ func retryAfter(resp *http.Response, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// readBody reads at most what is allowed.
+// readBody reads a body up to its limit.
 func (r *Request) readBody(c *engine.Call, resp *http.Response) ([]byte, error) {
 	limit := int64(r.MaxResponse)
 	if limit == 0 {
@@ -103,7 +103,7 @@ func (r *Request) readBody(c *engine.Call, resp *http.Response) ([]byte, error) 
 	if limit == 0 {
 		limit = defaultMaxReply
 	}
-	// One byte more than allowed tells a reply that is too large from one that fits.
+	// One extra byte detects a reply that is too large.
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
 		return nil, networkError(resp.Request, err)
@@ -115,8 +115,7 @@ func (r *Request) readBody(c *engine.Call, resp *http.Response) ([]byte, error) 
 	return data, nil
 }
 
-// decode reads the body as the pipeline wants it. The error follows the words
-// "reply 200".
+// decode decodes the body as the pipeline says. The error follows the words "reply 200".
 func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	if r.Response == "none" || resp.StatusCode == http.StatusNoContent {
 		return nil, nil
@@ -127,11 +126,11 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	case "text":
 		return decodeText(data)
 	}
-	// Many services answer 200 or 201 with nothing, and name a content type all the same.
+	// Many services answer 200 or 201 with an empty body and still name a content type.
 	if len(data) == 0 {
 		return nil, nil
 	}
-	// What cannot be parsed counts as left out.
+	// A malformed type counts as missing.
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
@@ -144,7 +143,7 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	return decodeText(data)
 }
 
-// looksLikeJSON lets services take part that do not say what they send.
+// looksLikeJSON recognizes JSON of services that do not declare it.
 func looksLikeJSON(data []byte) bool {
 	text := strings.TrimSpace(string(data))
 	return strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")
@@ -159,8 +158,7 @@ func decodeJSON(data []byte) (any, error) {
 	return value, nil
 }
 
-// decodeText refuses what the shared state cannot keep: no text of it holds a zero byte,
-// or what is not UTF-8.
+// decodeText refuses text that the shared state cannot keep: a zero byte, or invalid UTF-8.
 func decodeText(data []byte) (any, error) {
 	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) {
 		return nil, errors.New("is not text in UTF-8")
@@ -168,8 +166,7 @@ func decodeText(data []byte) (any, error) {
 	return string(data), nil
 }
 
-// excerpt makes the beginning of a body fit for logs: one line, no secrets, no
-// control characters.
+// excerpt makes the start of a body safe for logs: one line, no secrets, no control characters.
 func excerpt(data []byte, s *secrets) string {
 	shown := strings.ToValidUTF8(s.hide(string(data)), "\uFFFD") // before a cut could leave a part of a secret
 	text, rest := []rune(shown[:min(len(shown), excerptShown)]), ""
@@ -181,10 +178,10 @@ func excerpt(data []byte, s *secrets) string {
 	}), " ") + rest
 }
 
-// errorBody reads the body of an unexpected reply as data, so that on-error may
-// look at it; nil when it is no JSON, or was cut off. The engine takes secrets out.
+// errorBody decodes the body of an unexpected reply for on-error. It is nil if the body is not JSON
+// or was cut off. The engine removes secrets.
 func errorBody(data []byte) any {
-	// As much as is read at most: there may have been more.
+	// If the read reached its limit, there may be more.
 	if len(data) == excerptRead {
 		return nil
 	}

@@ -7,19 +7,18 @@ import (
 	"procaas/dsl/datum"
 )
 
-// secrets puts the secrets of one call into what is sent. The engine takes them out
-// of the result and the error; hide does so before something is cut short.
+// secrets inserts the secrets of one call into its request. The engine removes them from the result
+// and the error. hide removes them earlier, before a text is shortened.
 type secrets struct {
 	resolve func(datum.Secret) (string, error)
 	hide    func(text string) string
 
-	to     string // the declared service that gets them; empty when the request goes to none
+	to     string // the declared service that gets them; empty if the request goes to no service
 	given  bool   // one was looked up
-	inBody bool   // the body holds one
+	inBody bool   // the body has one
 }
 
-// reveal returns a copy of v with the values of secrets in their places; v itself
-// where there are none.
+// reveal returns a copy of v with the values of its secrets, or v itself if it has none.
 func (s *secrets) reveal(v any) (any, error) {
 	switch v := v.(type) {
 	case datum.Secret:
@@ -48,8 +47,8 @@ func (s *secrets) reveal(v any) (any, error) {
 	return v, nil
 }
 
-// value looks a secret up at the time of the call, so that a new one counts without a
-// restart. A name that is unknown is the pipeline's or the operator's fault.
+// value looks a secret up at the time of the call, so that a new value needs no restart. An unknown
+// name is a mistake of the pipeline or the operator.
 func (s *secrets) value(secret datum.Secret) (any, error) {
 	if s.resolve == nil {
 		return nil, errors.New("there is no store of secrets")

@@ -24,8 +24,8 @@ type Set struct {
 // SetsState makes the keys of the body names of the shared state.
 func (*Set) SetsState() {}
 
-// Handle implements [engine.Handler]. The engine has computed everything, and sets the
-// shared state by itself: nothing is called.
+// Handle implements [engine.Handler]. Nothing calls it, because the engine itself computes the
+// values and sets the shared state.
 func (s *Set) Handle(context.Context, *engine.Call) (model.Result, error) {
 	return model.Result{Response: s.Values}, nil
 }

@@ -23,8 +23,8 @@ type Wait struct {
 	Until time.Time `yaml:"until"`
 }
 
-// Handle implements [engine.Handler]. It only says until when: what waits is a row in the
-// store, and no goroutine.
+// Handle implements [engine.Handler]. It only returns the end of the wait. A row in the store
+// waits, not a goroutine.
 func (w *Wait) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 	if !w.Until.IsZero() {
 		return model.Result{Until: w.Until}, nil
@@ -32,14 +32,14 @@ func (w *Wait) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 	return model.Result{Until: c.Now.Add(w.For)}, nil
 }
 
-// Takes returns how long the wait is, where that is written out.
+// Takes returns the duration of the wait, if it is literal.
 func (*Wait) Takes(b *tree.Body) tree.Longest {
 	text, ok := literal(b.Field("for"))
 	d, err := time.ParseDuration(text)
 	return tree.Longest{Time: d, Endless: !ok || err != nil}
 }
 
-// CheckBody reports what the tags of [Wait] cannot say.
+// CheckBody checks what the tags of [Wait] cannot express.
 func (*Wait) CheckBody(b *tree.Body) {
 	checkNoSecrets(b)
 	checkOneOf(b, "for", "until")

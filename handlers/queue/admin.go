@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What people ask may touch many rows; the best plan depends on what they ask. A comment
-// marks such statements in the server's own lists, and for the test of plans.
+// Operators' statements may touch many rows, and their best plan depends on the arguments. A
+// comment marks them in the server's statistics, and for the test of plans.
 const planned = "/* planned anew each time */"
 
 const planFreely = `select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true),
@@ -27,8 +27,8 @@ func (s *Store) freely(ctx context.Context, do func(pgx.Tx) error) error {
 	})
 }
 
-// atOnce is freely for what only reads: all of it sees one state, so that no task is
-// missed that moves from table to table meanwhile.
+// atOnce is freely for reads. All of them see one state, so that no task is missed that moves
+// between tables meanwhile.
 func (s *Store) atOnce(ctx context.Context, do func(pgx.Tx) error) error {
 	return s.again(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
@@ -40,8 +40,7 @@ func (s *Store) atOnce(ctx context.Context, do func(pgx.Tx) error) error {
 	})
 }
 
-// What a filter of people chooses, of a table called t. Its arguments are the first
-// five.
+// The condition of a filter for a table called t. Its arguments are the first five.
 const chosen = `(cardinality($1::bigint[]) = 0 or t.id = any($1)) and ($2 = '' or t.type = $2) and ($3 = '' or t.key = $3)
 	and ($4 = '' or t.uid = $4)`
 
@@ -58,7 +57,7 @@ func filterArgs(f *Filter) []any {
 }
 
 const (
-	// Types are found one by one: there are few, and many tasks.
+	// Types are found one at a time, because there are few types and many tasks.
 	findFree = planned + `
 select id from (
 	(select t.id from tasks t where t.state = any($6::smallint[]) and ` + chosen + ` limit $5)
@@ -88,12 +87,11 @@ with free as (
 select (select count(*) from free) + (select count(*) from later)`
 )
 
-// maxCancel bounds one transaction of a cancel: it locks what it ends, and keeps what
-// others have ended from being cleaned up.
+// maxCancel bounds one transaction of a cancellation. It locks what it ends, and prevents the
+// clean-up of tasks that others have ended.
 const maxCancel = 20_000
 
-// CancelTasks implements [store.TaskQueue]. Many tasks are cancelled in several
-// transactions.
+// CancelTasks implements [store.TaskQueue]. It cancels many tasks in several transactions.
 func (s *Store) CancelTasks(ctx context.Context, f Filter) (int, error) {
 	return inParts(f, maxCancel, func(part Filter) (n int, err error) {
 		err = s.change(ctx, part, func(tx pgx.Tx, ids []int64) error { return tx.QueryRow(ctx, cancelTasks, ids).Scan(&n) })
@@ -101,8 +99,7 @@ func (s *Store) CancelTasks(ctx context.Context, f Filter) (int, error) {
 	})
 }
 
-// inParts does something to the tasks of a filter, a part of them after the other,
-// until one is smaller than it may be.
+// inParts changes the tasks of a filter in parts, until a part is smaller than allowed.
 func inParts(f Filter, most int, do func(part Filter) (int, error)) (all int, err error) {
 	for rest := f.Limit; ; {
 		part := f
@@ -118,8 +115,8 @@ func inParts(f Filter, most int, do func(part Filter) (int, error)) (all int, er
 	}
 }
 
-// MoveTasks implements [store.TaskAdmin]. A task with a unique key stays: it is
-// unique in its type.
+// MoveTasks implements [store.TaskAdmin]. It leaves tasks with a unique key alone, because they are
+// unique within their type.
 func (s *Store) MoveTasks(ctx context.Context, f Filter, to string) (n int, err error) {
 	spec := Spec{Type: to}
 	if err := spec.Check(); err != nil {
@@ -130,7 +127,7 @@ func (s *Store) MoveTasks(ctx context.Context, f Filter, to string) (n int, err 
 	return n, err
 }
 
-// change does something to tasks that no worker holds.
+// change changes tasks that no worker holds.
 func (s *Store) change(ctx context.Context, f Filter, do func(pgx.Tx, []int64) error) error {
 	free, scheduled := []int16{0, 3}, true
 	switch f.State {
@@ -178,8 +175,8 @@ returning t.id, t.type, t.key, t.uid, t.payload, t.rank, (extract(epoch from t.t
 	maxRetry = 1000
 )
 
-// RetryTasks implements [store.TaskAdmin]. A task whose unique key another one has by
-// now is done by that one.
+// RetryTasks implements [store.TaskAdmin]. If another task now has the unique key of a task, that
+// one replaces it.
 func (s *Store) RetryTasks(ctx context.Context, f Filter) (int, error) {
 	if f.State != "" && f.State != store.TaskFailed {
 		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
@@ -274,8 +271,8 @@ from task_history t where t.cancelled = $6 and $4 = '' and (cardinality($1::bigi
 order by t.ended desc, t.id desc limit $5`
 )
 
-// PeekTasks implements [store.TaskAdmin]. Without a state it lists what has not
-// ended, those that are taken and ready before those that are scheduled.
+// PeekTasks implements [store.TaskAdmin]. Without a state it lists unfinished tasks: taken and
+// ready ones before scheduled ones.
 func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 	var out []Task
 	args := filterArgs(&f)
@@ -314,7 +311,7 @@ func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 	return out, err
 }
 
-// peek reads tasks; state is that of all of them, when the rows do not tell.
+// peek reads tasks. state is the state of all of them if the rows do not have it.
 func peek(rows pgx.Rows, f *Filter, out []Task, state store.TaskState) ([]Task, error) {
 	var ended []any
 	var when time.Time

@@ -14,23 +14,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Any name is a type of tasks, so a task of a mistyped type waits for a worker that does
-// not exist. What tells it from the others is that nobody ever asks for it. So who claims
-// is noted, with the types; seldom, and behind the claim, which is not to wait for that.
+// Any name is a type of tasks. So a task with a mistyped type waits for a worker that does not
+// exist. Such a type differs in that no worker ever asks for it. So the store records which workers
+// ask for which types: rarely, and after the claim, which must not wait for that.
 
-// asked knows which types this process has asked for lately.
+// asked remembers which types workers of this process asked for recently.
 type asked struct {
 	mu    sync.Mutex           // guards the following
-	told  map[string]time.Time // when a type was last given to be written
-	fresh map[string]string    // who asked for those that are not written yet
-	news  chan struct{}        // gets a value when something is fresh
+	told  map[string]time.Time // when each type was last taken to be written
+	fresh map[string]string    // the workers that asked for types that are not written yet
+	news  chan struct{}        // receives when fresh has entries
 }
 
-// askedMost bounds the types that a process remembers, and that a look at the table
-// reads: workers may make names up. Beyond it, types are written down more often.
+// askedMost bounds the types that a process remembers and that a read of the table returns, because
+// workers may invent names. Beyond it, types are written more often.
 const askedMost = 10_000
 
-// note takes in what a claim asks for.
+// note notes the types of a claim.
 func (a *asked) note(c *Claim) {
 	if len(c.Types) == 0 {
 		return
@@ -40,7 +40,7 @@ func (a *asked) note(c *Claim) {
 	defer a.mu.Unlock()
 	for i := range c.Types {
 		want := &c.Types[i]
-		if want.Limit <= 0 { // it only says what is done
+		if want.Limit <= 0 { // it takes none
 			continue
 		}
 		if last, ok := a.told[want.Type]; ok && now.Sub(last) < store.TaskAskedPause {
@@ -54,7 +54,7 @@ func (a *asked) note(c *Claim) {
 	}
 }
 
-// take returns what is not written yet.
+// take returns the types to write.
 func (a *asked) take() map[string]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,7 +63,7 @@ func (a *asked) take() map[string]string {
 	return fresh
 }
 
-// untold makes the next claim note types again that could not be written.
+// untold lets the next claim note types again whose write failed.
 func (a *asked) untold(types map[string]string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,14 +72,14 @@ func (a *asked) untold(types map[string]string) {
 	}
 }
 
-// Rows are locked in the order of their types, as all processes do.
+// All processes lock rows in the order of their types.
 const writeAsked = `
 insert into task_facts as f (type, asked, worker)
 select n.type, now(), n.worker from unnest($1::text[], $2::text[]) as n (type, worker) order by n.type
 on conflict (type) do update set asked = excluded.asked, worker = excluded.worker
 where f.asked is null or f.asked < excluded.asked`
 
-// tellAsked writes down who asks for what, until ctx ends.
+// tellAsked writes which workers ask for which types, until ctx ends.
 func (s *Store) tellAsked(ctx context.Context) {
 	for {
 		select {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// An attempt is the context of one attempt. Most attempts are short and ask nothing of
-// it, so it makes what others can wait for when somebody asks for it first.
+// An attempt is the context of one attempt. Most attempts are short and never use their context, so
+// channels are only made on the first use.
 type attempt struct {
 	parent   context.Context
 	deadline time.Time
 
 	mu    sync.Mutex      // guards the following
-	real  context.Context // nil as long as nobody needs one
+	real  context.Context // nil until it is needed
 	stop  context.CancelCauseFunc
 	clear context.CancelFunc
 	ended bool
@@ -32,7 +32,7 @@ func (a *attempt) needed() context.Context {
 	return a.real
 }
 
-// cancel ends the attempt because of something that happened elsewhere.
+// cancel cancels the attempt with a cause.
 func (a *attempt) cancel(cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -42,7 +42,7 @@ func (a *attempt) cancel(cause error) {
 	}
 }
 
-// end ends the context as its attempt has ended.
+// end ends the context because the attempt has ended.
 func (a *attempt) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,8 +73,8 @@ func (a *attempt) Err() error {
 	return a.needed().Err()
 }
 
-// Value implements [context.Context]. The real context answers when there is one:
-// package context asks it that way for the cause, once Err or Done have made it.
+// Value implements [context.Context]. It asks the real context if there is one. Package context
+// uses that to find the cause after Err or Done have made it.
 func (a *attempt) Value(key any) any {
 	a.mu.Lock()
 	in := a.real

@@ -12,9 +12,9 @@ import (
 	"procaas/engine/store"
 )
 
-// This file is the part of a queue whose database is one of several that share an inbox. See [store.SharedTasks].
+// This file is the part of a queue whose database is a cell of an inbox. See [store.SharedTasks].
 
-// Attach opens the queue of the database of a cell, as a part of the cell.
+// Attach opens the queue in the database of a cell, as a part of the cell.
 func Attach(ctx context.Context, c *store.Cell, dsn string, o Options) error {
 	s, err := Open(ctx, dsn, o)
 	if err != nil {
@@ -26,18 +26,19 @@ func Attach(ctx context.Context, c *store.Cell, dsn string, o Options) error {
 	return nil
 }
 
-// chartSlot is what the map of the inbox calls a slot of tasks.
+// chartSlot returns the number of a task slot in the map of the inbox.
 func chartSlot(slot int) int { return store.InboxSlots + slot }
 
-// A database that is no cell has all slots. It says so itself, in the transaction: it may have become one since it was opened.
+// A database that is not a cell has all slots. The transaction reads this, because the database may
+// have become a cell since it was opened.
 const (
 	lockOpenSlots = pgkit.LockSlots + " from inbox_cell"
 	readElsewhere = `select w.slot from unnest($1::int[]) as w (slot) where exists (select from inbox_cell)
 	and not exists (select from inbox_slots s where s.slot = w.slot and s.state = 'open')`
 )
 
-// elsewhere finds those slots of unique names that are not open here, and keeps the others open until the end of the
-// transaction.
+// elsewhere returns the slots of unique names that are not open here. It keeps the others open
+// until the end of the transaction.
 func (p *putting) elsewhere(b *pgx.Batch) map[int]bool {
 	out := map[int]bool{}
 	wanted := make([]int32, len(p.unique))
@@ -53,8 +54,8 @@ func (p *putting) elsewhere(b *pgx.Batch) map[int]bool {
 	return out
 }
 
-// frozenSlots are those of tasks that go elsewhere. Claims that count by key leave their tasks alone, but look at no more of
-// them than this.
+// frozenSlots are the slots of tasks that are leaving. Claims that count by key skip their tasks,
+// but read no more of them than this.
 const (
 	frozenSlots = "select m.slot - 4096 as slot from inbox_slots m where m.slot >= 4096 and m.state = 'frozen'"
 	lookPast    = "1000"
@@ -129,8 +130,8 @@ func (s *Store) HoldTypes(ctx context.Context, types []string, do func() error) 
 	})
 }
 
-// The bounds of a parcel, but for tasks that are taken: these go at once, since how many of a key are taken is counted
-// where they are. Claims wait for the first parcel.
+// These bound a parcel, except for taken tasks: all of those move at once, because taken tasks per
+// key are counted where they are. Claims wait for the first parcel.
 const (
 	parcelTasks = 1000
 	parcelFirst = 100
@@ -150,7 +151,7 @@ order by turn, rank, deadline, id limit $2`
 
 	findTaken = "select id from tasks where until is not null and slot = any ($1::smallint[])"
 
-	// The name of a task that goes from one table to another meanwhile stays, as the task does.
+	// If a task moves between tables meanwhile, it keeps its unique name.
 	packTasks = `
 with here as materialized (select count(*) = cardinality($4::int[]) as frozen from inbox_slots
 	where move = $3 and state = 'frozen' and slot = any ($4::int[])),
@@ -163,7 +164,7 @@ insert into task_parcels (target, rows) select $2, json_build_object('tasks', co
 	'keys', coalesce((select json_agg(k) from k), '[]')) where (select frozen from here) returning id, target, rows`
 )
 
-// here makes the slots of the map those of tasks.
+// here converts slots of the map to task slots.
 func here(slots []int) []int16 {
 	out := make([]int16, len(slots))
 	for i, slot := range slots {

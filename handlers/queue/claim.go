@@ -24,8 +24,8 @@ func (s *Store) ReportTasks(ctx context.Context, r Report) ([]Ref, error) {
 	return lost, err
 }
 
-// maxLooks bounds the looks of one claim. Another look is worth while when one has
-// put tasks aside whose keys have enough taken.
+// maxLooks bounds the looks of one claim. Another look is worthwhile if the last one has set tasks
+// aside because their keys are full.
 const maxLooks = 8
 
 // ExchangeTasks implements [store.TaskWork].
@@ -41,7 +41,7 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 		s.horizon.lowerAll()
 	}
 	for turn := range maxLooks {
-		var under *look // which all tries share
+		var under *look // shared by all tries
 		err := s.send(ctx, func(b *pgx.Batch) {
 			got, told = &claiming{horizon: &s.horizon, look: under}, &reporting{}
 			if turn == 0 {
@@ -52,10 +52,10 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 		})
 		got.ended(err)
 		if r.Len() > 0 && mayReady(&r) {
-			s.horizon.lowerAll() // for claims that were under way
+			s.horizon.lowerAll() // for claims in flight
 		}
 		if err != nil && turn > 0 {
-			break // what the looks before have taken is taken
+			break // the tasks of the earlier looks are taken
 		}
 		if err != nil {
 			return nil, nil, err
@@ -77,20 +77,19 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 	return tasks, lost, nil
 }
 
-// mayReady reports whether a report may make tasks ready, of whichever type: those that
-// are given back, and those that follow.
+// mayReady reports whether a report may make tasks ready: returned tasks, and those that follow.
 func mayReady(r *Report) bool {
 	return !r.Plain || slices.ContainsFunc(r.Failed, func(f Failure) bool { return f.Retry && f.Delay <= 0 }) ||
 		slices.ContainsFunc(r.Snoozed, func(z Snooze) bool { return z.Delay <= 0 })
 }
 
-// before is the order in which tasks are taken.
+// before compares tasks in the order of claims.
 func before(a, b Task) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Deadline.Compare(b.Deadline), cmp.Compare(a.ID, b.ID))
 }
 
-// Types are locked one after the other while somebody counts their tasks. Nobody who
-// holds such a lock waits for a task.
+// Types are locked one after another while their tasks are counted. A transaction that holds such a
+// lock never waits for a task.
 const lockTypes = `
 select pg_advisory_xact_lock(('tasks'::regclass::oid::bigint - 2147483648)::int, hashtext(w.type))
 from (select type from unnest($1::text[]) as u (type) order by hashtext(type)) w`
@@ -98,7 +97,7 @@ from (select type from unnest($1::text[]) as u (type) order by hashtext(type)) w
 const taskColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.state, t.slot, t.created, t.due, t.deadline, t.begun, t.until,
 	t.timeout, t.epoch, t.failures, t.lost, t.worker, t.error`
 
-// What a claim brings: what all its tasks have in common, it knows.
+// The columns that a claim returns. It already knows what all its tasks share.
 const takenColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.slot, t.created, t.due, t.deadline, t.begun, t.until, t.timeout, t.epoch,
 	t.failures, t.lost, t.error`
 
@@ -106,10 +105,10 @@ const takenColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.slot, t.c
 const nextEpoch = "((t.epoch::bigint + 1 + floor(random() * 2147483646)::bigint) % 2147483647)::int"
 
 const (
-	// One look at several types. Rows are found again by where they lie: they are
-	// locked, and stay there. One that somebody has changed since the statement began is
-	// locked where it lies now, which the statement does not see yet: it is not taken,
-	// and the next look finds it. Rank and since are where a horizon begins the look.
+	// One look at several types. Rows are found again by their physical place, because they are
+	// locked and stay there. A row that was changed after the start of the statement is locked at
+	// its new place, which the statement does not see yet. It is not taken, and the next look finds
+	// it. Rank and since are where the horizon begins the look.
 	claimTasks = `
 update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
 	epoch = ` + nextEpoch + `, counted = t.type = any($8::text[])
@@ -129,10 +128,10 @@ where t.ctid = any(array(
 	order by j.rank, j.deadline, j.id limit $7))
 returning ` + takenColumns
 
-	// A look that bounds how many tasks of a key are taken, for some of the types.
-	// Those beyond the bound are put aside, so that nobody passes by them again. It looks
-	// at more than it takes, since many in a row may be of one key, but not at all: a look
-	// that has put some aside and taken none is followed by another one, see maxLooks.
+	// A look that limits how many tasks of a key are taken, for some of the types. Tasks beyond the
+	// limit are set aside, so that no later look has to pass them. It reads more tasks than it
+	// takes, because many in a row may have one key, but not all of them. If it has set some aside
+	// and taken none, another look follows; see maxLooks.
 	claimByKey = `
 with frozen as materialized (` + frozenSlots + `), room as materialized (
 	select w.type, w.per, l.n, coalesce(b.rank, 2147483647) as rank, coalesce(b.deadline, 'infinity') as deadline,
@@ -176,7 +175,7 @@ union all
 select 0, '', '', '', null, 0, 0::smallint, now(), now(), now(), now(), now(), 0, 0, 0, 0, '', (select count(*) from aside)`
 )
 
-// The states as they are stored.
+// The stored states.
 var states = []store.TaskState{store.TaskReady, store.TaskStarting, store.TaskRunning, store.TaskWaiting}
 
 const (
@@ -185,20 +184,20 @@ const (
 	stateWaiting  = 3
 )
 
-// A claiming is a claim under way.
+// A claiming is a claim in flight.
 type claiming struct {
 	tasks  []Task
-	most   int // tasks that may come
-	aside  int // tasks that were put aside because of their keys
+	most   int // tasks that it may return
+	aside  int // tasks that were set aside because of their keys
 	state  store.TaskState
 	worker string
-	last   string // type that was read
+	last   string // the last type that was read
 
 	horizon *horizon
-	look    *look // nil when the claim looks at all, whatever is known
+	look    *look // nil if the claim ignores the horizon
 }
 
-// ended tells the horizon what became of the claim.
+// ended reports the outcome of the claim to the horizon.
 func (g *claiming) ended(err error) {
 	switch {
 	case g.look == nil:
@@ -270,7 +269,7 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 	}
 }
 
-// A taskScan reads rows of tasks, one after the other.
+// A taskScan reads rows of tasks.
 type taskScan struct {
 	t            Task
 	payload      []byte
@@ -280,7 +279,7 @@ type taskScan struct {
 	into         []any
 }
 
-// newTaskScan makes one for the columns of tasks, and what comes behind them.
+// newTaskScan makes one for the columns of tasks, and further columns.
 func newTaskScan(more ...any) *taskScan {
 	s := &taskScan{}
 	t := &s.t

@@ -1,19 +1,18 @@
 // Package queue is a priority queue of tasks on PostgreSQL.
 //
-// A task has a type, a priority, a time from when on it may start, and a tolerance:
-// how long it may wait beyond that without harm. Those of the greatest priority go
-// first, and among them those whose tolerance ends first. A task is held by one worker
-// at a time. A worker that is not heard of in time loses its tasks, and nothing that it
-// says of them later counts.
+// A task has a type, a priority, a due time, and a tolerance: how long it may wait beyond its time
+// without harm. Tasks of the greatest priority go first. Among them, those whose tolerance ends
+// first go first. One worker at a time holds a task. A worker that does not report in time loses
+// its tasks, and its later reports about them do not count.
 //
-// A [Kind] says what all tasks of a type have in common, [Store] keeps the tasks, and a
-// [Worker] does them: see the example of the package. The store's tables are those of a ProcaaS schema: procaas migrate
-// makes them. Locks are always taken in this order:
+// A [Kind] describes all tasks of a type, a [Store] stores tasks, and a [Worker] does them: see the
+// example of the package. The tables belong to a ProcaaS schema, which procaas migrate creates.
+// Locks are always taken in this order:
 //
-//   - keys, by type and unique key: whoever changes a task that has one;
-//   - tasks, by id. Who claims or promotes skips those that are locked.
+//   - keys, by type and unique key, for every change of a task that has one;
+//   - tasks, by id. Claims and promotions skip locked tasks.
 //
-// Rows are joined by "= any (array[x])", sets that are looked up once come as arrays, and
-// locks are taken in the order of expressions, for the reason that package postgres tells:
-// a plan made while the tables were empty must be one that bears a backlog.
+// Rows are joined by "= any (array[x])", sets that are looked up once are passed as arrays, and
+// locks are taken in the order of expressions. Package postgres explains why: a plan that was made
+// while the tables were empty must work with a backlog.
 package queue

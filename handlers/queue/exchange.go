@@ -10,8 +10,8 @@ import (
 	"procaas/engine/taskrun"
 )
 
-// exchanges tells what is done and takes what is to do, until ctx ends. A transaction
-// that is under way makes the next one larger: there is no other delay.
+// exchanges reports ended tasks and claims new ones, until ctx ends. While a transaction is in
+// flight, the next one collects more. There is no other delay.
 func (w *Worker) exchanges(ctx context.Context) {
 	for wait := firstPause; ; {
 		report, claim, heard, ok := w.gather()
@@ -33,7 +33,7 @@ func (w *Worker) exchanges(ctx context.Context) {
 			wait = firstPause
 			continue
 		}
-		// What was reported may have been written. Saying it again changes nothing then.
+		// The report may have been written. Repeating it changes nothing then.
 		w.putBack(report)
 		w.o.Log.Warn("the store of tasks cannot be reached, trying again", "error", err)
 		if !clock.Pause(ctx, wait) {
@@ -43,8 +43,8 @@ func (w *Worker) exchanges(ctx context.Context) {
 	}
 }
 
-// gather takes what is worth a transaction; ok is false when nothing is. Heard is the
-// last hint before it.
+// gather collects what is worth a transaction. ok is false if nothing is. heard is the last hint
+// before it.
 func (w *Worker) gather() (report Report, claim Claim, heard uint64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,12 +53,12 @@ func (w *Worker) gather() (report Report, claim Claim, heard uint64, ok bool) {
 	if !w.over {
 		for _, l := range w.lines {
 			n := min(l.shortage(w.ahead, w.o.Prefetch), exchangeMost)
-			// A few tasks are not worth asking for while others still wait here.
+			// A few tasks are not worth a claim while others still wait here.
 			if l.fed >= w.heard || n <= 0 || len(l.waiting) > n {
 				continue
 			}
-			// What begins at once is running from then on, so that a task which brings
-			// its worker down is known to have.
+			// Tasks that begin at once are claimed as running, so that a task that kills its worker
+			// is known to have run.
 			claim.Prefetch = claim.Prefetch || n > l.running-l.busy-len(l.waiting)-l.asked
 			l.asked += n
 			want := l.want
@@ -73,7 +73,7 @@ func (w *Worker) gather() (report Report, claim Claim, heard uint64, ok bool) {
 	return report, claim, 0, false
 }
 
-// cut takes the first n ends of attempts to tell of.
+// cut takes the first n outcomes to report.
 func (w *Worker) cut(n int) (r Report) {
 	r.Completed, w.done.Completed = cutList(w.done.Completed, n)
 	r.Failed, w.done.Failed = cutList(w.done.Failed, n-r.Len())
@@ -98,11 +98,11 @@ func (w *Worker) putBack(r Report) {
 	w.keyed = w.keyed || !r.Plain
 }
 
-// heldAtOnce is for how many tasks room is made at once: that of the last one which
-// goes on is kept.
+// heldAtOnce is for how many tasks memory is allocated at once. The last of them keeps all of it.
 const heldAtOnce = 16
 
-// learn takes in what an exchange has brought. Its parameters are all that one is made with and gives.
+// learn applies the result of an exchange. Its parameters are the inputs and outputs of the
+// exchange.
 func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took
 		for i := range tasks {
 			got[tasks[i].Type]++
 		}
-		// Who got less than asked for has all there was, unless hints came since.
+		// A claim that got less than it asked for has taken all there was, unless hints came since.
 		for _, want := range claim.Types {
 			if l := w.types[want.Type]; got[want.Type] < want.Limit && len(tasks) < claim.Limit {
 				l.fed = max(l.fed, heard)
@@ -127,7 +127,7 @@ func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took
 		}
 	}
 	w.total += len(tasks)
-	var room []held // what is held is made by the dozen
+	var room []held // allocated in blocks
 	for i := range tasks {
 		if len(room) == 0 {
 			room = make([]held, min(heldAtOnce, len(tasks)-i))
@@ -142,7 +142,7 @@ func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took
 			continue
 		}
 		if older := w.held[h.ID]; older != nil {
-			w.lose([]Ref{older.Ref()}) // to this worker itself
+			w.lose([]Ref{older.Ref()}) // this worker itself has taken it again
 		}
 		w.held[h.ID] = h
 		l.waiting = append(l.waiting, h)
@@ -153,12 +153,12 @@ func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took
 	pgkit.Signal(w.news)
 }
 
-// lose lets go of tasks that others may have.
+// lose drops tasks that other workers may have.
 func (w *Worker) lose(lost []Ref) {
 	for _, ref := range lost {
 		h := w.held[ref.ID]
 		if h == nil || h.Ref() != ref {
-			continue // its end has been told already
+			continue // its outcome is reported already
 		}
 		h.gone = true
 		delete(w.held, ref.ID)
@@ -169,7 +169,7 @@ func (w *Worker) lose(lost []Ref) {
 	}
 }
 
-// flush returns what is left to tell.
+// flush reports the remaining outcomes.
 func (w *Worker) flush(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -187,14 +187,14 @@ func (w *Worker) flush(ctx context.Context) error {
 	}
 }
 
-// A hint wakes all workers though one of them may take all there is. Those who came
-// too late wait for a moment the next time, so that many idle ones cost little.
+// A hint wakes all workers, though one of them may take all tasks. Workers that come too late wait
+// a moment the next time, so that many idle workers cost little.
 const (
 	firstYield = time.Millisecond
 	maxYield   = 20 * time.Millisecond
 )
 
-// listen makes the worker look for tasks: at a hint, and once in a while without one.
+// listen makes the worker look for tasks: at a hint, and now and then without one.
 func (w *Worker) listen(ctx context.Context, woken <-chan struct{}) {
 	yield, before := time.Duration(0), -1
 	poll := time.NewTicker(w.o.Poll)
@@ -222,7 +222,7 @@ func (w *Worker) listen(ctx context.Context, woken <-chan struct{}) {
 	}
 }
 
-// holds returns how many tasks the worker holds, and has taken in all.
+// holds returns how many tasks the worker holds, and how many it has ever taken.
 func (w *Worker) holds() (held, total int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,8 +237,8 @@ func (w *Worker) hear() {
 	pgkit.Signal(w.news)
 }
 
-// room notes that there may be tasks to take which a bound of their type or key kept
-// back, once others of them have gone.
+// room notes that there may be tasks to take that a limit of their type or key kept back, because
+// others of them have ended.
 func (w *Worker) room(r Report) {
 	bounded := func(l *line) bool { return l.want.MaxTaken > 0 || l.want.MaxPerKey > 0 }
 	if r.Len() > 0 && slices.ContainsFunc(w.lines, bounded) {
@@ -246,7 +246,7 @@ func (w *Worker) room(r Report) {
 	}
 }
 
-// beat keeps what the worker holds, until ctx ends.
+// beat renews the leases of held tasks, until ctx ends.
 func (w *Worker) beat(ctx context.Context) {
 	for clock.Pause(ctx, w.o.Lease/3) {
 		w.mu.Lock()
@@ -270,11 +270,11 @@ func (w *Worker) beat(ctx context.Context) {
 	}
 }
 
-// care promotes scheduled tasks and takes them from dead workers, until ctx ends.
+// care promotes scheduled tasks and reclaims those of dead workers, until ctx ends.
 func (w *Worker) care(ctx context.Context) {
 	reclaim := time.Now()
 	for wait := time.Duration(0); clock.Pause(ctx, wait); {
-		limited, cancel := context.WithTimeout(ctx, 2*exchangeWithin) // for both: a broken connection may say nothing
+		limited, cancel := context.WithTimeout(ctx, 2*exchangeWithin) // for both: a broken connection may report nothing
 		n, next, err := w.store.PromoteTasks(limited, careAtOnce)
 		switch wait = time.Second; {
 		case err == nil && n == careAtOnce:
@@ -293,7 +293,7 @@ func (w *Worker) care(ctx context.Context) {
 	}
 }
 
-// raise lets no task of a type wait forever, until ctx ends.
+// raise raises tasks of a type that have waited too long, until ctx ends.
 func (w *Worker) raise(ctx context.Context, l *line) {
 	for wait := time.Duration(0); clock.Pause(ctx, wait); {
 		limited, cancel := context.WithTimeout(ctx, exchangeWithin)

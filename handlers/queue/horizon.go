@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Somebody may leave a transaction open in the cluster: a report, a forgotten console.
-// Until it ends, the entries of all tasks that were taken since it began stay before
-// those that are ready, and each claim passes by all of them. So a store remembers of
-// each type up to where it has taken them. What becomes ready before that is told: by
-// this process to itself, by others with their hints. A hint may be lost, so once in a
-// while a claim looks at all.
+// Somebody may leave a transaction open in the cluster, such as a report or a forgotten console.
+// Until it ends, the index entries of all tasks that were taken since its start stay in front of
+// the ready ones, and each claim has to pass them. So a store remembers for each type up to which
+// place it has taken tasks. If tasks become ready before it, this process notes it, and other
+// processes send hints. A hint may be lost, so now and then a claim reads everything.
 
-// A place is one in the queue of a type.
+// A place is a place in the queue of a type.
 type place struct {
-	rank int // the negative of the priority
+	rank int // the negated priority
 	at   time.Time
 }
 
@@ -31,31 +30,31 @@ func earlier(p, q place) place {
 	return p
 }
 
-// A horizon remembers from where on there may be ready tasks.
+// A horizon remembers the places from which there may be ready tasks.
 type horizon struct {
 	mu      sync.Mutex // guards the following
-	hears   bool       // the hints of others; otherwise nothing is remembered
+	hears   bool       // it receives the hints of others; otherwise it remembers nothing
 	types   map[string]*reach
 	looking map[*look]struct{}
 }
 
-// A reach is what is known of one type.
+// A reach is what is known about one type.
 type reach struct {
 	from place
-	all  time.Time // when to look at all again
+	all  time.Time // when to read everything again
 }
 
-// A look is a claim under way.
+// A look is a claim in flight.
 type look struct {
 	began   time.Time
 	from    map[string]place
-	bounded []string         // types of which so many may be taken already that none is looked at
-	lowered map[string]place // by what has become ready meanwhile
+	bounded []string         // types that have reached their limit of taken tasks, so that none was looked at
+	lowered map[string]place // the first places that have become ready meanwhile
 }
 
-// How many types are remembered, the time between two looks at all, and how much longer
-// than such a look that time is. A process or a server that stood still does not make it
-// longer than it may be.
+// These are the number of remembered types, the shortest and longest interval between two full
+// reads, and the ratio of the interval to the cost. The longest one bounds the effect of a process
+// or server that stood still.
 const (
 	reachMost      = 1000
 	reachPause     = time.Second
@@ -63,7 +62,7 @@ const (
 	reachShare     = 20
 )
 
-// look begins a claim of types.
+// look starts a claim of types.
 func (h *horizon) look(types []string) *look {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +83,7 @@ func (h *horizon) look(types []string) *look {
 	return l
 }
 
-// from is where a look at a type begins, for who holds the lock.
+// from returns where a look at a type begins. The caller holds the lock.
 func (h *horizon) from(kind string, now time.Time) place {
 	if r := h.types[kind]; r != nil && h.hears && now.Before(r.all) {
 		return r.from
@@ -92,14 +91,14 @@ func (h *horizon) from(kind string, now time.Time) place {
 	return headOfQueue
 }
 
-// peek is from for who takes nothing.
+// peek is from for callers that take nothing.
 func (h *horizon) peek(kind string) place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.from(kind, time.Now())
 }
 
-// took ends a claim that has taken tasks, the last of each type at these places.
+// took ends a claim that has taken tasks. last has the last place of each type.
 func (h *horizon) took(l *look, last map[string]place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +122,7 @@ func (h *horizon) took(l *look, last map[string]place) {
 	}
 }
 
-// failed ends a claim of which nobody knows what it has taken.
+// failed ends a claim with an unknown outcome.
 func (h *horizon) failed(l *look) {
 	h.mu.Lock()
 	delete(h.looking, l)
@@ -135,8 +134,7 @@ func (h *horizon) failed(l *look) {
 	h.lower(lowest)
 }
 
-// lower notes that tasks have become ready, or may have, none of them before these
-// places.
+// lower notes that tasks have become ready, or may have, none of them before these places.
 func (h *horizon) lower(to map[string]place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,7 +158,7 @@ func (h *horizon) lower(to map[string]place) {
 	}
 }
 
-// lowerAll is for tasks of which the type is not known.
+// lowerAll is for tasks of unknown types.
 func (h *horizon) lowerAll() {
 	h.mu.Lock()
 	all := make(map[string]place, len(h.types))
@@ -171,7 +169,7 @@ func (h *horizon) lowerAll() {
 	h.lower(all)
 }
 
-// listens notes whether the hints of others are heard from now on.
+// listens sets whether hints of others are received from now on.
 func (h *horizon) listens(hears bool) {
 	h.mu.Lock()
 	h.hears = hears

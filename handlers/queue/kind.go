@@ -14,37 +14,36 @@ import (
 	"procaas/engine/taskrun"
 )
 
-// A Kind is a type of tasks with payloads of a Go type: what is said of all its tasks,
-// by those who put them and by those who do them.
+// A Kind is a type of tasks whose payloads have a Go type. It describes all of its tasks, for
+// programs that put them and for workers.
 type Kind[T any] struct {
 	// Name is the type of the tasks.
 	Name string
 
-	// Priority, Tolerance and Timeout are those of its tasks; see [Spec]. A Timeout
-	// of 0 is a minute.
+	// Priority, Tolerance and Timeout are those of its tasks; see [Spec]. A Timeout of 0 means a
+	// minute.
 	Priority  int
 	Tolerance time.Duration
 	Timeout   time.Duration
 
-	// Retry says when a task that has failed is tried again: as
-	// [engine.DefaultTaskPolicy] says when nil.
+	// Retry is the retry policy for failed tasks. Nil means [engine.DefaultTaskPolicy].
 	Retry *taskrun.TaskPolicy
 
-	// Running bounds how many tasks a worker runs at once; 16 when 0.
+	// Running bounds how many tasks a worker runs at once. 0 means 16.
 	Running int
 
-	// MaxWait is for how long a ready task may wait beyond its Tolerance. Then it gets
-	// the priority of the first task in the queue, and goes before all that are not as
-	// late; 0 for no bound: tasks of low priority may wait forever. The worker looks
-	// after it with a delay of an eighth of it, between a second and a minute.
+	// MaxWait is how long a ready task may wait beyond its Tolerance. After that it gets the
+	// priority of the first task in the queue, and goes before all tasks that are less late. 0
+	// means no bound: tasks of low priority may wait forever. The worker checks this every eighth
+	// of MaxWait, between a second and a minute.
 	MaxWait time.Duration
 
-	// MaxTaken bounds how many tasks are taken in the whole cluster, and MaxPerKey
-	// how many of one key; 0 for no bound.
+	// MaxTaken bounds how many tasks are taken in the whole cluster, and MaxPerKey how many of one
+	// key. 0 means no bound.
 	MaxTaken, MaxPerKey int
 }
 
-// Task makes a task that may be put. The error says why the payload is no JSON.
+// Task makes a task that can be put. The error says why the payload cannot be encoded as JSON.
 func (k *Kind[T]) Task(payload T) (Spec, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
@@ -55,10 +54,9 @@ func (k *Kind[T]) Task(payload T) (Spec, error) {
 	}, nil
 }
 
-// Enqueue stores tasks in a transaction of the caller: they are there when it commits,
-// and not at all when it does not. With a nil tx they are stored at once. The error
-// joins what is wrong with single tasks; then none is stored in a transaction that its
-// caller gives up, as it should.
+// Enqueue stores tasks in a transaction of the caller: they exist when it commits. With a nil tx,
+// they are stored at once. The error joins the errors of single tasks. After an error the caller
+// should roll its transaction back, so that none is stored.
 func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, tasks ...Spec) ([]Put, error) {
 	var (
 		out []Put
@@ -83,14 +81,13 @@ type Job[T any] struct {
 	Payload T
 }
 
-// Register says how a worker does tasks of a kind. It must be called before
-// [Worker.Run], and panics when the worker knows the kind already.
+// Register says how a worker does tasks of a kind. Call it before [Worker.Run]. It panics if the
+// worker has the kind already.
 //
-// A nil error completes the task. [model.Permanent] fails it for good, [model.After]
-// says when to try again, [PutOff] gives it back as if nobody had tried; any other
-// error is repeated as Retry says. A panic is an error. The context ends when the
-// attempt takes longer than its time-out, when the task is lost to another worker, or
-// when a worker that stops has waited long enough.
+// A nil error completes the task. [model.Permanent] fails it for good. [model.After] says when to
+// retry. [PutOff] returns it as if nobody had tried. Any other error is retried as Retry says. A
+// panic is an error. The context ends if the attempt times out, if another worker may have taken
+// the task, or if a worker that stops has waited long enough.
 func Register[T any](w *Worker, k Kind[T], do func(context.Context, Job[T]) error) {
 	policy := taskrun.DefaultTaskPolicy()
 	if k.Retry != nil {
@@ -109,16 +106,16 @@ func Register[T any](w *Worker, k Kind[T], do func(context.Context, Job[T]) erro
 	})
 }
 
-// PutOff is the error of an attempt that wants to be made later, and does not count.
+// PutOff is the error of an attempt that should be made later, and does not count.
 func PutOff(d time.Duration) error { return &putOff{d} }
 
 type putOff struct{ delay time.Duration }
 
 func (s *putOff) Error() string { return "task is put off for " + s.delay.String() }
 
-// ErrLost is the cause by which the context of an attempt ends whose task another
-// worker may have: this one was not heard of in time.
+// ErrLost is the context's cause if another worker may have taken the task, because this one did
+// not report in time.
 var ErrLost = errors.New("the task is lost: its worker was not heard of in time")
 
-// errStops is the cause when the worker stops and has waited long enough.
+// errStops is the context's cause if the worker stops and has waited long enough.
 var errStops = errors.New("the worker stops")

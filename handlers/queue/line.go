@@ -8,35 +8,35 @@ import (
 	"procaas/engine/taskrun"
 )
 
-// A line is what a worker has of one type: how it is done, what waits to begin here,
-// and how long it takes. The worker's lock guards what changes.
+// A line is a worker's state for one type: how to do its tasks, which tasks wait here, and how long
+// they take. The worker's lock guards what changes.
 type line struct {
 	want    Want
-	running int // at most
+	running int // limit
 	timeout time.Duration
 	policy  taskrun.TaskPolicy
-	maxWait time.Duration // of ready tasks; 0 for no bound
+	maxWait time.Duration // of ready tasks; 0 for no limit
 	do      func(context.Context, *Task) error
 
-	work    sync.Cond // there are tasks to begin, or none will come
-	idle    int       // those who wait for that
-	waiting []*held   // in the order in which they were taken
-	busy    int       // attempts under way
-	asked   int       // tasks that a claim on its way may bring
-	fed     uint64    // the last hint of [Worker].heard after which there were no more
-	took    float64   // seconds of an attempt, as a moving mean; negative before the first
+	work    sync.Cond // there are tasks to begin, or no more will come
+	idle    int       // goroutines that wait for that
+	waiting []*held   // in the order of their claims
+	busy    int       // attempts in flight
+	asked   int       // tasks that a claim in flight may bring
+	fed     uint64    // the last hint of [Worker].heard after which there were no more tasks
+	took    float64   // moving mean of the seconds of an attempt; negative before the first
 }
 
-// A held task is one that this worker has taken and not yet told the end of.
+// A held task is one that this worker has taken and whose outcome it has not reported yet.
 type held struct {
 	Task
 	line    *line
-	begun   time.Time // zero before that
-	gone    bool      // lost to others
+	begun   time.Time // zero before it begins
+	gone    bool      // another worker may have it
 	attempt attempt
 }
 
-// meanOver is over about how many attempts the mean duration goes.
+// meanOver is over how many attempts the mean duration is averaged.
 const meanOver = 16
 
 func (l *line) learn(took time.Duration) {
@@ -47,9 +47,9 @@ func (l *line) learn(took time.Duration) {
 	l.took += (took.Seconds() - l.took) / meanOver
 }
 
-// shortage is how many tasks are worth taking now. Beyond those that begin at once, as
-// many as will be done until the next ones can be here: fast tasks are taken in
-// surplus, and long ones are left to those who are free.
+// shortage returns how many tasks to claim now. It is those that begin at once, plus those that
+// will be done before the next claim can arrive. So fast tasks are prefetched, and long ones are
+// left to idle workers.
 func (l *line) shortage(ahead time.Duration, most int) int {
 	surplus := 0
 	if l.took >= 0 {
@@ -57,7 +57,7 @@ func (l *line) shortage(ahead time.Duration, most int) int {
 		if l.took > 0 {
 			surplus = int(min(float64(most), float64(l.running)*ahead.Seconds()/l.took))
 		}
-		if surplus < l.running { // one of them would wait for longer than it takes elsewhere
+		if surplus < l.running { // one of them would wait longer here than elsewhere
 			surplus = 0
 		}
 	}

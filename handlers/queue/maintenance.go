@@ -26,8 +26,8 @@ with moved as (
 )
 select type, count(*) from moved group by type`
 
-	// A key may have room though nobody has said so: the last of it went while
-	// another one was put aside.
+	// A key may have room without notice, if its last task ended while another one was being set
+	// aside.
 	freeWaiting = `
 with freed as (
 	update tasks w set state = 0 where w.id = any(array(
@@ -87,7 +87,7 @@ const (
 	findLate = `
 select id, epoch, state = 2, lost, worker from tasks where until < now() and until > $2 order by until limit $1`
 
-	// Those that have to wait for a while go where tasks wait whose time has not come.
+	// Tasks that must wait for a while go to the table of scheduled tasks.
 	reclaimTasks = `
 with said as (select * from unnest($1::bigint[], $2::int[], $3::bigint[]) as d (id, epoch, delay)),
 given as materialized (
@@ -109,21 +109,22 @@ given as materialized (
 select type, count(*) from given group by type`
 )
 
-// leases remembers up to when all leases that have ended are known to be dealt with. As
-// long as somebody keeps a transaction open, all that were ever given lie before that.
+// leases remembers up to which time all ended leases have been handled. While a transaction is left
+// open, the index entries of all earlier leases lie before that.
 type leases struct {
 	mu   sync.Mutex // guards the following
-	from time.Time  // of the store
-	all  time.Time  // when to look at all again
+	from time.Time  // by the store's clock
+	all  time.Time  // when to read everything again
 }
 
-// How far before a look the next one begins, for claims that were under way, and how
-// seldom all are looked at: no seldomer because a process or a server stood still.
+// These bound how far before the last look the next one begins, for claims in flight, and how
+// rarely everything is read. The longest interval bounds the effect of a process or server that
+// stood still.
 const (
 	leasesMargin    = 30 * time.Second
 	leasesPause     = time.Minute
 	leasesPauseMost = 5 * time.Minute
-	leasesShare     = 100 // of the time is for looks at all
+	leasesShare     = 100 // a full read may take at most one part in this of the time
 )
 
 func (l *leases) start(now time.Time) time.Time {
@@ -153,8 +154,7 @@ func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	// Its worker may be back: then this is a report of one of two, and the first one
-	// counts.
+	// If its worker is back, there are two reports, and the first one counts.
 	lost, err := s.ReportTasks(ctx, late.dead)
 	if err != nil {
 		return 0, err
@@ -167,11 +167,11 @@ func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (int, erro
 	return n, err
 }
 
-// lateTasks are tasks whose workers were not heard of in time.
+// lateTasks are tasks whose workers did not report in time.
 type lateTasks struct {
 	now         time.Time // of the look
-	dead        Report    // of those that have brought down too many
-	ids, delays []int64   // of the others, and for how many microseconds they wait
+	dead        Report    // for tasks that have lost too many workers
+	ids, delays []int64   // of the others, with their delays in microseconds
 	epochs      []int32
 }
 
@@ -207,7 +207,7 @@ func (l *lateTasks) read(rows pgx.Rows, maxLost int) error {
 	return err
 }
 
-// takeBack frees tasks, unless their workers are back or somebody else does so.
+// takeBack frees tasks, unless their workers are back or another process does so.
 func (s *Store) takeBack(ctx context.Context, late *lateTasks) (n int, err error) {
 	if len(late.ids) == 0 {
 		return 0, nil
@@ -215,7 +215,7 @@ func (s *Store) takeBack(ctx context.Context, late *lateTasks) (n int, err error
 	var types []string
 	err = s.send(ctx, func(b *pgx.Batch) {
 		types, n = nil, 0
-		b.Queue(lockKeysOf, late.ids) // as for all that moves a task from table to table
+		b.Queue(lockKeysOf, late.ids) // as for every move of a task between tables
 		b.Queue(reclaimTasks, late.ids, late.epochs, late.delays).Query(func(rows pgx.Rows) error {
 			var (
 				kind string
@@ -235,7 +235,7 @@ func (s *Store) takeBack(ctx context.Context, late *lateTasks) (n int, err error
 	return n, nil
 }
 
-// The bounds of a clean-up: dead letters go by the thousand.
+// These bound a clean-up. Dead letters are deleted by the thousand.
 const expireAtOnce = 1000
 
 const (
@@ -255,9 +255,9 @@ delete from task_facts where coalesce(greatest(asked, raised_at), '-infinity') <
 	databaseTime = "select now()"
 )
 
-// ExpireTasks implements [store.TaskMaintenance]. Days of the history go as a whole. What
-// cannot be done keeps nothing else from being done. It makes the partitions of the next
-// days: what ends on a day without one is forgotten one by one.
+// ExpireTasks implements [store.TaskMaintenance]. It drops whole days of the history. An error in
+// one step does not prevent the others. It also creates the partitions of the next days, because
+// tasks that end on a day without one must be deleted one by one.
 func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (int, error) {
 	var now time.Time
 	if err := s.pool.QueryRow(ctx, databaseTime).Scan(&now); err != nil {
@@ -281,8 +281,7 @@ func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (i
 	return gone, err
 }
 
-// dropPartitions drops those that end before a time, and returns how many tasks were in
-// them, about.
+// dropPartitions drops those that end before a time, and returns roughly how many tasks they had.
 func (s *Store) dropPartitions(ctx context.Context, before time.Time) (int, error) {
 	rows, err := s.pool.Query(ctx, findHistory)
 	if err != nil {
@@ -310,19 +309,18 @@ func (s *Store) dropPartitions(ctx context.Context, before time.Time) (int, erro
 }
 
 const (
-	// Whoever waits for this lock makes all wait who come after, and that is everybody who
-	// completes a task. So it is soon given up: somebody who looks at the history, or
-	// copies it, goes first.
+	// A transaction that waits for this lock blocks all later ones, and so every completion of a
+	// task. So it gives up soon, in favor of readers and copies of the history.
 	shortLocks = "set local lock_timeout = '200ms'"
 
-	// A day may have so many tasks that to count them takes longer than a statement may.
+	// A day may have so many tasks that counting them exceeds the statement timeout.
 	sizePartition = `
 select pg_relation_size(c.oid) / current_setting('block_size')::bigint, greatest(c.reltuples, 0)::bigint
 from pg_class c where c.oid = to_regclass($1)`
 )
 
-// dropPartition drops one, unless another process has, and returns how many tasks were in
-// it: of a large one, as many as the server has last estimated.
+// dropPartition drops a partition, unless another process has, and returns how many tasks it had.
+// For a large one it returns the server's estimate.
 func (s *Store) dropPartition(ctx context.Context, table string) (n int, err error) {
 	err = s.tx(ctx, func(tx pgx.Tx) error {
 		var pages int64
@@ -350,8 +348,8 @@ func (s *Store) dropPartition(ctx context.Context, table string) (n int, err err
 
 const vacuumTime = "select set_config('statement_timeout', $1, false)"
 
-// VacuumTasks implements [store.TaskMaintenance]. The server does so by itself too; this is
-// for more often than it thinks necessary. It makes the partitions of the next days.
+// VacuumTasks implements [store.TaskMaintenance]. The server also vacuums on its own. This is for
+// vacuuming more often. It also creates the partitions of the next days.
 func (s *Store) VacuumTasks(ctx context.Context) error {
 	if err := s.makePartitions(ctx); err != nil {
 		return err
@@ -361,7 +359,7 @@ func (s *Store) VacuumTasks(ctx context.Context) error {
 		return err
 	}
 	defer conn.Release()
-	if !s.pooled { // it may take minutes, and holds nobody up
+	if !s.pooled { // it may take minutes, and blocks nothing
 		if _, err := conn.Exec(ctx, vacuumTime, "0"); err != nil {
 			return err
 		}
@@ -375,18 +373,17 @@ func (s *Store) VacuumTasks(ctx context.Context) error {
 	return nil
 }
 
-// partitionsAhead is for how many days the history has partitions, today included.
+// partitionsAhead is for how many days the history has partitions, including today.
 const partitionsAhead = 3
 
 const (
 	findToday      = "select date_trunc('day', now(), 'UTC')"
 	lockPartitions = "select pg_advisory_xact_lock(('task_history'::regclass::oid::bigint - 2147483648)::int, 0)"
-	// Not by to_regclass: a session remembers names that were not there, and an advisory lock
-	// that it has waited for does not make it look again.
+	// Not with to_regclass, because a session caches missing names, and an advisory lock that it
+	// waited for does not invalidate the cache.
 	findPartition = "select exists (select from pg_class where relname = $1 and relnamespace = (select relnamespace from pg_class where " +
 		"oid = 'task_history'::regclass))"
-	// What ended while there was no partition for its day would not let one be
-	// attached.
+	// Tasks that ended without a partition for their day would prevent attaching one.
 	takeFromRest = `
 with gone as (delete from task_history_rest where ended >= '%s' and ended < '%s' returning *)
 insert into %s select * from gone`
@@ -394,7 +391,7 @@ insert into %s select * from gone`
 	attachPartition = "alter table task_history attach partition %s for values from ('%s') to ('%s')"
 )
 
-// makePartitions makes the history's partitions of the coming days.
+// makePartitions creates the history's partitions of the coming days.
 func (s *Store) makePartitions(ctx context.Context) error {
 	var today time.Time
 	if err := s.pool.QueryRow(ctx, findToday).Scan(&today); err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PutTasks implements [store.TaskQueue]. Tasks without unique keys go in one round
-// trip.
+// PutTasks implements [store.TaskQueue]. Tasks without unique keys need one round trip.
 func (s *Store) PutTasks(ctx context.Context, specs []Spec) ([]Put, error) {
 	p, err := s.prepare(ctx, s.pool, specs)
 	if err != nil {
@@ -30,7 +29,7 @@ func (s *Store) PutTasks(ctx context.Context, specs []Spec) ([]Put, error) {
 	return p.out, nil
 }
 
-// from tells before which places no task was put.
+// from returns the places before which no task was put.
 func (p *putting) from() map[string]place {
 	first := map[string]place{}
 	for _, i := range p.plain {
@@ -42,15 +41,15 @@ func (p *putting) from() map[string]place {
 		first[spec.Type] = at
 	}
 	for _, i := range p.unique {
-		first[p.specs[i].Type] = headOfQueue // it may have changed another one
+		first[p.specs[i].Type] = headOfQueue // another task may have changed
 	}
 	return first
 }
 
 const notifyInside = "select pg_notify('procaas tasks ' || current_schema, $1)"
 
-// PutTx stores tasks in a transaction of the caller: they are there when it commits,
-// and workers hear of them then.
+// PutTx stores tasks in a transaction of the caller. When it commits, they exist and workers get
+// hints.
 func (s *Store) PutTx(ctx context.Context, tx pgx.Tx, specs []Spec) ([]Put, error) {
 	p, err := s.prepare(ctx, tx, specs)
 	if err != nil {
@@ -69,18 +68,18 @@ func (s *Store) PutTx(ctx context.Context, tx pgx.Tx, specs []Spec) ([]Put, erro
 	return p.out, nil
 }
 
-// A putting is one batch on its way in.
+// A putting is one batch of tasks to store.
 type putting struct {
 	specs  []Spec
 	ids    []int64
 	out    []Put
-	plain  []int // of specs
+	plain  []int // indexes of specs
 	unique []int
 	types  []string
-	now    time.Time // of the store, when plain ones were put
+	now    time.Time // by the store's clock, when plain tasks were put
 }
 
-// prepare returns the tasks ids, and refuses those that make no sense.
+// prepare assigns ids to tasks, and refuses invalid ones.
 func (s *Store) prepare(ctx context.Context, from drawer, specs []Spec) (*putting, error) {
 	ids, err := s.takeIDs(ctx, from, len(specs))
 	if err != nil {
@@ -117,8 +116,7 @@ func (p *putting) run(ctx context.Context, tx pgx.Tx) error {
 	return p.putUnique(ctx, tx)
 }
 
-// Who puts tasks of a draining type is refused, in the statement that would have
-// stored them.
+// The statement that stores tasks also refuses those of a draining type.
 const (
 	putNow = `
 with put as materialized (
@@ -218,7 +216,7 @@ func (p *putting) queuePlain(b *pgx.Batch, which []int) {
 	})
 }
 
-// readClosed reads which tasks were refused, and when the others were put.
+// readClosed returns which tasks were refused, and when the others were put.
 func readClosed(rows pgx.Rows) (closed []int64, now time.Time, err error) {
 	var id int64
 	_, err = pgx.ForEachRow(rows, []any{&id, &now}, func() error {

@@ -44,7 +44,7 @@ func (h *CancelTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result,
 	return model.Result{Response: map[string]any{"cancelled": n}}, err
 }
 
-// CheckBody reports what the tags of [CancelTasks] cannot say.
+// CheckBody checks what the tags of [CancelTasks] cannot express.
 func (*CancelTasks) CheckBody(b *tree.Body) {
 	if b.Field("key") == nil && b.Field("unique") == nil {
 		b.Errorf(b.Span, rules.Body, "add key: or unique:", "queue.cancel does not say which tasks")

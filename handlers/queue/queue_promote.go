@@ -9,7 +9,8 @@ import (
 
 // PromoteTasks makes tasks ready that are due.
 //
-// Every node does this by itself. Use it for a store whose tasks no node serves. The response has their number as promoted.
+// Every node does this by itself. Use it for a store whose tasks no node serves. The response has
+// their number as promoted.
 //
 //	id: promote
 //	queue.promote: {}

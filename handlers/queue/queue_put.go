@@ -16,10 +16,12 @@ import (
 	"procaas/engine/taskrun"
 )
 
-// PutTask puts a task into a queue, for the pipeline of that name or for workers of another program.
+// PutTask puts a task into a queue, for the pipeline of that name or for workers of another
+// program.
 //
-// The queue section of a pipeline also applies to these tasks. A call that repeats after a crash finds its task by the
-// unique name. The response has the id of the task and the outcome: added, kept, merged, replaced or follows.
+// The queue section of a pipeline also applies to these tasks. A call that repeats after a crash
+// finds its task by the unique name. The response has the id of the task and the outcome: added,
+// kept, merged, replaced or follows.
 //
 //	id: thumbnails
 //	queue.put:
@@ -54,7 +56,8 @@ type PutTask struct {
 	// Timeout is the longest time of one attempt.
 	Timeout time.Duration `yaml:"timeout" min:"0s" max:"576h"`
 
-	// Unique names the task among the unfinished tasks of its type. Without it, and without one in the pipeline, each call adds a task.
+	// Unique names the task among the unfinished tasks of its type. Without it, and without one in
+	// the pipeline, each call adds a task.
 	Unique string `yaml:"unique"`
 
 	// OnDuplicate decides about the task if another one has the same name. Its default is that of the pipeline, or keep.
@@ -103,15 +106,15 @@ func pipelineOf(c *engine.Call, id string) *tree.Pipeline {
 	return c.Bundle.Pipeline(id)
 }
 
-// Emission returns what task a body puts.
+// Emission returns the task that a body puts.
 func (*PutTask) Emission(body *expr.Value) tree.Emission {
 	return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Task: true, Named: body.Get("unique") != nil}
 }
 
-// Takes tells that no time passes in a call.
+// Takes reports that a call takes no time.
 func (*PutTask) Takes(*tree.Body) tree.Longest { return tree.Longest{} }
 
-// CheckBody reports what the tags of [PutTask] cannot say.
+// CheckBody checks what the tags of [PutTask] cannot express.
 func (*PutTask) CheckBody(b *tree.Body) {
 	if b.Field("at") != nil && b.Field("delay") != nil {
 		b.Errorf(b.Field("delay").Span, rules.Body, "keep one of them", "at and delay exclude each other")

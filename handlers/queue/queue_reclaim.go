@@ -9,8 +9,8 @@ import (
 
 // ReclaimTasks takes tasks back from workers that did not report in time.
 //
-// Every node does this by itself. A task that lost too many workers becomes a dead letter, because it may be the cause.
-// The response has their number as reclaimed.
+// Every node does this by itself. A task that lost too many workers becomes a dead letter, because
+// it may be the cause. The response has their number as reclaimed.
 //
 //	id: reclaim
 //	queue.reclaim: {max-lost: 5}

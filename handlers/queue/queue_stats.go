@@ -9,11 +9,12 @@ import (
 
 // StatsOfTasks counts the tasks of each type.
 //
-// The response has types, a list. Each element has the type, its mode and the numbers of its tasks by state. estimated
-// lists the states whose numbers are estimates. raised counts tasks that waited longer than max-wait and went before
-// others. asked reports whether any worker asked for such tasks within a month. lag is how many seconds the most urgent
-// task has waited beyond its tolerance. In addition, late names the types whose lag is over max-lag, and dead is the
-// number of all dead letters.
+// The response has types, a list. Each element has the type, its mode and the numbers of its tasks
+// by state. estimated lists the states whose numbers are estimates. raised counts tasks that waited
+// longer than max-wait and went before others. asked reports whether any worker asked for such
+// tasks within a month. lag is how many seconds the most urgent task has waited beyond its
+// tolerance. In addition, late names the types whose lag is over max-lag, and dead is the number of
+// all dead letters.
 //
 //	id: count
 //	queue.stats: {max-lag: 60}

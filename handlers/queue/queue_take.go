@@ -67,7 +67,7 @@ func (h *TakeTasks) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 	return model.Result{Response: map[string]any{"tasks": list, "done": len(done) - len(lost), "lost": len(lost)}}, nil
 }
 
-// refsOf reads a list of tasks as a response has them.
+// refsOf converts a list of tasks from a response.
 func refsOf(v any) ([]Ref, error) {
 	if v == nil {
 		return nil, nil

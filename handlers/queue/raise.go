@@ -7,14 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// raisedRanks bounds at how many priorities one statement looks.
+// raisedRanks bounds the priorities that one statement looks at.
 const raisedRanks = 1000
 
-// raiseTasks goes from priority to priority, the lowest first: whoever is late there is
-// first among the tasks of that priority. It waits for nobody: who holds a task takes
-// it, or changes it. Those that were put aside for their keys are looked at in the same
-// way by an index of their own, and the first of all is the measure for both: among those
-// of a key, the one that comes back first is that which stands first.
+// raiseTasks goes from priority to priority, lowest first. The late tasks of a priority are the
+// first of its tasks. It waits for no lock: a locked task is being taken or changed. Tasks that
+// were set aside for their keys are read in the same way by their own index. The first task of all
+// sets the new priority for both, because among the tasks of a key the first one comes back first.
 const raiseTasks = `
 with recursive head as materialized (
 	select least(min(rank), $5::int) as rank from (
@@ -67,7 +66,7 @@ func (s *Store) RaiseTasksTo(ctx context.Context, taskType string, wait time.Dur
 	return s.raise(ctx, taskType, wait, limit, &rank)
 }
 
-// raise raises tasks to the first rank, or one that comes before it.
+// raise raises tasks to the first rank, or to a given rank before it.
 func (s *Store) raise(ctx context.Context, taskType string, wait time.Duration, limit int, before *int32) (n int, err error) {
 	var first place
 	err = s.send(ctx, func(b *pgx.Batch) {
@@ -87,6 +86,6 @@ func (s *Store) raise(ctx context.Context, taskType string, wait time.Duration, 
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	s.hintFrom(map[string]place{taskType: first}) // claims have begun behind it
+	s.hintFrom(map[string]place{taskType: first}) // claims may have begun behind it
 	return n, nil
 }

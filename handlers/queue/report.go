@@ -13,7 +13,7 @@ import (
 const (
 	lockKeysOf = "select from task_keys where id = any($1::bigint[]) order by type || '', uid || '' for update"
 
-	// Those of a key that were put aside come back when others of it go.
+	// Tasks that were set aside for their key come back when others of the key end.
 	freeKeys = `
 freed as (
 	update tasks w set state = 0 where w.id = any (array (
@@ -75,10 +75,9 @@ with said as (
 	from moved
 ), ` + freeKeys + refused
 
-	// What follows a task that has ended begins, and the keys of the others are free. The
-	// statement runs behind those that end tasks, in the same transaction: a task that it
-	// finds in neither table has ended, whichever way. One that was only given back is in
-	// one of them, and keeps its key.
+	// Tasks that follow ended ones begin, and the keys of the others become free. The statement
+	// runs after those that end tasks, in the same transaction. A task that is in neither table has
+	// ended. A task that was only returned is in one of them, and keeps its key.
 	endKeys = `
 with ended as materialized (
 	select k.* from task_keys k
@@ -103,15 +102,15 @@ with ended as materialized (
 select distinct type from follow`
 )
 
-// A reporting is a report under way.
+// A reporting is a report in flight.
 type reporting struct {
 	lost  []Ref
-	types []string // that have tasks now
+	types []string // that have ready tasks now
 }
 
 func byID(a, b Ref) int { return cmp.Compare(a.ID, b.ID) }
 
-// queue adds the statements of a report. Rows are changed in the order of their ids.
+// queue queues the statements of a report. Rows are changed in the order of their ids.
 func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
 	if report.Len() == 0 {
 		return
@@ -136,7 +135,7 @@ func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
 	for _, f := range report.Failed {
 		all = append(all, f.ID)
 	}
-	for _, z := range report.Snoozed { // one that moves to where tasks wait could not be found meanwhile
+	for _, z := range report.Snoozed { // a task that moves to the scheduled ones could not be found meanwhile
 		all = append(all, z.ID)
 	}
 	if !report.Plain {
@@ -190,7 +189,7 @@ func (r *reporting) bury(b *pgx.Batch, dead []Failure) {
 	b.Queue(buryTasks, ids, epochs, errs).Query(r.read)
 }
 
-// giveBack gives tasks back, the first of which have failed.
+// giveBack returns tasks to the queue. The first failed ones of them have failed.
 func (r *reporting) giveBack(b *pgx.Batch, back []Failure, failed int) {
 	var (
 		ids, delays []int64

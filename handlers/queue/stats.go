@@ -13,11 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Counts cost as much as there are types, not as there are tasks: of tables that are
-// large, a sample is counted. What matters most is exact all the same: which types have
-// ready tasks, by how much the most urgent of them is late, what is taken, and a few of
-// what can be found by type: ready tasks, those that wait for their keys, dead letters.
-// What is not exact says so.
+// The cost of counting depends on the number of types, not of tasks: of large tables, a sample is
+// counted. The most important numbers are still exact: which types have ready tasks, how late the
+// most urgent one is, taken tasks, and small numbers that an index can find: ready tasks, those
+// that wait for their keys, and dead letters. Estimates are marked.
 
 const (
 	tableSizes = `
@@ -31,7 +30,7 @@ select n, pg_relation_size(n::regclass) / current_setting('block_size')::bigint 
 
 	countTaken = "select type, state, count(*), min(due), min(deadline), now() from tasks where until is not null group by type, state"
 
-	// The first of each type and priority.
+	// The first task of each type and priority.
 	countReady = `
 with recursive heads as (
 	(select type, rank, deadline, due from tasks where state = 0 order by type, rank, deadline, id limit 1)
@@ -47,7 +46,7 @@ select y.type, 0::smallint, (select count(*) from (
 	oldest, urgent, now()
 from types y`
 
-	// Types are found one after the other by the index.
+	// The index finds types one at a time.
 	countWaiting = `
 with recursive types as (
 	(select type from tasks where state = 3 order by type limit 1)
@@ -73,15 +72,15 @@ from (select type from types limit 10000) y`
 select type, asked, worker, raised, raised_at from task_facts order by greatest(asked, raised_at) desc nulls last limit $1`
 )
 
-// How many pages of a table are counted, and up to how many tasks of a type are exact
-// in larger ones.
+// These are how many pages of a table are counted, and up to which number of tasks of a type larger
+// tables are exact.
 const (
 	countedPages   = 2048
 	countedExactly = 1000
 )
 
-// TaskStats implements [store.TaskAdmin]. What is in more than 16 MB of tasks is
-// estimated: by a few hundredths for types that have many.
+// TaskStats implements [store.TaskAdmin]. Above 16 MB of tasks, numbers are estimates. For types
+// with many tasks they are accurate to a few percent.
 func (s *Store) TaskStats(ctx context.Context) (out []TypeStats, err error) {
 	err = s.atOnce(ctx, func(tx pgx.Tx) error {
 		c := counting{types: map[string]*TypeStats{}, urgent: map[string]time.Time{}}
@@ -95,14 +94,14 @@ func (s *Store) TaskStats(ctx context.Context) (out []TypeStats, err error) {
 	return out, err
 }
 
-// A counting counts tasks, in a transaction that sees one state of all tables: none is
-// counted twice that moves from one to the other.
+// A counting counts tasks in a transaction that sees one state of all tables, so that no moving
+// task is counted twice.
 type counting struct {
 	query  func(sql string, args ...any) (pgx.Rows, error)
 	types  map[string]*TypeStats
-	urgent map[string]time.Time // the first deadlines
-	now    time.Time            // of the store
-	guess  bool                 // what is scheduled is an estimate, of all types
+	urgent map[string]time.Time // the first deadline of each type
+	now    time.Time            // by the store's clock
+	guess  bool                 // scheduled tasks are estimates for all types
 }
 
 func (c *counting) of(kind string) *TypeStats {
@@ -112,7 +111,7 @@ func (c *counting) of(kind string) *TypeStats {
 	return c.types[kind]
 }
 
-// shares describes each table what part of it is to be counted.
+// shares returns which part of each table to count.
 func (c *counting) shares(most int64) (map[string]float64, error) {
 	rows, err := c.query(tableSizes, []string{"tasks", "task_schedule", "task_dead"})
 	if err != nil {
@@ -155,7 +154,7 @@ func (c *counting) count(most int64) error {
 	return c.facts()
 }
 
-// live counts tasks that have not ended.
+// live counts unfinished tasks.
 func (c *counting) live(sql string, args ...any) error {
 	rows, err := c.query(sql, args...)
 	if err != nil {
@@ -184,7 +183,7 @@ func (c *counting) live(sql string, args ...any) error {
 	return err
 }
 
-// sampled counts a share of the tasks that have not ended.
+// sampled counts a sample of the unfinished tasks.
 func (c *counting) sampled(share float64) error {
 	rows, err := c.query(sampleTasks, 100*share)
 	if err != nil {
@@ -223,8 +222,8 @@ func (c *counting) sampled(share float64) error {
 	return err
 }
 
-// corrected returns how many tasks of a state there are of which n were counted, which may
-// be one more than is exact, where a sample tells of guess.
+// corrected returns the number of tasks in a state. n were counted, which may be one more than is
+// exact. guess is the estimate of a sample.
 func (c *counting) corrected(t *TypeStats, state store.TaskState, n, guess int64) int64 {
 	if n <= countedExactly {
 		return n
@@ -251,8 +250,8 @@ func (c *counting) each(sql string, args ...any) (map[string]int64, error) {
 	return numbers, err
 }
 
-// scheduled counts a share of the tasks whose time has not come. There is no index of
-// their types: each task would have to write an entry of it.
+// scheduled counts a sample of the scheduled tasks. There is no index by type, because each task
+// would have to write an entry.
 func (c *counting) scheduled(share float64) error {
 	numbers, err := c.each(sampleScheduled, 100*share)
 	for kind, n := range numbers {
@@ -262,7 +261,7 @@ func (c *counting) scheduled(share float64) error {
 	return err
 }
 
-// dead counts a share of the dead letters.
+// dead counts a sample of the dead letters.
 func (c *counting) dead(share float64) error {
 	guess, err := c.each(sampleDead, 100*share)
 	if err != nil {
@@ -300,8 +299,8 @@ func (c *counting) modes() error {
 	return err
 }
 
-// facts reads what is known of types besides their tasks, also of types of which a sample
-// may have missed the tasks.
+// facts reads what is known about types other than their tasks, also for types that a sample may
+// have missed.
 func (c *counting) facts() error {
 	rows, err := c.query(readFacts, askedMost)
 	if err != nil {
@@ -322,7 +321,7 @@ func (c *counting) facts() error {
 	return err
 }
 
-// scaled makes a count of all of one of a share.
+// scaled scales the count of a sample.
 func scaled(n int64, share float64) int64 { return int64(math.Round(float64(n) / share)) }
 
 func (c *counting) result() []TypeStats {

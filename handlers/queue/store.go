@@ -19,8 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The types that the queue speaks are those of the engine, so that other stores can
-// keep tasks too.
+// The types of the queue are those of the engine, so that other stores can implement them.
 type (
 	Spec      = store.TaskSpec
 	Put       = store.TaskPut
@@ -37,59 +36,57 @@ type (
 	Mode      = store.TaskMode
 )
 
-// Options says how to open a store.
+// Options configures how to open a store.
 type Options struct {
-	// Forget lets completed tasks leave no trace in the history.
+	// Forget keeps completed tasks out of the history.
 	Forget bool
 
-	// MaxConns bounds the connections; 8 when 0. A dsn that says pool_max_conns
-	// goes first.
+	// MaxConns bounds the connections. 0 means 8. A pool_max_conns in the dsn takes precedence.
 	MaxConns int
 
-	// Direct is the address of the server itself, where dsn is that of a pooler which
-	// works by transaction: hints of new tasks are heard there. Without it tasks are
-	// found by polling.
+	// Direct is the address of the server itself, if dsn is that of a transaction pooler. The store
+	// listens for hints there. Without it, workers poll.
 	Direct string
 
-	// Log hears of connections that were lost; nothing is logged when nil.
+	// Log logs lost connections. Nil logs nothing.
 	Log *slog.Logger
 }
 
-// A Store keeps tasks in a schema of a PostgreSQL database. It is an
-// [store.TaskStore]. Any number of processes share a schema.
+// A Store keeps tasks in a schema of a PostgreSQL database. It is a [store.TaskStore]. Any number
+// of processes share a schema.
 type Store struct {
 	*db
 	*hints
-	owned  bool // the pool is the store's to close
+	owned  bool // Close closes the pool
 	forget bool
 
 	leases leases
 	asked  asked
 
-	countedPages int64 // of a table that are counted at most; tests have tables that are large to them
+	countedPages int64 // most pages of a table to count; tests lower it
 
 	stop    context.CancelFunc
 	helpers sync.WaitGroup
 }
 
-// Tasks returns the queue as those who use it take it.
+// Tasks returns the interfaces of the queue.
 func (s *Store) Tasks() *store.TaskStore {
 	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s}
 }
 
-// A db runs transactions, and gives ids.
+// A db runs transactions, and hands out ids.
 type db struct {
 	pool   *pgxpool.Pool
-	pooled bool // a pooler stands before the server: nothing is kept between transactions
+	pooled bool // there is a pooler in front of the server, so nothing is kept between transactions
 	ids    ids
 }
 
 const defaultConns = 8
 
-// The bounds of one statement, of a wait for a lock, and of a transaction that stands
-// still because its process does. Every statement finds its few rows by an index; the
-// planner need not think about that, nor be misled by tables that were empty when it
-// last looked. They are those of a session, or of one transaction.
+// These are the timeouts of a statement, of a wait for a lock, and of an idle transaction. Every
+// statement finds its few rows by an index, so the planner need not plan each call, and must not be
+// misled by tables that were empty when they were analyzed. The settings are those of a session, or
+// of one transaction.
 const (
 	statementTimeout = "15s"
 	settings         = `select set_config('statement_timeout', '` + statementTimeout + `', $1), set_config('lock_timeout', '5s', $1),
@@ -97,8 +94,7 @@ const (
 	set_config('enable_seqscan', 'off', $1), set_config('enable_bitmapscan', 'off', $1), set_config('jit', 'off', $1)`
 )
 
-// Open connects to the database at dsn. Its schema has to be up to date: see procaas
-// migrate.
+// Open connects to the database at dsn. Its schema must be current: see procaas migrate.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -118,7 +114,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
 	if pooled {
-		// The types of statements are remembered, the statements are not.
+		// Cache the types of statements, not the statements.
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	} else {
 		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
@@ -143,8 +139,8 @@ func openPool(ctx context.Context, config *pgxpool.Config, pooled bool, o Option
 	return s, nil
 }
 
-// New makes a store of a pool that its caller closes, after the store. A pool whose
-// pgx mode prepares no statements is taken for one that goes through a pooler.
+// New makes a store from a pool. The caller closes the pool after the store. If the pool's pgx mode
+// prepares no statements, New assumes a pooler.
 func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	mode := pool.Config().ConnConfig.DefaultQueryExecMode
 	return start(ctx, pool, mode != pgx.QueryExecModeCacheStatement, o)
@@ -180,7 +176,7 @@ func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*St
 	return s, nil
 }
 
-// Close ends the store's own goroutines, and its connections when Open made them.
+// Close ends the store's own goroutines, and its connections if Open made them.
 func (s *Store) Close() error {
 	s.stop()
 	s.helpers.Wait()
@@ -190,14 +186,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// The bounds of trying again, when a transaction failed for a reason that may pass
-// and certainly wrote nothing.
+// These bound the retries of a transaction that failed for a temporary reason and certainly wrote
+// nothing.
 const (
 	maxTries   = 6
 	firstPause = 5 * time.Millisecond
 )
 
-// tx runs a transaction, and runs it again when it certainly was not written.
+// tx runs a transaction, and retries it if it certainly wrote nothing.
 func (d *db) tx(ctx context.Context, do func(pgx.Tx) error) error {
 	return d.again(ctx, func() error {
 		return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
@@ -233,8 +229,7 @@ func (d *db) again(ctx context.Context, do func() error) error {
 	}
 }
 
-// mayPass reports whether nothing was written, for certain, and for a reason that may be
-// gone the next time.
+// mayPass reports whether certainly nothing was written, and a retry may succeed.
 func mayPass(err error) bool {
 	if errors.Is(err, errDrains) {
 		return true
@@ -244,13 +239,14 @@ func mayPass(err error) bool {
 		return false
 	}
 	switch code.Code {
-	case "40001", "40P01", "55P03", "23505", "57P03", "53300": // serialization, deadlock, lock, unique, starting, too many clients
+	// serialization, deadlock, lock, unique, starting, too many clients
+	case "40001", "40P01", "55P03", "23505", "57P03", "53300":
 		return true
 	}
 	return false
 }
 
-// readable explains the errors that the data of a caller causes.
+// readable explains errors that a caller's data causes.
 func readable(err error) error {
 	var code *pgconn.PgError
 	if errors.As(err, &code) && code.Code[:2] == "22" {
@@ -259,14 +255,14 @@ func readable(err error) error {
 	return err
 }
 
-// ids gives ids of tasks. The database gives them by the thousand.
+// ids hands out ids of tasks. The database provides them by the thousand.
 type ids struct {
 	mu         sync.Mutex // guards the following
 	next, last int64
 }
 
-// heed draws anew after an id that somebody else has, too: a server that was set back gives
-// numbers again that it gave before.
+// heed draws new ids after an id was taken already, because a server that was set back issues
+// numbers again.
 func (i *ids) heed(err error) {
 	var code *pgconn.PgError
 	if errors.As(err, &code) && code.Code == "23505" {
@@ -286,8 +282,8 @@ type drawer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// takeIDs gives n ids that rise. They need not follow each other. Who is in a transaction
-// draws there: one more connection may not be free before the transaction ends.
+// takeIDs returns n increasing ids, with possible gaps. In a transaction it uses the transaction's
+// connection, because there may be no other one until the transaction ends.
 func (d *db) takeIDs(ctx context.Context, from drawer, n int) ([]int64, error) {
 	d.ids.mu.Lock()
 	defer d.ids.mu.Unlock()

@@ -10,18 +10,18 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// This file reads what claims bring. That is the one place where each task is read
-// on its own, so rows are read as the server sends them.
+// This file reads the rows of claims. Each task is read individually only here, so rows are decoded
+// directly from the server's format.
 
-// fewTasks is from how many on all that may come get room at once.
+// fewTasks is from how many tasks on memory for all possible ones is allocated at once.
 const fewTasks = 8
 
-// read reads the rows of a claim. One with more columns tells how many tasks were put
-// aside; a row without a task is only for that.
+// read reads the rows of a claim. With more columns, a row also says how many tasks were set aside.
+// A row without a task has only that.
 func (g *claiming) read(rows pgx.Rows) error {
 	defer rows.Close()
 	for first := true; rows.Next(); first = false {
-		if first { // without a row there may be no columns: the statements before it have failed
+		if first { // without a row there may be no columns, because earlier statements have failed
 			if err := checkFormats(rows); err != nil {
 				return err
 			}
@@ -50,14 +50,14 @@ func (g *claiming) read(rows pgx.Rows) error {
 
 func checkFormats(rows pgx.Rows) error {
 	for _, f := range rows.FieldDescriptions() {
-		if f.Format != pgx.BinaryFormatCode && f.DataTypeOID != pgtype.TextOID { // texts are the same in both
+		if f.Format != pgx.BinaryFormatCode && f.DataTypeOID != pgtype.TextOID { // texts are the same in both formats
 			return fmt.Errorf("want column %s of a task in binary form, as all modes of pgx but exec and simple_protocol give it", f.Name)
 		}
 	}
 	return nil
 }
 
-// takenFields is how many takenColumns there are.
+// takenFields is the number of takenColumns.
 const takenFields = 17
 
 func (g *claiming) task(t *Task, id int64, r *row) {
@@ -108,12 +108,12 @@ func (r *row) number() int { return int(int32(binary.BigEndian.Uint32(r.sized(4)
 
 func (r *row) short() int { return int(int16(binary.BigEndian.Uint16(r.sized(2)))) }
 
-// The times of PostgreSQL count from here, in microseconds.
+// PostgreSQL counts times from here, in microseconds.
 var timesBegin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 func (r *row) time() time.Time { return time.UnixMicro(timesBegin + r.long()).UTC() }
 
-// text returns a text; the one that it likely is when it is.
+// text returns a text. If it equals likely, it returns likely without allocation.
 func (r *row) text(likely string) string {
 	if data := r.bytes(); string(data) != likely {
 		return string(data)

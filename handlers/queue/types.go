@@ -13,7 +13,7 @@ import (
 //go:embed queue_*.go
 var typeFiles embed.FS
 
-// Types lists the handler types of this package. [Bind] gives them a store.
+// Types lists the handler types of this package. [Bind] sets their store.
 func Types() []engine.HandlerType {
 	own := spec.Read(typeFiles)
 	return []engine.HandlerType{
@@ -43,7 +43,7 @@ func (b *bound) tasks() (*store.TaskStore, error) {
 	return b.store, nil
 }
 
-// Bind makes handlers of the types queue.… use a store.
+// Bind makes the handler types queue.… use a store.
 func Bind(types []engine.HandlerType, db *store.TaskStore) []engine.HandlerType {
 	out := make([]engine.HandlerType, len(types))
 	for i, t := range types {

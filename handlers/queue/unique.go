@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// This file stores tasks that have unique keys. Their keys are locked, in order, so
-// that what happens to each can be worked out here and is then written down at once.
+// This file stores tasks with unique keys. Their keys are locked, in order. So the outcome of each
+// task can be computed here and written at once.
 
-// A uid is a unique key of a type.
+// A uid is a unique key within a type.
 type uid struct{ kind, name string }
 
 func (u uid) compare(v uid) int {
@@ -30,7 +30,7 @@ func (u uid) compare(v uid) int {
 // A holder is the task that has a unique key.
 type holder struct {
 	id    int64
-	fresh bool // it is not in the database yet
+	fresh bool // not yet in the database
 	taken bool // a worker has it
 	spec  Spec // as far as it is known here
 
@@ -39,9 +39,9 @@ type holder struct {
 	merged   bool
 	replaced bool
 
-	again  bool // another one follows it
+	again  bool // another task follows it
 	next   Spec
-	follow bool // which is to be written
+	follow bool // the following task must be written
 }
 
 const (
@@ -56,7 +56,7 @@ select k.type, k.uid, k.id, k.again, k.next_rank, (extract(epoch from k.next_tol
 from unnest($1::text[], $2::text[]) as w (type, uid) join task_keys k on k.type = any (array[w.type]) and k.uid = any (array[w.uid])
 order by k.type || '', k.uid || '' for update of k`
 
-	// A task that is promoted between these two is seen by the second.
+	// The second statement sees a task that was promoted between the two.
 	lockScheduled = "select id, epoch, payload from task_schedule where id = any($1::bigint[]) order by id + 0 for update"
 	lockTasks     = "select id, epoch, payload, state in (1, 2) from tasks where id = any($1::bigint[]) order by id + 0 for update"
 
@@ -65,7 +65,7 @@ order by k.type || '', k.uid || '' for update of k`
 	findDraining = "select type from task_types where mode = 'draining' and type = any($1::text[])"
 )
 
-// putUnique works out what becomes of each task that has a unique key.
+// putUnique computes the outcome of each task with a unique key.
 func (p *putting) putUnique(ctx context.Context, tx pgx.Tx) error {
 	wanted, err := p.openOnes(ctx, tx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *putting) putUnique(ctx context.Context, tx pgx.Tx) error {
 		if err := lockHolders(ctx, tx, rest, holders); err != nil {
 			return err
 		}
-		// Whose holder has ended meanwhile is tried again.
+		// If a holder has ended meanwhile, try its key again.
 		rest = slices.DeleteFunc(rest, func(u uid) bool { return holders[u] != nil })
 	}
 	for _, u := range order {
@@ -95,8 +95,7 @@ func (p *putting) putUnique(ctx context.Context, tx pgx.Tx) error {
 	return writeHolders(ctx, tx, order, holders)
 }
 
-// openOnes groups the tasks by their unique keys, and refuses those of types that take
-// none.
+// openOnes groups the tasks by unique key, and refuses those of draining types.
 func (p *putting) openOnes(ctx context.Context, tx pgx.Tx) (map[uid][]int, error) {
 	var b pgx.Batch
 	elsewhere := p.elsewhere(&b)
@@ -131,7 +130,7 @@ func split(uids []uid) (types, names []string) {
 	return types, names
 }
 
-// insertKeys takes the keys that nobody has.
+// insertKeys inserts the keys that no task has.
 func (p *putting) insertKeys(ctx context.Context, tx pgx.Tx, uids []uid, wanted map[uid][]int, holders map[uid]*holder) error {
 	types, names := split(uids)
 	var ids []int64
@@ -150,7 +149,7 @@ func (p *putting) insertKeys(ctx context.Context, tx pgx.Tx, uids []uid, wanted 
 	return err
 }
 
-// lockHolders finds the tasks that have the keys.
+// lockHolders locks the tasks that have the keys.
 func lockHolders(ctx context.Context, tx pgx.Tx, uids []uid, holders map[uid]*holder) error {
 	types, names := split(uids)
 	rows, err := tx.Query(ctx, lockKeys, types, names)
@@ -205,14 +204,14 @@ func lockTheirTasks(ctx context.Context, tx pgx.Tx, found map[int64]*holder, hol
 	if len(seen) == len(found) {
 		return nil
 	}
-	// A key without a task is free: its type began to drain while it was taken.
+	// A key without a task is free: its type began to drain while it was inserted.
 	maps.DeleteFunc(holders, func(_ uid, h *holder) bool { return !h.fresh && !seen[h.id] })
 	orphans := slices.DeleteFunc(ids, func(id int64) bool { return seen[id] })
 	_, err := tx.Exec(ctx, dropKeys, orphans)
 	return err
 }
 
-// put works out what becomes of one more task.
+// put computes the outcome of one more task.
 func (h *holder) put(s *Spec, id int64) Put {
 	out := Put{ID: h.id, Outcome: store.PutKept}
 	switch {
@@ -236,7 +235,7 @@ func (h *holder) put(s *Spec, id int64) Put {
 	return out
 }
 
-// putBehind makes it the task that follows the one that is taken.
+// putBehind makes it the task that follows the taken one.
 func (h *holder) putBehind(s *Spec, out Put) Put {
 	next := *s
 	next.Payload = payloadOf(s)
@@ -266,7 +265,7 @@ with new as materialized (select * from unnest($1::bigint[], $2::bytea[]) as n (
 	later as (update task_schedule t set payload = n.payload from new n where t.id = any (array[n.id]))
 update tasks t set payload = n.payload from new n where t.id = any (array[n.id])`
 
-	// What was to follow such a task is older than what takes its place.
+	// The task that was to follow it is older than its replacement.
 	dropTasks = `
 with later as (delete from task_schedule where id = any($1::bigint[])),
 	alone as (update task_keys set again = false where id = any($1::bigint[]) and again)
@@ -282,8 +281,8 @@ from unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::smallint[], $6
 where k.id = any (array[n.id])`
 )
 
-// errDrains undoes a transaction whose tasks were to be stored when their type began to
-// drain: the next try refuses them, and leaves alone what they would have replaced.
+// errDrains undoes a transaction whose type began to drain meanwhile. The next try refuses its
+// tasks, and does not touch those that they would have replaced.
 var errDrains = fmt.Errorf("%w: it began meanwhile", store.ErrDraining)
 
 func writeHolders(ctx context.Context, tx pgx.Tx, order []uid, holders map[uid]*holder) error {

@@ -14,10 +14,10 @@ import (
 	"procaas/engine/pgkit"
 )
 
-// hints say to all processes which types have tasks.
+// hints tell all processes which types have ready tasks.
 type hints struct {
 	*db
-	direct string // leads to the server itself
+	direct string // address of the server itself
 	log    *slog.Logger
 
 	watch   watch
@@ -25,14 +25,14 @@ type hints struct {
 	tell    chan struct{}
 }
 
-// watch tells those who wait of types that have tasks.
+// watch wakes watchers of types that have ready tasks.
 type watch struct {
 	mu      sync.Mutex // guards the following
 	waiting map[*watcher]struct{}
-	untold  map[string]place // types that other processes are to hear of, from where on
+	untold  map[string]place // hints to send to other processes, with their first places
 }
 
-// A watcher waits for some types; for all when there are none.
+// A watcher waits for some types, or for all if it has none.
 type watcher struct {
 	types map[string]bool
 	woken chan struct{}
@@ -57,7 +57,7 @@ func (h *hints) WatchTasks(types []string) (<-chan struct{}, func()) {
 	}
 }
 
-// wake tells the watchers of this process; all of them without types.
+// wake wakes this process's watchers of types, or all watchers.
 func (w *watch) wake(types []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +68,7 @@ func (w *watch) wake(types []string) {
 	}
 }
 
-// hint tells all processes that these types have tasks.
+// hint tells all processes that these types have ready tasks.
 func (h *hints) hint(types ...string) {
 	from := make(map[string]place, len(types))
 	for _, t := range types {
@@ -77,8 +77,7 @@ func (h *hints) hint(types ...string) {
 	h.hintFrom(from)
 }
 
-// hintFrom tells all processes that these types have tasks, none of them new before
-// these places.
+// hintFrom is hint, but no new task is before these places.
 func (h *hints) hintFrom(from map[string]place) {
 	if len(from) == 0 {
 		return
@@ -99,7 +98,7 @@ func (h *hints) hintFrom(from map[string]place) {
 	pgkit.Signal(h.tell)
 }
 
-// A hinted type is one of a hint, as it is sent.
+// A hinted is the encoded form of one type in a hint.
 type hinted struct {
 	Type string `json:"t"`
 	Rank int    `json:"r"`
@@ -118,8 +117,8 @@ func encodeHint(from map[string]place) string {
 	return string(text)
 }
 
-// decodeHint reads a hint; one that is not understood is for all types. Transactions of
-// others say only the types.
+// decodeHint decodes a hint. An unknown text means all types. Callers' transactions send only
+// types.
 func decodeHint(text string) map[string]place {
 	var list []hinted
 	from := map[string]place{}
@@ -138,21 +137,20 @@ func decodeHint(text string) map[string]place {
 	return from
 }
 
-// The channel is named by the schema, so that those who share a database do not wake
-// each other.
+// The schema is the channel, so that several installations in one database do not wake each other.
 const (
 	sendHint    = "select pg_notify('procaas tasks ' || current_schema, $1)"
 	listenHints = "select format('listen %I', 'procaas tasks ' || current_schema)"
 )
 
-// The least time between two hints of a process, and the longest text of one:
-// PostgreSQL takes no more than 8000 bytes.
+// These are the shortest time between two hints of a process, and the longest text of one.
+// PostgreSQL allows 8000 bytes.
 const (
 	hintGap   = 2 * time.Millisecond
 	hintBytes = 7000
 )
 
-// notify passes hints on. One that is lost costs a worker one interval of its polling.
+// notify sends hints. A lost hint costs a worker one polling interval.
 func (h *hints) notify(ctx context.Context) {
 	pgkit.Tell(ctx, h.tell, hintGap, func() error {
 		h.watch.mu.Lock()
@@ -164,8 +162,8 @@ func (h *hints) notify(ctx context.Context) {
 	})
 }
 
-// listen hears the hints of all processes until ctx ends, and goes on trying. Through a
-// pooler nothing would be heard, so it does not try there.
+// listen receives the hints of all processes until ctx ends, and keeps trying. Behind a pooler it
+// would receive nothing, so it does not try there.
 func (h *hints) listen(ctx context.Context) {
 	if h.pooled && h.direct == "" {
 		h.log.Info("hints of tasks are not heard through a pooler, they are found by polling; give the address of the server itself, too")
@@ -174,7 +172,7 @@ func (h *hints) listen(ctx context.Context) {
 	pgkit.Listen(ctx, h.log, "hints of tasks are not heard, they are found by polling meanwhile", h.hear)
 }
 
-// listener returns a connection of its own: a direct one, or one out of the pool.
+// listener returns a connection of its own: a direct one, or one taken out of the pool.
 func (h *hints) listener(ctx context.Context) (*pgx.Conn, error) {
 	if h.direct != "" {
 		return pgx.Connect(ctx, h.direct)
@@ -182,7 +180,7 @@ func (h *hints) listener(ctx context.Context) (*pgx.Conn, error) {
 	return pgkit.Take(ctx, h.pool)
 }
 
-// hear hears hints as long as its connection lasts.
+// hear receives hints as long as its connection lasts.
 func (h *hints) hear(ctx context.Context) error {
 	conn, err := h.listener(ctx)
 	if err != nil {

@@ -17,67 +17,67 @@ import (
 	"procaas/engine/store"
 )
 
-// WorkerOptions says how a worker works. The zero value is fine; what is below zero counts
-// as zero.
+// WorkerOptions configures a worker. The zero value has useful defaults. Negative numbers count as
+// zero.
 type WorkerOptions struct {
-	// Name tells workers apart for people; made of the host and the process when empty.
+	// Name identifies the worker for people. If it is empty, it is made of the host and the
+	// process.
 	Name string
 
-	// Lease is after how long others may take the tasks of a worker that is not heard
-	// of; 30 s when 0. It is heard of three times as often.
+	// Lease is after how long without a report other workers may take this one's tasks. 0 means 30
+	// s. The worker reports three times as often.
 	Lease time.Duration
 
-	// Poll is the longest time between two looks for tasks when no hint comes; 1 s when 0.
+	// Poll is the longest time between two looks for tasks without a hint. 0 means 1 s.
 	Poll time.Duration
 
-	// Prefetch bounds the tasks of one type that wait here to begin; 1000 when 0.
+	// Prefetch bounds the tasks of one type that wait here. 0 means 1000.
 	Prefetch int
 
-	// Grace is how long a worker that stops waits for attempts under way; 10 s when 0.
+	// Grace is how long a worker that stops waits for attempts in flight. 0 means 10 s.
 	Grace time.Duration
 
-	// CareElsewhere says that somebody else promotes scheduled tasks and takes them
-	// from dead workers: a procaas server with pipelines/queue. Otherwise the worker does.
+	// CareElsewhere says that a procaas server with pipelines/queue promotes scheduled tasks and
+	// reclaims those of dead workers. Otherwise the worker does it.
 	CareElsewhere bool
 
-	// Log hears of attempts that failed for good and of a store that is away; nothing
-	// is logged when nil.
+	// Log logs final failures and an unreachable store. Nil logs nothing.
 	Log *slog.Logger
 }
 
-// A WorkerStore is what a Worker needs of a store of tasks.
+// A WorkerStore has the parts of a task store that a Worker needs.
 type WorkerStore interface {
 	store.TaskWork
 	store.TaskMaintenance
 }
 
-// A Worker takes tasks of the kinds that are registered, and does them. Any number of
-// workers share a store.
+// A Worker takes and does tasks of the registered kinds. Any number of workers share a store.
 type Worker struct {
 	store WorkerStore
 	o     WorkerOptions
 	lines []*line
 	types map[string]*line
 
-	mu    sync.Mutex // guards the following, and what changes of lines
+	mu    sync.Mutex // guards the following, and the changing fields of lines
 	news  chan struct{}
 	done  Report
-	keyed bool // some of done have unique keys, or had
+	keyed bool // some of done have or had unique keys
 	held  map[int64]*held
-	heard uint64        // hints that there may be tasks to take
+	heard uint64        // number of hints so far
 	total int           // tasks that were taken
 	over  bool          // nothing begins any more
-	ahead time.Duration // until what is asked for now is here, about
+	ahead time.Duration // estimated time until the tasks of a claim arrive
 
 	attempts sync.WaitGroup
 }
 
-// How the worker exchanges what is done for what is to do.
+// These bound the exchanges of outcomes for new tasks.
 const (
-	exchangeLanes  = 2                     // transactions at once: one commits while the other is filled
-	exchangeMost   = 500                   // tasks that one brings, or tells of
-	leastAhead     = 20 * time.Millisecond // of work that waits here
-	exchangeWithin = 20 * time.Second      // more than the store gives a statement, so that the store says what is wrong
+	exchangeLanes = 2                     // transactions in flight: one commits while the other is filled
+	exchangeMost  = 500                   // tasks that one claims or reports
+	leastAhead    = 20 * time.Millisecond // of work that waits here
+	// longer than the store's statement timeout, so that the store reports what is wrong
+	exchangeWithin = 20 * time.Second
 	careAtOnce     = 1000
 )
 
@@ -111,9 +111,9 @@ func (w *Worker) register(l *line) {
 	w.lines = append(w.lines, l)
 }
 
-// Run does tasks until ctx ends. Then it begins no more, gives back what has not
-// begun, waits for attempts under way and tells of them. The error is what the store
-// says when even that cannot be told; others take these tasks after the lease.
+// Run does tasks until ctx ends. Then it begins no more, returns tasks that have not begun, waits
+// for attempts in flight and reports them. The error is that of the store if even that fails. Then
+// other workers take these tasks after the lease.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.lines) == 0 {
 		return errors.New("queue: the worker has no kinds of tasks: register them before it runs")
@@ -162,7 +162,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// stop lets nothing begin any more, and gives back what has not.
+// stop stops new attempts, and returns the tasks that have not begun.
 func (w *Worker) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,7 +180,7 @@ func (w *Worker) stop() {
 	}
 }
 
-// begin makes attempts of one type, one after the other.
+// begin makes attempts of one type, one after another.
 func (w *Worker) begin(ctx context.Context, l *line) {
 	for h := w.first(ctx, l); h != nil; {
 		err := w.try(&h.attempt, h)
@@ -192,14 +192,14 @@ func (w *Worker) begin(ctx context.Context, l *line) {
 	}
 }
 
-// first waits for a task to begin; nil when there will be none.
+// first waits for a task to begin. It returns nil if no more will come.
 func (w *Worker) first(ctx context.Context, l *line) *held {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.next(ctx, l)
 }
 
-// next is first for who holds the lock.
+// next is first for a caller that holds the lock.
 func (w *Worker) next(ctx context.Context, l *line) *held {
 	for {
 		for len(l.waiting) == 0 {
@@ -235,7 +235,7 @@ func (w *Worker) try(ctx context.Context, h *held) (err error) {
 	return h.line.do(ctx, &h.Task)
 }
 
-// end notes what became of an attempt, and returns the next task to begin.
+// end records the outcome of an attempt, and returns the next task to begin.
 func (w *Worker) end(ctx context.Context, h *held, err error, took time.Duration) *held {
 	var later *putOff
 	failure := Failure{TaskRef: h.Ref()}
@@ -264,12 +264,12 @@ func (w *Worker) end(ctx context.Context, h *held, err error, took time.Duration
 		delete(w.held, h.ID)
 	}
 	switch {
-	case h.gone: // whoever has it now tells
+	case h.gone: // its new worker reports it
 	case err == nil:
 		w.done.Completed = append(w.done.Completed, h.Ref())
 	case later != nil:
 		w.done.Snoozed = append(w.done.Snoozed, Snooze{TaskRef: h.Ref(), Delay: later.delay})
-	case errors.Is(err, errStops): // it was broken off, which is not its fault
+	case errors.Is(err, errStops): // it was interrupted, and has not failed
 		w.done.Snoozed = append(w.done.Snoozed, Snooze{TaskRef: h.Ref()})
 	default:
 		w.done.Failed = append(w.done.Failed, failure)

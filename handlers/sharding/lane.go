@@ -13,17 +13,17 @@ import (
 	"procaas/engine/transfers"
 )
 
-// Transfers are kept in lanes of their map, which are used again: at most so many begin before others have
-// ended, so many of those that wait are shown, and of those that have ended so many are remembered.
+// Transfers are stored in lanes of their map, which are reused. These bound the transfers that have
+// begun and not ended, the waiting ones that are shown, and the ended ones that are remembered.
 const (
 	lanes        = 1024
 	waitingLanes = 256
 	endedLanes   = 64
 )
 
-// deadAfter is how long a transfer may be silent before it does not count any more. A step that
-// waits or works tells so each minute, but one that has failed is silent until it is tried again: up to an hour in
-// the shipped pipeline. What is dead for good, shard.orphans and shard.end free much sooner.
+// deadAfter is how long a transfer may be silent before it no longer counts. A step that waits or
+// works reports once a minute. A step that failed is silent until its retry, which takes up to an
+// hour in the shipped pipeline. shard.orphans and shard.end free dead transfers much sooner.
 const deadAfter = 2 * time.Hour
 
 // A waitError says what a transfer waits for before it begins.
@@ -34,22 +34,21 @@ func (e waitError) Error() string { return string(e) }
 
 func waitsFor(format string, args ...any) error { return waitError(fmt.Sprintf(format, args...)) }
 
-// errMoved reports that a key has left the shard from which it was to move later.
+// errMoved reports that a key has left the shard that it was to move from later.
 var errMoved = errors.New("the key has moved meanwhile")
 
-// A turn says which transfers may begin: as many as a shard bears, and none before its hour.
+// A turn says which transfers may begin: as many as a shard allows, and none before its hour.
 type turn struct {
 	perSource, perTarget int
-	hours                error // what it waits for when it is not the hour; nil when it is
+	hours                error // what it waits for until its hour; nil if it is the hour
 }
 
-// overlapping tells whether two placements may have rows in common.
+// overlapping reports whether two placements may have rows in common.
 type overlapping func(a, b string) bool
 
-// acquire puts a transfer into a free lane of its map when it is its turn, and no other one has to do
-// with the same rows. It finds again what it has put there before. One that cannot begin yet waits
-// where operators see for what, and holds nobody else up. The lock document makes two acquisitions at
-// once exclude each other.
+// acquire puts a transfer into a free lane of its map if it is its turn and no other transfer has
+// the same rows. A second call finds its lane again. A transfer that cannot begin waits visibly for
+// operators and blocks nothing. The lock document makes concurrent calls exclude each other.
 func acquire(ctx context.Context, db store.Documents, node int64, t *transfers.ShardTransfer, overlap overlapping, by turn,
 	now time.Time,
 ) error {
@@ -90,8 +89,8 @@ func acquire(ctx context.Context, db store.Documents, node int64, t *transfers.S
 	}
 }
 
-// enter says what to write for a transfer that begins, or waits for the reason that it gives; was is what
-// is known of it. Nothing is written when nothing is new.
+// enter returns what to write for a transfer that begins, or waits for the returned reason. was is
+// its stored state. It returns no writes if nothing is new.
 func enter(t *transfers.ShardTransfer, was transfers.ShardTransfer, all []transfers.ShardTransfer, overlap overlapping, by turn,
 	now time.Time,
 ) (writes []store.DocumentWrite, waits, err error) {
@@ -118,7 +117,7 @@ func enter(t *transfers.ShardTransfer, was transfers.ShardTransfer, all []transf
 		return nil, waits, nil
 	default:
 		if t.Lane = cmp.Or(was.Lane, freeLane(t.Map+"/wait", waitingLanes, all)); t.Lane == "" {
-			return nil, waits, nil // more wait than are shown
+			return nil, waits, nil // too many wait to show all of them
 		}
 		t.Waits = waits.Error()
 	}
@@ -127,7 +126,7 @@ func enter(t *transfers.ShardTransfer, was transfers.ShardTransfer, all []transf
 		waits, err
 }
 
-// mayBegin returns why a transfer must wait; nil when it must not.
+// mayBegin returns why a transfer must wait, or nil.
 func mayBegin(t *transfers.ShardTransfer, all []transfers.ShardTransfer, overlap overlapping, by turn, now time.Time) error {
 	if by.hours != nil {
 		return by.hours
@@ -138,9 +137,9 @@ func mayBegin(t *transfers.ShardTransfer, all []transfers.ShardTransfer, overlap
 	return roomFor(t, all, by, now)
 }
 
-// apart refuses a transfer while another one is not over that may have the same rows: while
-// that is observed, it brings what its target does with them back to its source, and in the
-// end it deletes them there, whoever has put them there meanwhile.
+// apart refuses a transfer while an unfinished one may have the same rows. While that one is
+// observed, it copies changes on its target back to its source. In the end it deletes these rows
+// there, even if another transfer has written them.
 func apart(t *transfers.ShardTransfer, all []transfers.ShardTransfer, overlap overlapping) error {
 	for _, o := range all {
 		if o.Waits == "" && !transfers.TransferEnded(o.State) && overlap(o.Key, t.Key) {
@@ -150,8 +149,8 @@ func apart(t *transfers.ShardTransfer, all []transfers.ShardTransfer, overlap ov
 	return nil
 }
 
-// roomFor refuses a transfer while its shards take part in as many as they may. One that is observed
-// costs them next to nothing, and one that has been silent for long is not at work.
+// roomFor refuses a transfer while its shards take part in too many. An observed transfer costs
+// almost nothing, and a silent one is not working, so these do not count.
 func roomFor(t *transfers.ShardTransfer, all []transfers.ShardTransfer, by turn, now time.Time) error {
 	from, to := 0, 0
 	for _, o := range all {
@@ -174,8 +173,8 @@ func roomFor(t *transfers.ShardTransfer, all []transfers.ShardTransfer, by turn,
 	return nil
 }
 
-// freeLane returns the lane of the transfer that ended the longest ago, when enough are remembered, or one
-// that was never used; empty when all are in use.
+// freeLane returns the lane of the transfer that ended first, if enough are remembered, or else an
+// unused one. It is empty if all are in use.
 func freeLane(prefix string, most int, all []transfers.ShardTransfer) string {
 	used := map[string]transfers.ShardTransfer{}
 	for _, o := range all {

@@ -17,27 +17,27 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-// The ways to move a key.
+// These are the methods to move a key.
 const (
 	methodStream = "stream"
 	methodLock   = "lock-copy-switch"
 )
 
 const (
-	// tellEvery is how often a step writes down how far it is.
+	// tellEvery is how often a step saves its progress.
 	tellEvery = time.Second
 
-	// aliveEvery is how often it does so when nothing has changed.
+	// aliveEvery is how often it does so if nothing has changed.
 	aliveEvery = time.Minute
 
-	// busyDelay is how long a step waits for another process to leave the transfer.
+	// busyDelay is how long a step waits for another process to release the transfer.
 	busyDelay = 2 * time.Second
 )
 
-// A step is what handler types of transfers have in common.
+// A step is what the handler types of transfers share.
 type step struct {
 	service *shardmap.Service
-	limits  *transfer.Limits // in place of the defaults; for tests
+	limits  *transfer.Limits // replace the defaults, for tests
 	hook    func(point string) error
 }
 
@@ -45,17 +45,17 @@ func (s *step) bind(service *shardmap.Service, o BindOptions) {
 	s.service, s.limits, s.hook = service, o.Limits, o.Hook
 }
 
-// BindOptions change how transfers work.
+// BindOptions changes how transfers work.
 type BindOptions struct {
-	// Limits bound the steps; nil for the defaults.
+	// Limits bound the steps. Nil means the defaults.
 	Limits *transfer.Limits
 
-	// Hook is called at each of [transfer.Points]; its error ends the step there as the
-	// death of the process would.
+	// Hook is called at each of [transfer.Points]. Its error ends the step there, like the death of
+	// the process.
 	Hook func(point string) error
 }
 
-// Bind makes handlers of the types shard.… use a service.
+// Bind makes the handler types shard.… use a service.
 func Bind(types []engine.HandlerType, service *shardmap.Service, o BindOptions) []engine.HandlerType {
 	out := make([]engine.HandlerType, len(types))
 	for i, t := range types {
@@ -76,10 +76,10 @@ func Bind(types []engine.HandlerType, service *shardmap.Service, o BindOptions) 
 	return out
 }
 
-// errNoService is what a node says that keeps no maps.
+// errNoService is the error of a node without shard maps.
 var errNoService = errors.New("this node keeps no shard maps: they need a store in PostgreSQL, and shard-maps: in the files")
 
-// errOrdered ends a step whose transfer was told something else.
+// errOrdered ends a step because of an operator's order for its transfer.
 var errOrdered = errors.New("an operator has given an order")
 
 // A task is one call of a handler for one transfer.
@@ -88,14 +88,14 @@ type task struct {
 	call *engine.Call
 	m    *shardmap.Map
 
-	saving sync.Mutex // what was seen later is written later
+	saving sync.Mutex // serializes writes, so that later states are written later
 
 	mu    sync.Mutex // guards the following
 	t     transfers.ShardTransfer
 	dirty bool
 }
 
-// transferID returns the id of a transfer: the run's, unless the author gives another.
+// transferID returns the id of a transfer: that of the run, unless the author sets another.
 func transferID(c *engine.Call, id string) string {
 	if id == "" {
 		id = c.Run
@@ -103,13 +103,14 @@ func transferID(c *engine.Call, id string) string {
 	return strings.ReplaceAll(strings.ToLower(id), "-", "_")
 }
 
-// do works on a transfer as its operators want it, and says how far it is.
+// do runs a step of a transfer as operators order it, and saves its progress.
 func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work func(context.Context, *task) error) (model.Result, error) {
 	t, err := s.task(ctx, c, id)
 	if err != nil {
 		return model.Result{}, err
 	}
-	// An order ends the step where it is, and is read here: the step is begun again unless the order says otherwise.
+	// An order interrupts the step and is read here. The step starts again unless the order says
+	// otherwise.
 	for !transfers.TransferEnded(t.t.State) {
 		order, version, err := t.order(ctx)
 		if err != nil {
@@ -133,7 +134,7 @@ func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work fun
 	return t.result(nil)
 }
 
-// task finds the transfer that a call is about.
+// task returns the transfer of a call.
 func (s *step) task(ctx context.Context, c *engine.Call, id string) (*task, error) {
 	t := &task{step: *s, call: c}
 	if s.service == nil {
@@ -153,7 +154,7 @@ func (s *step) task(ctx context.Context, c *engine.Call, id string) (*task, erro
 	return t, nil
 }
 
-// result returns what expressions read of a transfer, and sorts errors.
+// result returns what expressions read about a transfer, and classifies errors.
 func (t *task) result(err error) (model.Result, error) {
 	var refused *transfer.RefusedError
 	switch {
@@ -178,7 +179,7 @@ func (t *task) view() transfers.ShardTransfer {
 	return t.t
 }
 
-// change changes what there is to see; save writes it.
+// change changes the visible state. save writes it.
 func (t *task) change(f func(*transfers.ShardTransfer)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,7 +190,7 @@ func (t *task) change(f func(*transfers.ShardTransfer)) {
 func (t *task) save(ctx context.Context) error {
 	t.saving.Lock()
 	defer t.saving.Unlock()
-	// Clean from now on: what changes while this is written makes it dirty again.
+	// Clean from now on: a change during the write makes it dirty again.
 	t.mu.Lock()
 	value, err := json.Marshal(t.t)
 	t.dirty = false
@@ -211,7 +212,7 @@ func (t *task) set(ctx context.Context, f func(*transfers.ShardTransfer)) error 
 	return t.save(ctx)
 }
 
-// work does a step, tells how far it is, and ends it when an operator orders something.
+// work runs a step, saves its progress, and interrupts it at an operator's order.
 func (t *task) work(ctx context.Context, name string, version int64, work func(context.Context, *task) error) error {
 	err := t.set(ctx, func(s *transfers.ShardTransfer) {
 		s.Step, s.Rows, s.Total, s.Percent = name, 0, 0, 0
@@ -226,7 +227,7 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 	var beside sync.WaitGroup
 	beside.Go(func() { t.tell(inner) })
 	beside.Go(func() {
-		for inner.Err() == nil { // a store that is away for a moment must not make it deaf
+		for inner.Err() == nil { // continue while the store is away for a moment
 			if _, err := store.AwaitDocument(inner, t.call.Documents, transfers.DocShardOrder, t.t.Lane, version); err == nil {
 				cancel(errOrdered)
 				return
@@ -243,7 +244,7 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 	}
 	cancel(nil)
 	beside.Wait()
-	// The node stops, or has lost its lease: whoever goes on writes down how far it is.
+	// The node stops or has lost its lease. The next process saves the progress.
 	if ctx.Err() != nil {
 		return errors.Join(ctx.Err(), err)
 	}
@@ -260,7 +261,7 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 	return err
 }
 
-// tell writes down how far a step is, now and then.
+// tell saves the progress of a step now and then.
 func (t *task) tell(ctx context.Context) {
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
@@ -284,7 +285,7 @@ func (t *task) tell(ctx context.Context) {
 	}
 }
 
-// order reads what operators want of the transfer, and the version of their wish.
+// order reads operators' order for the transfer, and its version.
 func (t *task) order(ctx context.Context) (want string, version int64, err error) {
 	d, err := t.call.Documents.Document(ctx, transfers.DocShardOrder, t.t.Lane)
 	if errors.Is(err, store.ErrNotFound) {
@@ -297,15 +298,15 @@ func (t *task) order(ctx context.Context) (want string, version int64, err error
 	if err := json.Unmarshal(d.Value, &o); err != nil {
 		return "", d.Version, fmt.Errorf("order to transfer %s: %w", t.t.ID, err)
 	}
-	// Lanes are used again, and orders are documents of the lane.
+	// Lanes are reused, and orders are documents of the lane.
 	if o.Transfer != t.t.ID {
-		return "", d.Version, nil // to the one before in this lane
+		return "", d.Version, nil // for the transfer before in this lane
 	}
 	return o.Want, d.Version, nil
 }
 
-// pause waits for the next order. Nothing is frozen meanwhile; the slot keeps the log
-// of the source.
+// pause waits for the next order. Nothing is frozen meanwhile. The replication slot keeps the
+// source's log.
 func (t *task) pause(ctx context.Context, version int64) error {
 	if err := t.set(ctx, func(s *transfers.ShardTransfer) { s.State = transfers.TransferPaused }); err != nil {
 		return err
@@ -319,8 +320,8 @@ func (t *task) pause(ctx context.Context, version int64) error {
 	return err
 }
 
-// begin takes the key over for this process: what others may still do is void from now
-// on. When the map has switched already, it notes so, and there is no claim.
+// begin takes the key over for this process, which invalidates other processes. If the map has
+// already switched, it notes that, and there is no claim.
 func (t *task) begin(ctx context.Context) (shardmap.Transfer, error) {
 	now := t.view()
 	tr, err := t.m.BeginTransfer(ctx, shardmap.Begin{Key: now.Key, Target: now.Target, Transfer: now.ID, Force: now.Step != "plan"})
@@ -337,7 +338,7 @@ func (t *task) begin(ctx context.Context) (shardmap.Transfer, error) {
 	return tr, nil
 }
 
-// open connects to the shards for a transfer that the map has given.
+// open connects to the shards for a transfer.
 func (t *task) open(ctx context.Context, claim transfer.Claim, back bool) (*transfer.Mover, error) {
 	spec, err := t.spec(ctx)
 	if err != nil {
@@ -349,7 +350,7 @@ func (t *task) open(ctx context.Context, claim transfer.Claim, back bool) (*tran
 	return transfer.Open(ctx, spec, claim)
 }
 
-// spec says what to move.
+// spec returns what to move.
 func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 	now := t.view()
 	spec := transfer.Spec{
@@ -387,7 +388,7 @@ func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 	return spec, nil
 }
 
-// report takes the progress of a mover over.
+// report records the progress of a mover.
 func (t *task) report(p transfer.Progress) {
 	t.change(func(s *transfers.ShardTransfer) {
 		s.Rows, s.Total, s.Lag, s.Percent = p.Rows, p.Total, p.Lag, p.Percent
@@ -395,8 +396,8 @@ func (t *task) report(p transfer.Progress) {
 	})
 }
 
-// with takes the key over, and works with a mover for it. Nothing is done when the map
-// has switched.
+// with takes the key over, and runs work with a mover for it. It does nothing if the map has
+// switched.
 func (t *task) with(ctx context.Context, work func(*transfer.Mover, shardmap.Transfer) error) (err error) {
 	if t.view().Switched {
 		return nil
@@ -416,8 +417,8 @@ func (t *task) with(ctx context.Context, work func(*transfer.Mover, shardmap.Tra
 	return work(m, tr)
 }
 
-// switcher is the compare-and-swap of the map. When it cannot tell whether that has
-// happened, it asks; while the map does not answer, it asks again.
+// switcher returns the compare-and-swap of the map. If the outcome is unknown, it asks the map,
+// again and again until the map answers.
 func (t *task) switcher(tr shardmap.Transfer) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := t.m.Switch(ctx, tr)
@@ -432,7 +433,7 @@ func (t *task) switcher(tr shardmap.Transfer) func(context.Context) error {
 				return nil
 			}
 			if readErr == nil {
-				// It may be under way still: void the token, and see who was first.
+				// It may still be in flight. Invalidate the token, and see which came first.
 				err = t.m.Abort(context.WithoutCancel(ctx), tr)
 				if err == nil {
 					return transfer.ErrNotSwitched
@@ -452,13 +453,13 @@ func (t *task) switcher(tr shardmap.Transfer) func(context.Context) error {
 	}
 }
 
-// giveUp undoes a transfer that has not switched: the source keeps the key, and the
-// target nothing.
+// giveUp undoes a transfer that has not switched: the source keeps the key, and the target keeps
+// nothing.
 func (t *task) giveUp(ctx context.Context, state string) error {
 	tr, err := t.begin(ctx)
 	var refused *transfer.RefusedError
 	if errors.As(err, &refused) {
-		// The key is somebody else's, or nobody's: there is nothing to undo.
+		// Another transfer has the key, or none has: there is nothing to undo.
 		return t.set(ctx, func(s *transfers.ShardTransfer) { s.State = state })
 	}
 	if err != nil {
@@ -467,7 +468,8 @@ func (t *task) giveUp(ctx context.Context, state string) error {
 	if tr.Switched {
 		return fmt.Errorf("%w: it has switched", transfers.ErrShardOrder)
 	}
-	// Before the token is given up: until then nobody else may have the key, whose target this clears.
+	// Before the token is released: until then no other transfer can get the key, whose rows this
+	// deletes on the target.
 	if err := t.undo(ctx, tr); err != nil && !errors.As(err, &refused) {
 		return err
 	}

@@ -84,7 +84,8 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 		r.exec(shard, "create database "+database)
 		r.shards[shard] = strings.Replace(c.URL, "/postgres?", "/"+database+"?", 1)
 		t.Cleanup(func() {
-			if strings.HasPrefix(r.shards[shard], strings.TrimSuffix(c.URL, "/postgres?sslmode=disable")) { // it is the master still
+			// it is the master still
+			if strings.HasPrefix(r.shards[shard], strings.TrimSuffix(c.URL, "/postgres?sslmode=disable")) {
 				r.shards[shard] = c.URL
 				r.exec(shard, "drop database "+database+" with (force)")
 			}

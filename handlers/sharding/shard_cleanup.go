@@ -11,10 +11,11 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-// ShardCleanup ends a transfer. It removes replication slots and publications, and deletes the rows on the shard that lost the key.
+// ShardCleanup ends a transfer. It removes replication slots and publications, and deletes the rows
+// on the shard that lost the key.
 //
-// It deletes in small batches with pauses, along the primary key, and vacuums the table after many deletions. So the
-// table stays fast for its other keys.
+// It deletes in small batches with pauses, along the primary key, and vacuums the table after many
+// deletions. So the table stays fast for its other keys.
 //
 //	id: cleanup
 //	shard.cleanup: {}
@@ -31,7 +32,7 @@ func (h *ShardCleanup) Handle(ctx context.Context, c *engine.Call) (model.Result
 	return h.do(ctx, c, h.Transfer, "cleanup", cleanUp)
 }
 
-// cleanUp is what is left to do when nobody will want the key back.
+// cleanUp does the remaining work when a rollback is no longer possible.
 func cleanUp(ctx context.Context, t *task) (err error) {
 	if !t.view().Switched {
 		return fmt.Errorf("%w: it has not switched", transfers.ErrShardOrder)

@@ -34,7 +34,7 @@ type ShardClose struct {
 	DryRun bool `yaml:"dry-run"`
 }
 
-// closedByUsage begins the reason of what this handler has closed.
+// closedByUsage is the prefix of the reason for shards that this handler has closed.
 const closedByUsage = "usage "
 
 // Handle implements [engine.Handler].

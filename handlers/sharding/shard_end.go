@@ -28,7 +28,7 @@ func (h *ShardEnd) Handle(ctx context.Context, c *engine.Call) (model.Result, er
 	if err != nil || transfers.TransferEnded(t.t.State) {
 		return t.result(err)
 	}
-	if t.t.Waits != "" { // it has begun nothing
+	if t.t.Waits != "" { // it has not begun
 		return t.result(t.set(ctx, func(s *transfers.ShardTransfer) { s.State = transfers.TransferCancelled }))
 	}
 	order, version, err := t.order(ctx)
@@ -39,7 +39,7 @@ func (h *ShardEnd) Handle(ctx context.Context, c *engine.Call) (model.Result, er
 	return t.result(t.work(ctx, "end", version, func(ctx context.Context, t *task) error {
 		if !t.view().Switched {
 			err := t.giveUp(ctx, transfers.TransferCancelled)
-			if !t.view().Switched { // the map may have told otherwise
+			if !t.view().Switched { // the map may have said otherwise
 				return err
 			}
 		}

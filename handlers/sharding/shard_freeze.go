@@ -10,13 +10,13 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-// ShardFreeze makes the target of a transfer the only shard that takes writes of the key, within milliseconds. It
-// freezes the source and waits until the freeze has passed through the stream. Then it opens the target and switches
-// the map.
+// ShardFreeze makes the target of a transfer the only shard that takes writes of the key, within
+// milliseconds. It freezes the source and waits until the freeze has passed through the stream.
+// Then it opens the target and switches the map.
 //
-// If this takes too long, or this process dies, the source thaws by itself and the handler tries again. It freezes the
-// source only when the stream is fast. Before that it compares all rows once more, to learn which rows it must compare
-// again during the freeze.
+// If this takes too long, or this process dies, the source thaws by itself and the handler tries
+// again. It freezes the source only when the stream is fast. Before that it compares all rows once
+// more, to learn which rows it must compare again during the freeze.
 //
 //	id: freeze
 //	shard.freeze: {}
@@ -33,7 +33,7 @@ func (h *ShardFreeze) Handle(ctx context.Context, c *engine.Call) (model.Result,
 	return h.do(ctx, c, h.Transfer, "freeze", cutover)
 }
 
-// cutover is what is left to do until the map has switched.
+// cutover does the remaining work until the map has switched.
 func cutover(ctx context.Context, t *task) error {
 	return t.with(ctx, func(m *transfer.Mover, tr shardmap.Transfer) (err error) {
 		var w transfer.Window

@@ -15,11 +15,12 @@ import (
 	"procaas/handlers/sharding/shardmap"
 )
 
-// ShardMoves chooses keys that should move, and their target shards. It changes nothing: use emit with for-each to start the transfers.
+// ShardMoves chooses keys that should move, and their target shards. It changes nothing: use emit
+// with for-each to start the transfers.
 //
-// The response has the fields moves and homeless. A move has map, key, source, target, an estimate of its rows, and id.
-// The same move has the same id all day. homeless lists shards whose keys no shard can take, with map, shard and
-// reason.
+// The response has the fields moves and homeless. A move has map, key, source, target, an estimate
+// of its rows, and id. The same move has the same id all day. homeless lists shards whose keys no
+// shard can take, with map, shard and reason.
 //
 //	id: choose
 //	shard.moves: {reason: usage, at: 0.85, until: 0.8}
@@ -40,7 +41,8 @@ type ShardMoves struct {
 	// Until is the usage or load at which keys stop leaving a shard. A target takes keys up to the same value.
 	Until float64 `yaml:"until" default:"0.8" min:"0" max:"1"`
 
-	// Smallest is the lowest quantile by rows of the keys that may move for the reason usage. Moving small keys helps little.
+	// Smallest is the lowest quantile by rows of the keys that may move for the reason usage.
+	// Moving small keys helps little.
 	Smallest float64 `yaml:"smallest" default:"0.25" min:"0" max:"1"`
 
 	// Largest is the highest quantile. Large keys take long to copy.
@@ -52,17 +54,18 @@ type ShardMoves struct {
 	// To is the class that they move to. For other reasons keys stay in their class.
 	To string `yaml:"to"`
 
-	// After is how long nobody used a key, for the reason idle. For busy and load, somebody used the key within this time.
+	// After is how long nobody used a key, for the reason idle. For busy and load, somebody used
+	// the key within this time.
 	After time.Duration `yaml:"after" default:"720h" min:"1m"`
 
 	// Limit is the highest number of moves from one shard.
 	Limit int `yaml:"limit" default:"20" min:"1" max:"1000"`
 }
 
-// A target of moves, with what it has got already.
+// A moveTarget is a possible target, with what it has already been assigned.
 type moveTarget struct {
 	view  transfers.ShardView
-	extra int64 // bytes that moves bring
+	extra int64 // bytes of the assigned moves
 	busy  float64
 }
 
@@ -70,7 +73,7 @@ func (t *moveTarget) usage() float64 {
 	return float64(t.view.Used+t.extra) / float64(max(t.view.Capacity, 1))
 }
 
-// filled is how full a target is by what keys move for.
+// filled returns how full a target is, by the measure of the reason.
 func (h *ShardMoves) filled(t *moveTarget) float64 {
 	if h.Reason == "load" {
 		return max(t.view.Load+t.busy, t.usage()) // a full shard is no relief
@@ -129,7 +132,7 @@ func (h *ShardMoves) leaves(v transfers.ShardView) bool {
 	return v.Class == h.From
 }
 
-// target returns the emptiest shard that may take keys of another one; nil when there is none.
+// target returns the emptiest shard that may take keys of another one, or nil.
 func (h *ShardMoves) target(source transfers.ShardView, targets []*moveTarget) *moveTarget {
 	class := source.Class
 	if h.Reason == "idle" || h.Reason == "busy" {
@@ -157,7 +160,7 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.
 	}
 	var moves []any
 	left, busy := source.Used, source.Load
-	var share float64 // of the load, that one of the keys brings which were used lately
+	var share float64 // share of the load of one recently used key
 	if h.Reason == "load" {
 		used, err := shardmap.Usage{Map: m}.UsedSince(ctx, source.ID, c.Now.Add(-h.After))
 		if err != nil {
@@ -187,8 +190,8 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.
 	return moves, nil
 }
 
-// candidates lists the keys of a shard that may move, those that should first, and how many
-// bytes a row of them takes in all tables.
+// candidates lists the keys of a shard that may move, in order of preference, and how many bytes a
+// row takes in all tables.
 func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *shardmap.Map,
 	source transfers.ShardView,
 ) ([]shardmap.KeySize, float64, error) {
@@ -225,7 +228,7 @@ func keep(all []shardmap.KeySize, ok func(shardmap.KeySize) bool) []shardmap.Key
 	return slices.DeleteFunc(all, func(k shardmap.KeySize) bool { return !ok(k) })
 }
 
-// moversOf lists the keys of a map that transfers wait for or work on.
+// moversOf lists the keys of a map with a waiting or running transfer.
 func moversOf(ctx context.Context, c *engine.Call, shardMap string) (map[string]bool, error) {
 	keys := map[string]bool{}
 	if c.Documents == nil {
@@ -243,7 +246,7 @@ func moversOf(ctx context.Context, c *engine.Call, shardMap string) (map[string]
 	return keys, nil
 }
 
-// medium returns the keys between two quantiles of their sizes, the largest first.
+// medium returns the keys between two quantiles of their sizes, largest first.
 func medium(sizes []shardmap.KeySize, smallest, largest float64) []shardmap.KeySize {
 	slices.SortFunc(sizes, func(a, b shardmap.KeySize) int {
 		if a.Rows != b.Rows {

@@ -42,7 +42,7 @@ func (h *ShardOrphans) Handle(ctx context.Context, c *engine.Call) (model.Result
 			continue
 		}
 		status, err := c.RunStatus(ctx, t.Run)
-		if err != nil && !errors.Is(err, store.ErrNotFound) { // it may be too long ago for the history
+		if err != nil && !errors.Is(err, store.ErrNotFound) { // the history may no longer have it
 			return model.Result{}, err
 		}
 		if err == nil && !status.Ended() {

@@ -15,14 +15,16 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-// ShardPlan starts the transfer of a key to another shard. It refuses a key that cannot move, with all reasons.
-// Otherwise it waits for its turn and for its hours.
+// ShardPlan starts the transfer of a key to another shard. It refuses a key that cannot move, with
+// all reasons. Otherwise it waits for its turn and for its hours.
 //
-// A waiting transfer holds nothing: other transfers of the key may start before it, and operators see what it waits
-// for. If the key is on another shard when its hours come, it is refused, because somebody moved the key meanwhile.
+// A waiting transfer holds nothing: other transfers of the key may start before it, and operators
+// see what it waits for. If the key is on another shard when its hours come, it is refused, because
+// somebody moved the key meanwhile.
 //
-// A refused transfer fails for good, and has changed nothing. The response has the fields id, map, key, source, target,
-// method, state, switched, epoch, window-ms, rows and ended. All handlers of a transfer have this response.
+// A refused transfer fails for good, and has changed nothing. The response has the fields id, map,
+// key, source, target, method, state, switched, epoch, window-ms, rows and ended. All handlers of a
+// transfer have this response.
 //
 //	id: plan
 //	shard.plan:
@@ -50,7 +52,8 @@ type ShardPlan struct {
 	// keys. auto uses stream if possible.
 	Method string `yaml:"method" default:"auto" enum:"auto,stream,lock-copy-switch"`
 
-	// PerSource is how many transfers may leave a shard at the same time. Transfers that are only observed for a rollback do not count.
+	// PerSource is how many transfers may leave a shard at the same time. Transfers that are only
+	// observed for a rollback do not count.
 	PerSource int `yaml:"per-source" default:"4" min:"1" max:"64"`
 
 	// PerTarget is how many transfers may go to a shard at the same time, without those that are only observed.
@@ -72,7 +75,7 @@ type ShardPlan struct {
 	Rate int64 `yaml:"rate" default:"0" min:"0"`
 }
 
-// lookAgain is how often a transfer that waits for its hours looks whether it has been cancelled.
+// lookAgain is how often a transfer that waits for its hours checks for a cancellation.
 const lookAgain = time.Minute
 
 // Handle implements [engine.Handler].
@@ -146,7 +149,7 @@ func (h *ShardPlan) plan(ctx context.Context, t *task) error {
 	})
 }
 
-// untilHour returns how long it is until one of the hours; 0 when it is now.
+// untilHour returns the time until one of the hours, or 0 if it is now.
 func untilHour(hours string, now time.Time) (time.Duration, error) {
 	if hours == "" {
 		return 0, nil

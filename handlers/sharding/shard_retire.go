@@ -11,10 +11,12 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-// ShardRetire keeps the source of a transfer up to date for some time after the switch, so that a rollback loses nothing.
+// ShardRetire keeps the source of a transfer up to date for some time after the switch, so that a
+// rollback loses nothing.
 //
-// It ends after the grace period, or when an operator finishes the transfer or rolls it back. For a rollback, rollback
-// in its response is true. If a rollback becomes impossible, it records this in the transfer and ends.
+// It ends after the grace period, or when an operator finishes the transfer or rolls it back. For a
+// rollback, rollback in its response is true. If a rollback becomes impossible, it records this in
+// the transfer and ends.
 //
 //	id: retire
 //	shard.retire: {grace: 15m}
@@ -29,7 +31,7 @@ type ShardRetire struct {
 	Grace time.Duration `yaml:"grace" default:"15m" min:"0s" max:"48h"`
 }
 
-// followFor is how long the way back is followed at once.
+// followFor is how long one pass of following the target lasts.
 const followFor = 500 * time.Millisecond
 
 // Handle implements [engine.Handler].

@@ -11,8 +11,8 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-// ShardRollback moves the key of a transfer back to its source, with everything that services wrote to the target since
-// the switch. Writers are blocked for milliseconds.
+// ShardRollback moves the key of a transfer back to its source, with everything that services wrote
+// to the target since the switch. Writers are blocked for milliseconds.
 //
 //	id: rollback
 //	shard.rollback: {}
@@ -29,7 +29,7 @@ func (h *ShardRollback) Handle(ctx context.Context, c *engine.Call) (model.Resul
 	return h.do(ctx, c, h.Transfer, "rollback", rollBack)
 }
 
-// rollBack gives the key back to the source.
+// rollBack returns the key to the source.
 func rollBack(ctx context.Context, t *task) (err error) {
 	now := t.view()
 	tr, err := t.m.BeginTransfer(ctx, shardmap.Begin{Key: now.Key, Target: now.Source, Transfer: now.ID + "_back", Force: true})

@@ -12,16 +12,17 @@ import (
 	"procaas/handlers/sharding/shardmap"
 )
 
-// ShardRun runs SQL on the master of a shard, in one transaction: a migration of its schema, or a regular job. Use
-// for-each over shard.list to run it on all shards of a map.
+// ShardRun runs SQL on the master of a shard, in one transaction: a migration of its schema, or a
+// regular job. Use for-each over shard.list to run it on all shards of a map.
 //
-// SQL with a name runs once on each shard, which records the name in the same transaction. So after an interruption, a
-// second run continues with the other shards.
+// SQL with a name runs once on each shard, which records the name in the same transaction. So after
+// an interruption, a second run continues with the other shards.
 //
-// Tables without a schema are in public, or in the search_path of the parameters in the map's connect.
+// Tables without a schema are in public, or in the search_path of the parameters in the map's
+// connect.
 //
-// The response has the fields map, shard, done and rows. done is false if the shard had run it before. rows counts the
-// rows that the last statement changed.
+// The response has the fields map, shard, done and rows. done is false if the shard had run it
+// before. rows counts the rows that the last statement changed.
 //
 //	id: migrate
 //	for-each: {items: !$ sources.shards.response, max-parallel: 4}
@@ -49,7 +50,7 @@ type ShardRun struct {
 	DryRun bool `yaml:"dry-run"`
 }
 
-// markRun notes what was run; waiting for the one who is about to run the same.
+// markRun records a run. It waits for another process that is about to run the same.
 const markRun = `insert into procaas.migrations (name) values ($1) on conflict do nothing`
 
 // errDry rolls a dry run back.
@@ -72,7 +73,8 @@ func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (model.Result, er
 	if err != nil {
 		return model.Result{}, fmt.Errorf("map %s: shard %s: %w", h.Map, h.Shard, err)
 	}
-	// It does not go back to the pool: the SQL may have changed settings of its session, such as the search path.
+	// It does not go back to the pool, because the SQL may have changed settings of its session,
+	// such as the search path.
 	conn := pooled.Hijack()
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	done, rows := true, int64(0)

@@ -9,7 +9,8 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-// ShardSwitch ensures that the map names the target of a transfer, and records the new place of the key on the source.
+// ShardSwitch ensures that the map names the target of a transfer, and records the new place of the
+// key on the source.
 //
 // shard.freeze already switches the map. shard.switch completes that after an interruption.
 //

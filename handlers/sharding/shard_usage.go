@@ -10,10 +10,11 @@ import (
 	"procaas/handlers/sharding/shardmap"
 )
 
-// ShardUsage measures how full and how busy the shards are. It stores the numbers in the map, for placing new keys and for transfers.
+// ShardUsage measures how full and how busy the shards are. It stores the numbers in the map, for
+// placing new keys and for transfers.
 //
-// The response has the fields shards, as in shard.list, and failed. failed lists the shards that did not answer, with
-// map, shard and error. They keep their earlier numbers.
+// The response has the fields shards, as in shard.list, and failed. failed lists the shards that
+// did not answer, with map, shard and error. They keep their earlier numbers.
 //
 //	id: measure
 //	shard.usage: {map: mail}
@@ -52,17 +53,17 @@ func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (model.Result, 
 	return model.Result{Response: map[string]any{"shards": describe(views), "failed": failed}}, nil
 }
 
-// measureAtOnce is how many shards are measured at the same time. Those that do not answer take seconds
-// each: one after the other, a dozen of them would use up the time of the handler, and with it the
-// measurements of all the others.
+// measureAtOnce is how many shards are measured at the same time. A shard that does not answer
+// takes seconds. One after another, a dozen of them would use up the handler's time and prevent the
+// other measurements.
 const measureAtOnce = 16
 
-// measureAll measures all shards of some maps, and returns what went wrong by the map and the shard.
+// measureAll measures all shards of some maps, and returns errors by map and shard.
 func measureAll(ctx context.Context, maps []*shardmap.Map) map[[2]string]error {
 	var mu sync.Mutex // guards errs
 	errs := map[[2]string]error{}
 	var work sync.WaitGroup
-	slots := make(chan struct{}, measureAtOnce) // one for each that is being measured
+	slots := make(chan struct{}, measureAtOnce) // one per measurement in flight
 	for _, m := range maps {
 		for _, d := range m.Declared.Shards {
 			slots <- struct{}{}

@@ -9,7 +9,8 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-// ShardVerify compares all rows of a transfer in source and target, as of one moment, while services write to the source.
+// ShardVerify compares all rows of a transfer in source and target, as of one moment, while
+// services write to the source.
 //
 // If rows differ, it fails and names them. A retry copies again.
 //

@@ -9,7 +9,7 @@ import (
 	"procaas/handlers/sharding/shardmap"
 )
 
-// A tool is what handler types that look after shards have in common.
+// A tool is what the handler types that maintain shards share.
 type tool struct{ service *shardmap.Service }
 
 func (t *tool) bind(service *shardmap.Service, _ BindOptions) { t.service = service }
@@ -29,7 +29,7 @@ func (t *tool) maps(id string) ([]*shardmap.Map, error) {
 	return []*shardmap.Map{m}, nil
 }
 
-// shardsOf names the shards that a handler works on: one, or all of the maps.
+// shardsOf lists the shards that a handler works on: one, or all of the maps.
 func (t *tool) shardsOf(ctx context.Context, id, shard string) ([]transfers.ShardView, error) {
 	maps, err := t.maps(id)
 	if err != nil {
@@ -49,7 +49,7 @@ func (t *tool) shardsOf(ctx context.Context, id, shard string) ([]transfers.Shar
 	return out, nil
 }
 
-// describe returns what expressions read of shards.
+// describe returns what expressions read about shards.
 func describe(views []transfers.ShardView) []any {
 	out := make([]any, len(views))
 	for i, v := range views {

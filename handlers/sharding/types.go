@@ -10,8 +10,8 @@ import (
 //go:embed shard_*.go
 var typeFiles embed.FS
 
-// Types lists the handler types of this package: those that look after shards, then those of
-// transfers in their order. [Bind] gives them a service.
+// Types lists the handler types of this package: those that maintain shards, then those of
+// transfers in their order. [Bind] sets their service.
 func Types() []engine.HandlerType {
 	own := spec.Read(typeFiles)
 	return []engine.HandlerType{

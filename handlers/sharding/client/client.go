@@ -1,5 +1,5 @@
-// Package client asks a procaas server where keys live, for services written in Go. It
-// needs nothing but the standard library; the service brings its own driver of PostgreSQL.
+// Package client asks a procaas server where keys live, for services written in Go. It needs only
+// the standard library. The service brings its own PostgreSQL driver.
 //
 //	shards := client.New("http://127.0.0.1:8080", token, "mail")
 //	go shards.Watch(ctx)
@@ -25,23 +25,23 @@ import (
 	"procaas/engine/clock"
 )
 
-// The modes of a question.
+// These are the modes of a question.
 const (
 	Master  = "master"  // to write
 	Replica = "replica" // to read
-	Any     = "any"     // to read where it is nearest
+	Any     = "any"     // to read from the nearest host
 )
 
 // A Question asks where a key lives.
 type Question struct {
 	Key    string        // its parts joined by slashes; see [Key]
-	Mode   string        // Master when empty
-	MaxLag time.Duration // that a replica may have; 0 for any
-	MinLSN string        // that a replica must have replayed, such as 16/B374D848
-	DC     string        // the data centre of the asker; may be empty
+	Mode   string        // empty means Master
+	MaxLag time.Duration // largest lag of a replica; 0 for any
+	MinLSN string        // position that a replica must have replayed, such as 16/B374D848
+	DC     string        // data center of the caller; may be empty
 }
 
-// An Answer tells where a key lives.
+// An Answer says where a key lives.
 type Answer struct {
 	Map       string `json:"map"`
 	Key       string `json:"key"`
@@ -63,7 +63,7 @@ type Host struct {
 	LagMS   int64  `json:"lag_ms"`
 }
 
-// A Problem is an error that the server tells. Its codes are stable.
+// A Problem is an error from the server. Its codes are stable.
 type Problem struct {
 	Status int    `json:"status"`
 	Code   string `json:"code"`
@@ -73,7 +73,7 @@ type Problem struct {
 // Error implements error.
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
 
-// Key joins the parts of a key, the widest first.
+// Key joins the parts of a key, widest first.
 func Key(parts ...string) string {
 	escape := strings.NewReplacer("%", "%25", "/", "%2F", "#", "%23", "[", "%5B")
 	out := make([]string, len(parts))
@@ -83,17 +83,17 @@ func Key(parts ...string) string {
 	return strings.Join(out, "/")
 }
 
-// A Client asks about one map. It keeps answers for a while: an old one is harmless to
-// writers who call the guard. It is safe for concurrent use.
+// A Client asks about one map. It caches answers for a while. An outdated answer does no harm to
+// writers that call the guard. It is safe for concurrent use.
 type Client struct {
-	// HTTP sends the questions; it must not have a time-out below ten seconds, since a question
-	// may wait for a switch. Watch, whose answers have no end, goes without the time-out.
+	// HTTP sends the questions. Its timeout must not be below ten seconds, because a question may
+	// wait for a switch. Watch ignores the timeout, because its answers have no end.
 	HTTP *http.Client
 
-	// TTL is how long an answer is kept; five seconds at first. 0 keeps none.
+	// TTL is how long an answer is cached. New sets five seconds. 0 caches none.
 	TTL time.Duration
 
-	// Patience bounds Do, unless its context ends earlier; ten seconds at first.
+	// Patience bounds Do, unless its context ends earlier. New sets ten seconds.
 	Patience time.Duration
 
 	base, token string
@@ -101,7 +101,7 @@ type Client struct {
 	mu      sync.Mutex // guards the following
 	answers map[Question]kept
 	placed  map[string]map[Question]bool // questions by the placement of their answers
-	changes int64                        // how often answers were forgotten
+	changes int64                        // how often answers were dropped
 }
 
 type kept struct {
@@ -109,11 +109,10 @@ type kept struct {
 	until  time.Time
 }
 
-// maxKept bounds the answers that are kept.
+// maxKept bounds the cached answers.
 const maxKept = 100_000
 
-// New makes a client of the map at a server, such as http://127.0.0.1:8080. The token may be
-// empty.
+// New makes a client of a map at a server, such as http://127.0.0.1:8080. The token may be empty.
 func New(base, token, shardMap string) *Client {
 	return &Client{
 		HTTP: &http.Client{Timeout: 15 * time.Second}, TTL: 5 * time.Second, Patience: 10 * time.Second,
@@ -141,7 +140,7 @@ func (c *Client) Resolve(ctx context.Context, q Question) (Answer, error) {
 	return a, err
 }
 
-// keep remembers an answer, unless a change was heard of since it was asked for.
+// keep caches an answer, unless a change was reported since it was requested.
 func (c *Client) keep(q Question, a Answer, before int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +158,7 @@ func (c *Client) keep(q Question, a Answer, before int64) {
 	c.placed[a.Placement][q] = true
 }
 
-// forget drops the answers about some placements; all when reset.
+// forget drops the answers about some placements, or all if reset is set.
 func (c *Client) forget(reset bool, placements ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,9 +175,9 @@ func (c *Client) forget(reset bool, placements ...string) {
 	}
 }
 
-// Do calls f with where a key lives, and again with a newer answer when the shard says, by
-// an error with the SQLSTATE PC001 or PC002, that the answer is old, or, by 40001, that the
-// transaction met another one. f must roll back when it fails.
+// Do calls f with the answer to a question. It calls f again with a newer answer if the shard
+// reports, by an error with the SQLSTATE PC001 or PC002, that the answer is outdated, or, by 40001,
+// a conflict with another transaction. f must roll back if it fails.
 func (c *Client) Do(ctx context.Context, q Question, f func(context.Context, Answer) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Patience)
 	defer cancel()
@@ -202,7 +201,7 @@ func (c *Client) Do(ctx context.Context, q Question, f func(context.Context, Ans
 		}
 		var p *Problem
 		if errors.As(err, &p) && p.Code == "no_fit_host" && clock.Pause(ctx, pause) {
-			a, err = c.ask(ctx, q, 0) // a failover is under way
+			a, err = c.ask(ctx, q, 0) // a failover is in progress
 		}
 		if err != nil && ctx.Err() != nil {
 			return failure
@@ -211,7 +210,7 @@ func (c *Client) Do(ctx context.Context, q Question, f func(context.Context, Ans
 	return err
 }
 
-// sqlState returns the SQLSTATE of an error, as the errors of pgx and lib/pq tell it.
+// sqlState returns the SQLSTATE of an error of pgx or lib/pq.
 func sqlState(err error) string {
 	var e interface{ SQLState() string }
 	if errors.As(err, &e) {
@@ -246,7 +245,7 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	return decode(reply, into)
 }
 
-// send asks for something, and returns the reply when there is one.
+// send makes a request, and returns the reply if there is one.
 func (c *Client) send(ctx context.Context, by *http.Client, path, accept string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// acceptNews asks for a stream of events. A server that has none yet answers in JSON after
-	// some seconds, whether there is news or not, and is asked again.
+	// acceptNews asks for a stream of events. A server without streams answers in JSON after some
+	// seconds, and is asked again.
 	acceptNews = "text/event-stream, application/json;q=0.5"
 
-	// watchSilence is how long a stream may be silent before it is taken for dead: three times
-	// what a server lets pass between two signs of life.
+	// watchSilence is how long a stream may be silent before it counts as dead: three times the
+	// interval of a server's keep-alive.
 	watchSilence = 45 * time.Second
 
-	// watchAgain is the pause after a stream that has ended in good order, as when its node
-	// stops, and watchPause the one after a failure.
+	// watchAgain is the pause after a stream that ended normally, for example because its node
+	// stopped. watchPause is the pause after an error.
 	watchAgain = 50 * time.Millisecond
 	watchPause = time.Second
 )
 
-// Watch forgets the answers about placements that change, until ctx ends. Without it an
-// answer is kept for its time.
+// Watch drops the answers about changed placements, until ctx ends. Without it, an answer stays for
+// its TTL.
 func (c *Client) Watch(ctx context.Context) {
 	for after := ""; ctx.Err() == nil; {
 		err := c.follow(ctx, &after)
@@ -40,27 +40,27 @@ func (c *Client) Watch(ctx context.Context) {
 		case errors.Is(err, errEnded):
 			clock.Pause(ctx, watchAgain)
 		case ctx.Err() == nil:
-			// Nobody tells of changes now, so any answer may be old.
+			// No changes are reported now, so any answer may be outdated.
 			c.forget(true)
 			clock.Pause(ctx, watchPause)
 		}
 	}
 }
 
-// errEnded reports that the server has ended a stream: it goes on at the same position.
+// errEnded reports that the server has ended a stream. The client continues at the same position.
 var errEnded = errors.New("the stream has ended")
 
-// changes are what the server tells of a map.
+// changes are reported changes of a map.
 type changes struct {
-	Next  string `json:"next"`  // the position behind them
+	Next  string `json:"next"`  // position after these changes
 	Reset bool   `json:"reset"` // anything may have changed
 	Items []struct {
 		Placement string `json:"placement"`
 	} `json:"items"`
 }
 
-// follow takes over what changes behind a position, and moves that on: for as long as a stream
-// lasts, or once where the server has none.
+// follow applies the changes after a position and advances the position. It returns at the end of a
+// stream, or after one reply if the server has no streams.
 func (c *Client) follow(ctx context.Context, after *string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,7 +91,7 @@ func (c *Client) follow(ctx context.Context, after *string) error {
 	})
 }
 
-// learn forgets the answers that changes have made old.
+// learn drops the answers that changes have made outdated.
 func (c *Client) learn(news changes, after *string) {
 	placements := make([]string, len(news.Items))
 	for i, item := range news.Items {
@@ -103,7 +103,8 @@ func (c *Client) learn(news changes, after *string) {
 	*after = news.Next
 }
 
-// events reads a stream to its end: it tells of each line, and takes the data of each event.
+// events reads a stream to its end. It calls line for each line, and take with the data of each
+// event.
 func events(stream io.Reader, line func(), take func(data []byte) error) error {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, maxAnswer)
@@ -119,7 +120,7 @@ func events(stream io.Reader, line func(), take func(data []byte) error) error {
 			continue
 		}
 		if len(text) > 0 || data == nil {
-			continue // comments, names and ids: the position is in the data as well
+			continue // comments, names and ids: the data includes the position
 		}
 		if err := take(data); err != nil {
 			return err
