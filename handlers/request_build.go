@@ -318,8 +318,8 @@ func (t timeLeft) tell(h http.Header) {
 	}
 }
 
-// traced tells the service again once there is a connection: a new one takes time. Only once,
-// because the transport may still read the headers when it repeats a request.
+// traced sets the header again when there is a connection, because a new one takes time. It does so
+// only once, because the transport may still read the headers when it repeats a request.
 func (t timeLeft) traced(req *http.Request) *http.Request {
 	if t.left <= 0 {
 		return req
@@ -334,8 +334,8 @@ func tellTimeLeft(h http.Header, left time.Duration) {
 	h.Set(timeLeftHeader, strconv.FormatInt(max(0, left.Milliseconds()), 10))
 }
 
-// checkHeaderName refuses what is no name of HTTP, and the headers that the engine or
-// the fields of the handler set.
+// checkHeaderName refuses invalid names, and headers that the engine or the fields of the handler
+// set.
 func checkHeaderName(name string) error {
 	token := func(c rune) bool {
 		return c > ' ' && c < 0x7f && !strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
@@ -352,10 +352,10 @@ func checkHeaderName(name string) error {
 	return nil
 }
 
-// identify tells the service who asks, and lets it find repetitions.
+// identify adds headers that identify the caller and repeated calls.
 func identify(h http.Header, c *engine.Call) {
-	// The same for all attempts of the call, also after a restart; X-Procaas-Attempt tells
-	// them apart.
+	// The same for all attempts of the call, also after a restart. X-Procaas-Attempt distinguishes
+	// them.
 	h.Set("Idempotency-Key", c.IdempotencyKey)
 	h.Set("X-Procaas-Run", c.Run)
 	h.Set("X-Procaas-Path", c.Path)
@@ -371,9 +371,8 @@ func identify(h http.Header, c *engine.Call) {
 	}
 }
 
-// encode makes the values of query or form: a list repeats its name, null is left
-// out. [url.Values] are sorted by name when they are written, so that every attempt
-// sends the same bytes.
+// encode encodes query or form: a list repeats its name, and null is omitted. [url.Values] are
+// written sorted by name, so every attempt sends the same bytes.
 func encode(field string, data map[string]any, s *secrets) (url.Values, error) {
 	values := make(url.Values, len(data))
 	for name, value := range data {
@@ -399,8 +398,8 @@ func encode(field string, data map[string]any, s *secrets) (url.Values, error) {
 	return values, nil
 }
 
-// scalar writes a simple value as text. Numbers are written without an exponent, as
-// most services read ids.
+// scalar formats a simple value. Numbers have no exponent, because most services expect ids without
+// one.
 func scalar(value any) (string, error) {
 	switch v := value.(type) {
 	case string:

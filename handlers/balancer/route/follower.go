@@ -1,6 +1,5 @@
-// Package route finds the worker of a key: it follows the assignment of a cluster in
-// memory, and passes requests on to the workers, so that callers do not notice when a
-// partition moves.
+// Package route finds the worker of a key. It follows the assignment of a cluster in memory, and
+// passes requests on to the workers, so that callers do not notice when a partition moves.
 package route
 
 import (
@@ -16,10 +15,10 @@ import (
 	"procaas/engine/clusters"
 )
 
-// A Source gives the assignments of one cluster.
+// A Source provides the assignments of one cluster.
 type Source interface {
-	// Await returns an assignment that is newer than a version, as soon as there is one.
-	// It may end with an error at any time, and is asked again.
+	// Await returns an assignment newer than a version, as soon as there is one. It may return an
+	// error at any time, and is called again.
 	Await(ctx context.Context, after int64) (clusters.Assignment, error)
 }
 
@@ -31,8 +30,8 @@ func (f SourceFunc) Await(ctx context.Context, after int64) (clusters.Assignment
 	return f(ctx, after)
 }
 
-// A Follower keeps the newest assignment of a cluster in memory. It never goes back to
-// an older one, and keeps the last while its source is away.
+// A Follower keeps the newest assignment of a cluster in memory. It never goes back to an older
+// one, and keeps the last one while its source is unreachable.
 type Follower struct {
 	source Source
 	log    *slog.Logger
@@ -42,14 +41,13 @@ type Follower struct {
 	newer   chan struct{} // closed when current changes
 }
 
-// The pauses before a source that has failed is asked again.
+// These are the pauses before a failed source is asked again.
 const (
 	leastPause = 50 * time.Millisecond
 	mostPause  = 5 * time.Second
 )
 
-// NewFollower makes a follower that knows nothing until [Follower.Run]. Nothing is logged
-// when log is nil.
+// NewFollower makes a follower, which knows nothing before [Follower.Run]. A nil log logs nothing.
 func NewFollower(s Source, log *slog.Logger) *Follower {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -72,13 +70,13 @@ func (f *Follower) Run(ctx context.Context) {
 		if err != nil {
 			f.log.Warn("the assignment cannot be followed; the last one holds", "version", f.version(), "error", err)
 		}
-		// Spread, or all who follow would ask a server that has just come back at once.
+		// Spread, so that not all followers ask a recovered server at once.
 		clock.Pause(ctx, pause/2+rand.N(pause/2))
 		pause = min(2*pause, mostPause)
 	}
 }
 
-// take keeps an assignment when it is newer than the last.
+// take keeps an assignment if it is newer than the last.
 func (f *Follower) take(a *clusters.Assignment) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +89,7 @@ func (f *Follower) take(a *clusters.Assignment) bool {
 	return true
 }
 
-// version is that of the newest assignment; 0 before there is one.
+// version returns that of the newest assignment, or 0.
 func (f *Follower) version() int64 {
 	if a := f.Current(); a != nil {
 		return a.Version
@@ -99,16 +97,15 @@ func (f *Follower) version() int64 {
 	return 0
 }
 
-// Current returns the newest assignment that is known; nil for none. It must not be
-// changed.
+// Current returns the newest known assignment, or nil. Do not change it.
 func (f *Follower) Current() *clusters.Assignment {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.current
 }
 
-// Newer waits for an assignment that is newer than a version. When ctx ends first, it
-// gives the newest there is, and the error of ctx.
+// Newer waits for an assignment newer than a version. If ctx ends first, it returns the newest one
+// and the error of ctx.
 func (f *Follower) Newer(ctx context.Context, after int64) (*clusters.Assignment, error) {
 	for {
 		f.mu.Lock()
@@ -125,15 +122,15 @@ func (f *Follower) Newer(ctx context.Context, after int64) (*clusters.Assignment
 	}
 }
 
-// A Route is where a key leads.
+// A Route says where a key leads.
 type Route struct {
 	Partition int                     // of the key
 	Version   int64                   // of the assignment
-	Worker    clusters.AssignedWorker // that serves the partition
+	Worker    clusters.AssignedWorker // the worker of the partition
 }
 
-// Route finds the worker of a key. The error says why there is none: [ErrUnknown] or
-// [ErrNobody], of which the second comes with the partition and the version.
+// Route returns the worker of a key. The error is [ErrUnknown], or [ErrNobody] together with the
+// partition and the version.
 func (f *Follower) Route(key string) (Route, error) {
 	a := f.Current()
 	if a == nil || len(a.Owners) == 0 {

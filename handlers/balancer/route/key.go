@@ -9,8 +9,8 @@ import (
 	"procaas/dsl/cluster"
 )
 
-// keyOf returns the key of a request; an error says where it should be. An empty key is none:
-// all requests without one would go to a single worker.
+// keyOf returns the key of a request, or an error that says where it should be. An empty key is an
+// error, because all such requests would go to one worker.
 func keyOf(r *http.Request, place cluster.KeyPlace) (string, error) {
 	var key, where string
 	switch place.In {
@@ -27,8 +27,8 @@ func keyOf(r *http.Request, place cluster.KeyPlace) (string, error) {
 	return key, nil
 }
 
-// segment returns the n-th part of a path, from 1; empty when there is none. The path is split
-// before it is unescaped: a key may hold a slash, which is written %2F.
+// segment returns the n-th part of a path, from 1, or empty. It splits the path before it unescapes
+// it, because a key may contain a slash as %2F.
 func segment(escaped string, n int) string {
 	parts := strings.Split(strings.TrimPrefix(escaped, "/"), "/")
 	if n > len(parts) {
@@ -36,7 +36,7 @@ func segment(escaped string, n int) string {
 	}
 	plain, err := url.PathUnescape(parts[n-1])
 	if err != nil {
-		return "" // net/http does not let such a path in
+		return "" // net/http refuses such a path
 	}
 	return plain
 }

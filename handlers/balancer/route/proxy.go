@@ -21,47 +21,44 @@ import (
 	"procaas/engine/clock"
 )
 
-// ProxyOptions say how a [Proxy] passes requests on. Follower and Key are needed.
+// ProxyOptions configures a [Proxy]. Follower and Key are required.
 type ProxyOptions struct {
-	// Follower must be running: the proxy only reads what it knows.
+	// Follower must be running. The proxy only reads it.
 	Follower *Follower
 
-	// Key is where requests have their key.
+	// Key says where requests have their key.
 	Key cluster.KeyPlace
 
-	// Patience is how long a request waits for a worker that serves its partition;
-	// [DefaultPatience] when 0. It does not bound the worker's own work.
+	// Patience is how long a request waits for a worker that serves its partition. 0 means
+	// [DefaultPatience]. It does not bound the worker's own work.
 	Patience time.Duration
 
-	// Replay is how large a body may be that is kept to be sent again, in bytes. A
-	// larger one is sent when a worker has said that it wants it, and then only once.
-	// [DefaultReplay] when 0.
+	// Replay is the largest body in bytes that is kept to be sent again. A larger one is sent only
+	// once, after a worker has asked for it. 0 means [DefaultReplay].
 	Replay int64
 
 	Transport http.RoundTripper // [NewTransport] when nil
 	Log       *slog.Logger      // nothing is logged when nil
 
-	// Observe hears of each request that has ended: its status, and how often it was
-	// sent. Nobody hears of them when nil.
+	// Observe receives the status of each ended request, and how often it was sent. It may be nil.
 	Observe func(status, attempts int)
 }
 
-// The bounds of a [Proxy] that sets none itself.
+// These are the defaults of a [Proxy].
 const (
 	DefaultPatience = 10 * time.Second
 	DefaultReplay   = 1 << 20
 )
 
-// The codes of problems that a proxy answers with.
+// These are the problem codes of a proxy.
 const (
 	CodeMissingKey  = "missing_key"   // 400
-	CodeMissingBody = "missing_body"  // 400: it broke off
+	CodeMissingBody = "missing_body"  // 400: the body broke off
 	CodeNoWorker    = "no_worker"     // 503: no worker served the partition in time
 	CodeFailed      = "worker_failed" // 502: it is unknown what the worker has done
 )
 
-// NewTransport makes the connections of a proxy to its workers. They are never led
-// through another proxy.
+// NewTransport makes a proxy's connections to its workers. They never use another proxy.
 func NewTransport() *http.Transport {
 	return &http.Transport{
 		MaxIdleConnsPerHost: 256, MaxIdleConns: 4096, IdleConnTimeout: time.Minute,
@@ -69,8 +66,8 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// A Proxy passes requests on to the workers that serve their keys. Requests that meet a
-// partition on its way to another worker are sent again, until a worker takes them.
+// A Proxy passes requests on to the workers of their keys. While a partition moves, it resends its
+// requests until a worker accepts them.
 type Proxy struct {
 	o       ProxyOptions
 	reverse httputil.ReverseProxy
@@ -96,11 +93,10 @@ func NewProxy(o ProxyOptions) *Proxy {
 	p := &Proxy{o: o}
 	p.reverse = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			// A caller must not say which partition its key is in; the proxy does, for each attempt.
+			// The proxy sets the partition for each attempt. A caller must not.
 			r.Out.Header.Del(engine.HeaderPartition)
 			r.Out.Header.Del(engine.HeaderAssignment)
-			// The reverse proxy takes the header out before; it is kept, and the caller's address
-			// added to it.
+			// The reverse proxy has removed the header. Keep it, and add the caller's address.
 			r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 			r.SetXForwarded()
 		},
@@ -113,7 +109,7 @@ func NewProxy(o ProxyOptions) *Proxy {
 	return p
 }
 
-// passing is what a request carries through the proxy.
+// passing is the state of a request in the proxy.
 type passing struct {
 	key      string
 	attempts atomic.Int64
@@ -121,7 +117,7 @@ type passing struct {
 
 type passingKey struct{}
 
-// attemptsOf returns how often a request was sent to a worker; 0 for one that never was.
+// attemptsOf returns how often a request was sent to a worker.
 func attemptsOf(ctx context.Context) int {
 	x, _ := ctx.Value(passingKey{}).(*passing)
 	if x == nil {
@@ -148,8 +144,8 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	attempts := attemptsOf(r.Context())
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		// Perhaps nobody is there to read it; but a caller that has closed only its own half
-		// is, and to it no answer would be a 200.
+		// Possibly nobody reads it. But a caller that has closed only its own half does, and would
+		// take no answer for a 200.
 		p.o.Observe(499, attempts)
 		p.problem(w, http.StatusBadGateway, CodeFailed, "The caller hung up before the answer", "it is unknown whether the request took effect")
 		return
@@ -167,13 +163,13 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		"requests that may be repeated are, when their method or the header Idempotency-Key says so")
 }
 
-// refuse answers a request that is sent to no worker.
+// refuse answers a request that is not sent to a worker.
 func (p *Proxy) refuse(w http.ResponseWriter, status int, code, title, detail string) {
 	p.o.Observe(status, 0)
 	p.problem(w, status, code, title, detail)
 }
 
-// problem answers as the API does, so that callers need to read one kind of error only.
+// problem answers like the API, so that callers read only one kind of error.
 func (p *Proxy) problem(w http.ResponseWriter, status int, code, title, detail string) {
 	body, err := json.Marshal(map[string]any{
 		"type": "urn:procaas:problem:" + code, "title": title, "status": status, "detail": detail, "code": code,
@@ -183,13 +179,13 @@ func (p *Proxy) problem(w http.ResponseWriter, status int, code, title, detail s
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a failure is the client's: it has gone
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// A noWorkerError says that no worker took a request in time, and so none has seen it.
+// A noWorkerError says that no worker accepted a request in time, so none has seen it.
 type noWorkerError struct {
 	partition int   // -1 while no assignment is known
-	last      error // why the last attempt came to nothing
+	last      error // why the last attempt failed
 }
 
 // Error implements error.
@@ -199,14 +195,14 @@ func (e *noWorkerError) Error() string {
 
 var errNotHeld = errors.New("the worker does not serve it")
 
-// The pauses before a request is sent again.
+// These are the pauses before a request is sent again.
 const (
 	leastRetry = 2 * time.Millisecond
 	mostRetry  = 200 * time.Millisecond
 )
 
-// RoundTrip implements [http.RoundTripper] for the reverse proxy: it sends a request
-// until a worker takes it.
+// RoundTrip implements [http.RoundTripper] for the reverse proxy. It sends a request until a worker
+// accepts it.
 func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	x := r.Context().Value(passingKey{}).(*passing)
 	body, err := p.bodyOf(r)
@@ -216,7 +212,7 @@ func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	patience, cancel := context.WithTimeout(r.Context(), p.o.Patience)
 	defer cancel()
 	none := &noWorkerError{partition: -1, last: ErrUnknown}
-	var reached error // of a worker that may have done something
+	var reached error // a worker may have acted
 	for pause := leastRetry; ; pause = min(2*pause, mostRetry) {
 		to, err := p.o.Follower.Route(x.key)
 		if to.Version > 0 {
@@ -250,8 +246,8 @@ func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// await waits for a newer assignment, for a while: the worker may be about to take what
-// it has been given.
+// await waits a while for a newer assignment. The worker may also be about to serve its new
+// partition.
 func (p *Proxy) await(ctx context.Context, after int64, pause time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()
@@ -269,7 +265,7 @@ func (p *Proxy) send(r *http.Request, to Route, body *replay) (*http.Response, e
 	ctx := r.Context()
 	if harmless(r) {
 		var settled func()
-		// Others cannot be sent again, so nothing would be won by leaving a worker that hangs.
+		// Other requests cannot be sent again, so leaving a worker that hangs would not help.
 		ctx, settled = p.whileOwner(ctx, to)
 		defer settled()
 	}
@@ -289,9 +285,9 @@ func (p *Proxy) send(r *http.Request, to Route, body *replay) (*http.Response, e
 		return nil, &unsentError{err}
 	case err != nil:
 		return nil, err
-	// Without the header the 421 is the service's own answer, and the caller's to read.
+	// Without the header the 421 is the service's own answer, which the caller gets.
 	case reply.StatusCode == http.StatusMisdirectedRequest && reply.Header.Get(engine.HeaderAssignment) != "":
-		_, _ = io.CopyN(io.Discard, reply.Body, 4<<10) // so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, reply.Body, 4<<10) // so that the connection can be reused
 		return nil, errors.Join(errNotHeld, reply.Body.Close())
 	}
 	return reply, nil
@@ -302,14 +298,13 @@ type unsentError struct{ error }
 
 func (e *unsentError) Unwrap() error { return e.error }
 
-// lastWord is how long a worker may still answer whose partition is another one's.
+// lastWord is how long a worker may still answer after another one has got its partition.
 const lastWord = 2 * time.Second
 
-// whileOwner returns a context that ends when the partition has gone to another worker, and
-// the one that was asked has not answered for a while after that: it may hang. settled
-// ends the watch, and leaves the context as it is.
+// whileOwner returns a context that ends a while after the partition has gone to another worker, if
+// the old one has not answered. It may hang. settled ends the watch without ending the context.
 func (p *Proxy) whileOwner(ctx context.Context, to Route) (owned context.Context, settled func()) {
-	owned, leave := context.WithCancel(ctx) // which ends with the request at the latest
+	owned, leave := context.WithCancel(ctx) // it ends with the request at the latest
 	watched, settled := context.WithCancel(ctx)
 	go func() {
 		for after := to.Version; ; {
@@ -329,14 +324,14 @@ func (p *Proxy) whileOwner(ctx context.Context, to Route) (owned context.Context
 	return owned, settled
 }
 
-// repeatable reports whether a request may be sent again after an error: no worker has seen
-// it, or it does no harm twice.
+// repeatable reports whether a request may be sent again after an error: no worker has seen it, or
+// a repetition is harmless.
 func repeatable(r *http.Request, err error) bool {
 	return errors.As(err, new(*unsentError)) || harmless(r)
 }
 
-// harmless reports whether a request may be made twice: its method is idempotent by RFC 9110,
-// or its sender has made it so.
+// harmless reports whether a request may be repeated: its method is idempotent by RFC 9110, or its
+// sender has made it so.
 func harmless(r *http.Request) bool {
 	if r.Header.Get("Idempotency-Key") != "" {
 		return true

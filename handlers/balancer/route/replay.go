@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// A replay is the body of a request that may have to be sent more than once.
+// A replay is the body of a request that may be sent several times.
 type replay struct {
-	whole []byte // of a body that is small enough
+	whole []byte // of a small body
 	none  bool   // there is no body
 
 	mu   sync.Mutex // guards what follows
-	rest io.Reader  // of a larger body, from its beginning; nil for others
-	read bool       // some of it has gone
+	rest io.Reader  // of a larger body, from its start; otherwise nil
+	read bool       // a part was sent
 }
 
 // bodyOf reads as much of a body as may be kept.
@@ -25,7 +25,7 @@ func (p *Proxy) bodyOf(r *http.Request) (*replay, error) {
 	if r.ContentLength > p.o.Replay {
 		return &replay{rest: r.Body}, nil
 	}
-	// One byte more tells a body that fits from one that does not: the length may be unknown.
+	// One extra byte detects a body that is too large, because the length may be unknown.
 	start, err := io.ReadAll(io.LimitReader(r.Body, p.o.Replay+1))
 	if err != nil {
 		return nil, &bodyError{err}
@@ -48,8 +48,8 @@ func (b *replay) spent() bool {
 	return b.read
 }
 
-// attempt gives a request the body, for one attempt. A large one is only sent when the
-// worker has asked for it, or has not said anything for long.
+// attempt sets the body of a request for one attempt. A large one is sent only after the worker has
+// asked for it, or has not answered for long.
 func (b *replay) attempt(out *http.Request) *sending {
 	s := &sending{of: b}
 	switch {
@@ -61,8 +61,8 @@ func (b *replay) attempt(out *http.Request) *sending {
 		out.ContentLength, out.TransferEncoding = int64(len(b.whole)), nil
 	default:
 		out.Body = s
-		// The transport reads none of it before the worker's 100, or before it has waited for
-		// long: see ExpectContinueTimeout of [NewTransport].
+		// The transport reads it only after the worker's 100, or after a long wait: see
+		// ExpectContinueTimeout of [NewTransport].
 		out.Header.Set("Expect", "100-continue")
 	}
 	return s
@@ -71,7 +71,7 @@ func (b *replay) attempt(out *http.Request) *sending {
 // A sending is a large body in one attempt.
 type sending struct {
 	of     *replay
-	sealed bool // guarded by that of the replay
+	sealed bool // guarded by the replay's mutex
 }
 
 // Read implements [io.Reader].
@@ -82,7 +82,7 @@ func (s *sending) Read(p []byte) (int, error) {
 	return s.of.rest.Read(p)
 }
 
-// begin reports whether the body goes with this attempt: then no other one follows.
+// begin reports whether the body is sent in this attempt. Then no other attempt follows.
 func (s *sending) begin() bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -90,11 +90,10 @@ func (s *sending) begin() bool {
 	return s.of.read
 }
 
-// Close implements [io.Closer]. The body belongs to the server, which closes it.
+// Close implements [io.Closer]. The server closes the body.
 func (s *sending) Close() error { return nil }
 
-// seal ends an attempt: a body of which nothing has gone by then stays whole for the
-// next one.
+// seal ends an attempt. If no part of the body was sent, it stays whole for the next one.
 func (s *sending) seal() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"procaas/engine/clusters"
 )
 
-// The errors of routing.
+// These are the errors of routing.
 var (
 	ErrUnknown = errors.New("no assignment of the cluster is known yet")
 	ErrNobody  = errors.New("no worker has the partition")
@@ -26,14 +26,14 @@ type Server struct {
 	URL     string        // such as http://127.0.0.1:8080
 	Cluster string        // its id
 	Token   string        // of a viewer; empty for none
-	HTTP    *http.Client  // [http.DefaultClient] when nil; its timeout must be longer than Wait
-	Wait    time.Duration // of one poll for news; [DefaultWait] when 0
+	HTTP    *http.Client  // nil means [http.DefaultClient]; its timeout must be longer than Wait
+	Wait    time.Duration // of one poll; 0 means [DefaultWait]
 }
 
 const (
 	// DefaultWait is how long one poll of a [Server] waits for news.
 	DefaultWait = 20 * time.Second
-	// slack is what a server may take besides waiting.
+	// slack is how long a server may take in addition to the wait.
 	slack = 10 * time.Second
 	// mostAssignment bounds an assignment, in bytes.
 	mostAssignment = 64 << 20
@@ -49,9 +49,9 @@ func (s Server) Await(ctx context.Context, after int64) (clusters.Assignment, er
 	}
 }
 
-// poll asks once. news is false when there was nothing newer within the wait. An assignment
-// that names a worker that it does not have is refused here, so that [clusters.Assignment.Owner]
-// can be asked without a look.
+// poll asks once. news is false if there was nothing newer within the wait. It refuses an
+// assignment with a partition whose worker is missing, so that [clusters.Assignment.Owner] need not
+// check.
 func (s Server) poll(ctx context.Context, after int64) (a clusters.Assignment, news bool, err error) {
 	wait := s.Wait
 	if wait <= 0 {

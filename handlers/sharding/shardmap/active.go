@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// An activity remembers which placements were asked for, so that keys which nobody uses can
-// be told from others.
+// An activity remembers which placements were asked for, in order to find unused keys.
 type activity struct {
-	seen atomic.Pointer[sync.Map] // of this hour
+	seen atomic.Pointer[sync.Map] // of the current hour
 
 	mu  sync.Mutex // guards new
 	new []string
 }
 
-// Placements are noted once an hour, in turns, and at most some at once: those that are left
-// out are noted when they are asked for again.
+// A placement is written once an hour, in batches of limited size. Those that are left out are
+// written when they are asked for again.
 const (
 	activityFlush  = time.Minute
 	activityForget = time.Hour
@@ -39,7 +38,7 @@ func (a *activity) note(key string) {
 	a.new = append(a.new, key)
 }
 
-// take returns what was noted since the last time.
+// take removes and returns the remembered placements.
 func (a *activity) take() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,10 +47,10 @@ func (a *activity) take() []string {
 	return taken
 }
 
-// Six hours are fine enough for classes of use, and keep most questions from writing anything.
+// Six hours are precise enough, and avoid a write for most questions.
 const writeActive = `update shard_placements set active = now() where map = $1 and key = any($2) and active < now() - interval '6 hours'`
 
-// noteActive writes down which placements were asked for, until ctx ends.
+// noteActive writes which placements were asked for, until ctx ends.
 func (s *Service) noteActive(ctx context.Context) {
 	tick := time.NewTicker(activityFlush)
 	defer tick.Stop()
@@ -73,7 +72,7 @@ func (s *Service) noteActive(ctx context.Context) {
 	}
 }
 
-// FlushActivity writes down which placements were asked for since the last time.
+// FlushActivity writes which placements were asked for since the last write.
 func (s *Service) FlushActivity(ctx context.Context) error {
 	for _, m := range s.Maps() {
 		keys := m.active.take()

@@ -15,7 +15,7 @@ import (
 
 var _ transfers.ShardMaps = (*Service)(nil)
 
-// shardMap finds a map, with an error in the words of the engine.
+// shardMap returns a map, with an error for the API.
 func (s *Service) shardMap(id string) (*Map, error) {
 	m, err := s.Map(id)
 	if err != nil {
@@ -33,8 +33,9 @@ func (s *Service) Resolve(ctx context.Context, shardMap string, q transfers.Shar
 	return m.Resolve(ctx, q)
 }
 
-// Watch implements [transfers.ShardMaps]. A position is that of one index, which is made anew with
-// the process and when the files are read again: who comes with one of another index forgets all.
+// Watch implements [transfers.ShardMaps]. A position belongs to one index. The index is new after a
+// restart and when the files are loaded again. A client with a position of another index forgets
+// all of its answers.
 func (s *Service) Watch(ctx context.Context, shardMap, after string) (transfers.ShardChanges, error) {
 	id, number, _ := strings.Cut(after, "-")
 	asked, err := strconv.ParseInt(number, 10, 64)
@@ -60,17 +61,17 @@ func (s *Service) Watch(ctx context.Context, shardMap, after string) (transfers.
 		}
 		select {
 		case <-more:
-		case <-again: // nobody tells of changes in the former index any more
+		case <-again: // the former index reports no more changes
 		case <-ctx.Done():
 			return c, nil
 		}
 	}
 }
 
-// watched finds a map, and a channel that is closed when the maps are replaced.
+// watched returns a map, and a channel that is closed when the maps are replaced.
 func (s *Service) watched(id string) (*Map, <-chan struct{}, error) {
 	s.mu.RLock()
-	again := s.again // read first: a map that is replaced afterwards closes it
+	again := s.again // read first, so that a later replacement of the map closes it
 	s.mu.RUnlock()
 	m, err := s.shardMap(id)
 	return m, again, err
@@ -102,7 +103,7 @@ func (s *Service) Shards(ctx context.Context, shardMap string) ([]transfers.Shar
 	return m.ShardViews(ctx, "")
 }
 
-// ShardViews describes one shard, or all.
+// ShardViews describes one shard, or all shards.
 func (m *Map) ShardViews(ctx context.Context, only string) ([]transfers.ShardView, error) {
 	rows, err := m.service.pool.Query(ctx, readShards, m.ID, only)
 	if err != nil {
@@ -123,7 +124,7 @@ func (m *Map) ShardViews(ctx context.Context, only string) ([]transfers.ShardVie
 	return views, nil
 }
 
-// addHosts adds what is known of the hosts of a shard.
+// addHosts adds the hosts of a shard.
 func (m *Map) addHosts(v *transfers.ShardView) {
 	v.Hosts = []transfers.ShardHostView{}
 	if v.Capacity > 0 {
@@ -162,7 +163,7 @@ func (m *Map) addHosts(v *transfers.ShardView) {
 	}
 }
 
-// audit writes down a change of a shard or of a placement within the transaction that makes it.
+// audit records a change of a shard or placement in the transaction of the change.
 func (m *Map) audit(ctx context.Context, tx pgx.Tx, what string, after any, by store.Actor) error {
 	if m.service.o.Audit == nil {
 		return nil
@@ -174,12 +175,12 @@ func (m *Map) audit(ctx context.Context, tx pgx.Tx, what string, after any, by s
 	return m.service.o.Audit(ctx, tx, a)
 }
 
-// auditNow is audit for what is not changed in the database of the maps.
+// auditNow is audit for changes outside of the map's database.
 func (m *Map) auditNow(ctx context.Context, what string, after any, by store.Actor) error {
 	return pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error { return m.audit(ctx, tx, what, after, by) })
 }
 
-// Only what the change names: closing a shard leaves alone why it is drained.
+// Only what the change names: closing a shard keeps the reason of its drain.
 const setShard = `update shards set closed = case when $3 then nullif($4, '') else closed end,
 	draining = case when $5 then nullif($6, '') else draining end where map = $1 and id = $2 and declared`
 

@@ -13,8 +13,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Maps, shards and hosts are copied into the database, so that every node, and every
-// process that plans moves, reads the same.
+// Maps, shards and hosts are copied into the database, so that all nodes and all programs that plan
+// moves read the same.
 const (
 	lockMaps = `select pg_advisory_xact_lock(hashtextextended('procaas shard maps ' || current_schema, 0))`
 	putMap   = `insert into shard_maps (id, strategy, slots) values ($1, $2, $3)
@@ -31,7 +31,7 @@ const (
 		and not exists (select from shards s where s.map = p.map and s.id = p.shard and s.declared) limit 1`
 )
 
-// A MapError says why a declared map cannot take the place of the one that is kept.
+// A MapError says why a declared map cannot replace the stored one.
 type MapError struct {
 	Map, Reason string
 }
@@ -39,11 +39,11 @@ type MapError struct {
 // Error implements error.
 func (e *MapError) Error() string { return "map " + e.Map + ": " + e.Reason }
 
-// errChecked rolls back what was only checked.
+// errChecked rolls back a check.
 var errChecked = errors.New("checked")
 
-// Check reports whether [Service.Apply] would take maps over; the error is a [*MapError] when it
-// would not. Nothing is changed.
+// Check reports whether [Service.Apply] would accept maps. The error is a [*MapError] if not. It
+// changes nothing.
 func (s *Service) Check(ctx context.Context, declared []*tree.ShardMap) error {
 	_, err := s.write(ctx, declared, errChecked)
 	if errors.Is(err, errChecked) {
@@ -52,14 +52,14 @@ func (s *Service) Check(ctx context.Context, declared []*tree.ShardMap) error {
 	return err
 }
 
-// Apply makes these maps those of the service. What is new in them is written down; slots
-// and stretches get their shards the first time only.
+// Apply sets the maps of the service. It stores what is new. Slots and stretches get their shards
+// only the first time.
 func (s *Service) Apply(ctx context.Context, declared []*tree.ShardMap) error {
 	ready, err := s.write(ctx, declared, nil)
 	if err != nil {
 		return err
 	}
-	// Whoever waits by the former maps is woken once the new ones can be found.
+	// Waiting callers are woken when the new maps can be found.
 	s.mu.Lock()
 	s.maps = ready
 	again := s.again
@@ -70,11 +70,12 @@ func (s *Service) Apply(ctx context.Context, declared []*tree.ShardMap) error {
 	return nil
 }
 
-// write writes down what is new in maps, and gives them; the end is the error by which the transaction ends.
+// write stores what is new in maps, and returns them. The transaction ends with the error end.
 func (s *Service) write(ctx context.Context, declared []*tree.ShardMap, end error) (map[string]*Map, error) {
 	ready := map[string]*Map{}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		// Nodes start at the same time with the same files: one after the other, so that the first seeds the slots.
+		// Nodes start at the same time with the same files. They write one after another, so that
+		// only the first places the slots.
 		if _, err := tx.Exec(ctx, lockMaps); err != nil {
 			return err
 		}
@@ -113,7 +114,7 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	if strategy != m.layout.strategy || strategy == "slots" && slots != m.layout.slots {
 		return &MapError{m.ID, fmt.Sprintf("it is kept by %s with %d slots; neither can change: declare a new map", strategy, slots)}
 	}
-	// What is not declared any more is marked, never deleted: placements may still name it, which the last question tells.
+	// What is no longer declared is marked, never deleted, because placements may still name it.
 	batch := &pgx.Batch{}
 	batch.Queue(forgetShards, m.ID)
 	batch.Queue(dropHosts, m.ID)
@@ -142,7 +143,7 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// parts returns the first placements of slots and stretches.
+// parts returns the initial placements of slots and stretches.
 func (m *Map) parts() (keys, owners []string) {
 	put := func(key, shard string) { keys, owners = append(keys, key), append(owners, shard) }
 	said := false

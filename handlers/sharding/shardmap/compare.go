@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A comparer brings the fences of shards in line with the map.
+// A comparer makes the fences of shards match the map.
 type comparer struct{ *Map }
 
-// Comparing goes both ways: what the map has on the shard must be open there, and what is
-// open there must be what the map has.
+// The comparison goes both ways: what the map has on the shard must be open there, and what is open
+// there must be in the map.
 const (
 	compareLock   = `select pg_advisory_xact_lock(8104928)`
 	voidTransfers = `update shard_placements set owner = null, transfer = null, target = null
@@ -30,9 +30,9 @@ const (
 	fencedMaps   = `select distinct map from procaas.fences order by map`
 )
 
-// Compare brings the fences on the master of a shard in line with the map and then lets
-// writers in: an asynchronous failover may have lost the latest fences. Transfers from or to
-// the shard that have not switched end: what they have frozen or copied may be lost, too.
+// Compare makes the fences on the master of a shard match the map, and then lets writers in. It is
+// needed because an asynchronous failover may have lost the latest fences. It ends transfers from
+// or to the shard that have not switched, because what they have frozen or copied may be lost, too.
 func (s *Service) Compare(ctx context.Context, m *Map, shard string) error {
 	pool, err := s.Connect(ctx, m, shard)
 	if err != nil {
@@ -66,7 +66,7 @@ type beginner interface {
 	Begin(context.Context) (pgx.Tx, error)
 }
 
-// compareAll compares the fences of every map that has some in the database.
+// compareAll compares the fences of every map that has fences in the database.
 func (s *Service) compareAll(ctx context.Context, tx pgx.Tx, pool beginner, m *Map, shard string) error {
 	rows, err := tx.Query(ctx, fencedMaps)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Service) compareAll(ctx context.Context, tx pgx.Tx, pool beginner, m *M
 	return nil
 }
 
-// shardAt names the shard that has one of some hosts; empty when there is none.
+// shardAt returns the shard that has one of these hosts, or empty.
 func (m comparer) shardAt(addresses []string) string {
 	for id, s := range m.shards {
 		if slices.ContainsFunc(s.addresses, func(a string) bool { return slices.Contains(addresses, a) }) {
@@ -103,10 +103,10 @@ func (m comparer) shardAt(addresses []string) string {
 	return ""
 }
 
-// compare reads by q and changes fences in transactions of their own.
+// compare reads with q and changes fences in separate transactions.
 func (m comparer) compare(ctx context.Context, q Querier, pool beginner, shard string) error {
-	// First: behind it no token of before can switch the map any more. What a transfer that begins later writes, amend
-	// leaves alone.
+	// First, so that no earlier token can switch the map any more. amend respects what a later
+	// transfer writes.
 	ended, err := m.keys(ctx, m.service.pool, voidTransfers, m.ID, shard)
 	if err != nil {
 		return err
@@ -115,7 +115,8 @@ func (m comparer) compare(ctx context.Context, q Querier, pool beginner, shard s
 		m.service.changed()
 	}
 	changed := 0
-	// In transactions of their own: one that holds the locks of thousands of fences would hold up all their writers.
+	// In separate transactions: one that held the locks of thousands of fences would block all
+	// their writers.
 	write := func(f Fence) error {
 		changed++
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return m.amend(ctx, tx, f) })
@@ -130,7 +131,7 @@ func (m comparer) compare(ctx context.Context, q Querier, pool beginner, shard s
 	return nil
 }
 
-// amend writes a fence unless another transfer that is alive has written it meanwhile.
+// amend writes a fence unless another live transfer has written it meanwhile.
 func (m comparer) amend(ctx context.Context, tx pgx.Tx, f Fence) error {
 	if _, err := tx.Exec(ctx, lockFence, f.Map, f.Key); err != nil {
 		return err
@@ -171,7 +172,8 @@ func (m comparer) openAll(ctx context.Context, q Querier, shard string, write fu
 		}
 		for _, p := range page {
 			f, ok := byKey[p.Key]
-			// The map itself has failed over to a standby that lacked its latest switch. Which side is right nobody here can tell.
+			// The map itself has failed over to a standby without its latest switch. Nothing here
+			// can tell which side is right.
 			if ok && f.Epoch > p.Epoch {
 				return fmt.Errorf("key %q is at epoch %d on the shard and at %d in the map: the map has lost a transfer; mend its placement by hand",
 					p.Key, f.Epoch, p.Epoch)
@@ -186,7 +188,7 @@ func (m comparer) openAll(ctx context.Context, q Querier, shard string, write fu
 	}
 }
 
-// closeRest closes what is open on the shard and lives elsewhere by the map.
+// closeRest closes what is open on the shard but lives elsewhere according to the map.
 func (m comparer) closeRest(ctx context.Context, q Querier, shard string, write func(Fence) error) error {
 	for after := ""; ; {
 		page, err := readFences(ctx, q, openFences, m.ID, after, placementPage)
@@ -214,10 +216,10 @@ func (m comparer) closeRest(ctx context.Context, q Querier, shard string, write 
 			p, placed := home[f.Key]
 			end := Fence{Map: m.ID, Key: f.Key, Epoch: f.Epoch, State: Closed}
 			switch {
-			case placed && p.State == Merged: // its rows are those of a wider one, whoever has that
+			case placed && p.State == Merged: // its rows belong to a wider placement
 				end.Epoch = max(p.Epoch, f.Epoch)
 			case placed && p.Shard == shard:
-				continue // openAll has seen to it
+				continue // openAll has handled it
 			case placed && p.Epoch >= f.Epoch:
 				end.Epoch, end.State, end.Target = p.Epoch, Moved, p.Shard
 			}

@@ -1,84 +1,83 @@
 // Package shardmap keeps the map from keys to shards, and watches the shards.
 //
-// A map (shard-maps: in the files) says which shard, a PostgreSQL cluster, keeps the
-// rows of a key. Services ask for it by HTTP or with package client, and connect to
-// the shard themselves: nobody stands in the path of the data.
+// A map (shard-maps: in the files) says which shard, a PostgreSQL cluster, has the rows of a key.
+// Services ask for it by HTTP or with package client, and connect to the shard themselves. No proxy
+// is in the path of the data.
 //
 // # Contract of the map
 //
 // A [Placement] is the unit that lives on one shard and moves as a whole. Its Key is
 //
-//   - the key itself, as [Key.String] writes it: "42", or "42/inbox" of two parts; the
-//     characters % / # [ within a part are written %25 %2F %23 %5B;
+//   - the key itself, as [Key.String] writes it: "42", or "42/inbox" with two parts. The characters
+//     % / # [ within a part are written %25 %2F %23 %5B;
 //   - "#7" for slot 7 of the strategy slots;
 //   - "[" and the lower bound for a stretch of the strategy range.
 //
-// [Map.Lookup] finds the placement of a key: the longest placement among the key and
-// its first parts, then the slot or the stretch. [Map.Rows] says which rows of a table of the
-// map are those of a placement. A table may have columns for the first parts of a key only:
-// its rows belong to the longest placement of those, and never to one with more parts. So
-// a service asks, and calls the guard, with as many parts as the table has columns for.
+// [Map.Lookup] finds the placement of a key: the longest placement among the key and its first
+// parts, then the slot or the stretch. [Map.Rows] says which rows of a table belong to a placement.
+// A table may have columns only for the first parts of a key. Then its rows belong to the longest
+// placement of those parts, and never to one with more parts. So a service asks, and calls the
+// guard, with as many parts as the table has columns for.
 //
-// Each placement has an epoch, which grows with each move, and each shard has a fence
-// for each placement that it has or had: a row of procaas.fences. Who writes calls
+// Each placement has an epoch, which grows with each move. Each shard has a fence for each
+// placement that it has or had: a row of procaas.fences. A writer calls
 //
 //	select procaas.guard(map, placement, epoch)
 //
-// first in each transaction, with the placement and the epoch of the answer. PC001 says
-// that the placement is not here, frozen, or at another epoch; PC002 that the server was
-// promoted and its fences were not compared with the map yet. In both cases the
-// client rolls back, asks the map again (with after-epoch, to wait for the switch
-// instead of spinning) and repeats. 40001 is repeated as always.
+// first in each transaction, with the placement and the epoch of the answer. PC001 means that the
+// placement is not here, frozen, or at another epoch. PC002 means that the server was promoted and
+// its fences were not compared with the map yet. In both cases the client rolls back, asks the map
+// again and retries. With after-epoch, the question waits for the switch. 40001 is retried as
+// always.
 //
-// What always holds:
+// Guarantees:
 //
-//   - an epoch that the map answers with was handed out by it after its change had
-//     committed, so a target may be opened with the next epoch before the switch;
-//   - epochs are never used twice: a transfer that is aborted leaves its own behind;
-//   - a row of the fence never goes back to an older epoch, and is never deleted.
+//   - An epoch in an answer was handed out after its change had committed. So a target may be
+//     opened with the next epoch before the switch.
+//   - Epochs are never used twice. An aborted transfer leaves its epoch unused.
+//   - A fence never goes back to an older epoch, and is never deleted.
 //
 // # Contract of a transfer
 //
-// A transfer of a placement works like this. All of it is idempotent: after a crash the
-// same calls, with the same id, go on.
+// A transfer of a placement has these steps. All of them are idempotent: after a crash, the same
+// calls with the same id continue.
 //
-//  1. t, err := m.BeginTransfer(ctx, [Begin]{Key, Target, Transfer: id}) takes the
-//     placement over: a new owner token, and the epoch that it will have (t.Next).
-//     [ErrBusy] when another transfer has it. The same id takes over from itself with a
-//     new token, so that a coordinator that was thought dead is fenced out.
-//  2. rows are copied and streamed.
-//  3. the freeze, a transaction on the source: procaas.freeze, which thaws by itself after
-//     some milliseconds, so that a coordinator that dies leaves the key writable.
-//  4. once the stream is applied up to the freeze, in the same transaction on the target:
-//     [WriteFence] with State [Active] and epoch t.Next; and on the source procaas.seal,
-//     which fails when the freeze has run out, and keeps it from doing so.
-//  5. m.Switch(ctx, t) is the commit point, a compare-and-swap on epoch and owner:
-//     [ErrLost] means that nothing has changed and never will by this token. When the
-//     outcome is unknown, [Map.Read] tells. After it only forward.
+//  1. t, err := m.BeginTransfer(ctx, [Begin]{Key, Target, Transfer: id}) takes the placement over.
+//     It returns a new owner token and the next epoch, t.Next. The error is [ErrBusy] if another
+//     transfer has the placement. The same id takes over from itself with a new token, which fences
+//     out a coordinator that was considered dead.
+//  2. Rows are copied and streamed.
+//  3. The freeze, procaas.freeze, is a transaction on the source. It thaws by itself after some
+//     milliseconds, so that the key stays writable if the coordinator dies.
+//  4. When the stream is applied up to the freeze, two things follow. [WriteFence] with State
+//     [Active] and epoch t.Next opens the target, in the transaction that applies the freeze.
+//     procaas.seal on the source keeps the freeze from thawing, and fails if it has already thawed.
+//  5. m.Switch(ctx, t) is the commit point, a compare-and-swap on epoch and owner. [ErrLost] means
+//     that nothing has changed and never will with this token. If the outcome is unknown,
+//     [Map.Read] shows it. After the switch there is only the way forward.
 //  6. [WriteFence] on the source with State [Moved], epoch t.Next and Target.
 //
-// To give up before step 5: m.Abort(ctx, t) FIRST, then fence the target Closed at
-// t.Next, then the source [Active] at t.Epoch. After Abort no Switch of the token can
-// succeed, so the source may take writes again. Package transfer does steps 2 to 6 but for
-// the switch itself; procaas.claim there makes void what older tokens have frozen. A rollback
-// after the switch is a transfer in the other direction, with the next epoch.
+// To give up before step 5: m.Abort(ctx, t) FIRST, then fence the target Closed at t.Next, then the
+// source [Active] at t.Epoch. After Abort no Switch with the token can succeed, so the source may
+// accept writes again. Package transfer does steps 2 to 6, except for the switch itself. There
+// procaas.claim invalidates what older tokens have frozen. A rollback after the switch is a
+// transfer in the other direction, with the next epoch.
 //
-// Reservations of keys that are still being registered cannot be transferred
-// ([ErrBusy]). Server processes reach shards by [Service.Connect].
+// Reservations of keys that are still being registered cannot be transferred ([ErrBusy]). Server
+// processes reach shards with [Service.Connect].
 //
-// # What enroll leaves on a shard
+// # What enroll installs on a shard
 //
-// The schema procaas with the fence, fences for the placements that the map has there,
-// and for each map up to [Buckets] publications: [Map.Publication] of a placement holds the
-// inserts, updates and deletes of its rows, among those of other placements, and all
-// changes of procaas.fences. They are for those who read the changes of many placements with one
-// slot. A transfer reads none of them: it makes a publication of its own, of the rows that it moves
-// and no others, and drops it in the end.
+// The schema procaas with the fences, fences for the placements that the map has there, and for
+// each map up to [Buckets] publications. [Map.Publication] of a placement has the inserts, updates
+// and deletes of its rows, among those of other placements, and all changes of procaas.fences. They
+// are for programs that read the changes of many placements with one slot. A transfer does not use
+// them: it makes its own publication of exactly the rows that it moves, and drops it in the end.
 //
 // # Promotion
 //
-// A server that was promoted has another timeline than the one its fences were compared
-// on, so its guard refuses everybody with PC002. [Service.Compare] compares the fences
-// with the map and then lets writers in. It ends transfers from or to the shard that have
-// not switched, since their freeze may be lost: their token is void.
+// A promoted server has another timeline than the one on which its fences were compared, so its
+// guard refuses all writers with PC002. [Service.Compare] compares the fences with the map and then
+// lets writers in. It ends transfers from or to the shard that have not switched, because their
+// freeze may be lost: their token is invalid.
 package shardmap

@@ -16,27 +16,27 @@ import (
 // An enroller prepares shards for a map.
 type enroller struct{ *Map }
 
-// An Enrollment tells what was found on a shard and what was done there.
+// An Enrollment says what was found and done on a shard.
 type Enrollment struct {
 	Map, Shard   string
-	Reasons      []string // why the shard cannot be enrolled; nothing was changed then
+	Reasons      []string // why the shard cannot be enrolled; then nothing was changed
 	Warnings     []string
 	Publications []string
-	Fences       int // that were missing
+	Fences       int // number of created fences
 }
 
-// oldestServer is the first version with row filters of publications.
+// oldestServer is the first version with row filters in publications.
 const oldestServer = 150000
 
-// Enroll installs fence and publications on the master of a shard, and fences for the
-// placements that the map has there. It may be repeated: after a change of the map's
-// tables it must be. A shard that does not fulfil the conditions gets nothing.
+// Enroll installs the fences and publications on the master of a shard. It may be repeated, and
+// must be after a change of the map's tables. If the shard does not meet the conditions, nothing is
+// installed.
 func (s *Service) Enroll(ctx context.Context, m *Map, shard string) (Enrollment, error) {
 	return s.enroll(ctx, m, shard, func(any) error { return nil })
 }
 
-// enroll tells audit of what it is about to do, since the shard is another database than the one
-// of the audit, and then of what has become of it. Nothing is changed when audit fails the first time.
+// enroll calls audit before it changes the shard, which is in another database than the audit, and
+// again with the result. If the first call fails, nothing is changed.
 func (s *Service) enroll(ctx context.Context, m *Map, shard string, audit func(after any) error) (Enrollment, error) {
 	e := Enrollment{Map: m.ID, Shard: shard}
 	pool, err := s.Connect(ctx, m, shard)
@@ -78,10 +78,11 @@ const serverFacts = `select current_setting('server_version_num')::int, current_
 	(select count(*) from pg_prepared_xacts where prepared < now() - interval '1 minute'),
 	(select rolsuper or rolreplication from pg_roles where rolname = current_user)`
 
-// leastSlots is how many replication slots transfers need at least: one each way, of two.
+// leastSlots is how many replication slots transfers need at least: one in each direction, for two
+// transfers.
 const leastSlots = 4
 
-// inspect finds why a shard cannot be enrolled.
+// inspect finds out why a shard cannot be enrolled.
 func (m enroller) inspect(ctx context.Context, q Querier, e *Enrollment) error {
 	var version, slots, senders, prepared, dangling int
 	var wal string
@@ -90,7 +91,7 @@ func (m enroller) inspect(ctx context.Context, q Querier, e *Enrollment) error {
 	if err != nil {
 		return err
 	}
-	// All reasons at once: an operator restarts a server once, not five times.
+	// All reasons at once, so that an operator restarts a server only once.
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
 			e.Reasons = append(e.Reasons, fmt.Sprintf(format, args...))
@@ -114,7 +115,7 @@ func (m enroller) inspect(ctx context.Context, q Querier, e *Enrollment) error {
 	return nil
 }
 
-// The columns by which rows are told in the stream: those of the replica identity.
+// The columns that identify rows in the stream: those of the replica identity.
 const (
 	tableFacts = `select c.oid::bigint, c.relkind::text, c.relreplident::text,
 		exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
@@ -159,7 +160,7 @@ func (m enroller) inspectTable(ctx context.Context, q Querier, t *tree.ShardTabl
 	return err
 }
 
-// columnsOf reads the types of the columns of a table, and which make its primary key.
+// columnsOf reads the types of the columns of a table, and the columns of its primary key.
 func columnsOf(ctx context.Context, q Querier, oid int64) (types map[string]string, unique []string, err error) {
 	types = map[string]string{}
 	rows, err := q.Query(ctx, columnTypes, oid)
@@ -178,8 +179,8 @@ func columnsOf(ctx context.Context, q Querier, oid int64) (types map[string]stri
 	return types, unique, err
 }
 
-// inspectColumns checks that the columns of the key are in the primary key: a publication
-// with a filter by another column would make the server refuse updates of the table.
+// inspectColumns checks that the primary key contains the columns of the key. If a publication
+// filtered by another column, the server would refuse updates of the table.
 func (m enroller) inspectColumns(types map[string]string, unique []string, t *tree.ShardTable, e *Enrollment, refuse func(string, ...any)) {
 	allowed := []string{"text", "character varying"}
 	if m.layout.ints {
@@ -203,7 +204,7 @@ func (m enroller) inspectColumns(types map[string]string, unique []string, t *tr
 
 const knownPublications = `select pubname::text from pg_publication where pubname = any($1)`
 
-// publish makes the publications, or gives those that there are the tables of the map.
+// publish creates the publications, or sets the tables of existing ones.
 func (m enroller) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 	n := m.layout.publications()
 	var names []string
@@ -228,7 +229,7 @@ func (m enroller) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 			tables = append(tables, quoteTable(t.Table)+filter)
 		}
 		list := strings.Join(tables, ", ")
-		// Set, not add: a table that the map names no more leaves it.
+		// Set, not add, so that a table that the map no longer names leaves it.
 		sql := fmt.Sprintf("alter publication %s set table %s", quoteName(name), list)
 		if !slices.Contains(known, name) {
 			sql = fmt.Sprintf("create publication %s for table %s with (publish = 'insert, update, delete')", quoteName(name), list)
@@ -244,7 +245,7 @@ func (m enroller) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 const putFences = `insert into procaas.fences (map, key, epoch, state) select $1, k, e, 'active' from unnest($2::text[], $3::bigint[]) u(k, e)
 	on conflict do nothing`
 
-// fenceAll writes the fences that are missing for what the map has on a shard.
+// fenceAll creates the missing fences for what the map has on a shard.
 func (m enroller) fenceAll(ctx context.Context, q Querier, shard string, e *Enrollment) error {
 	for after := ""; ; {
 		page, err := feeder{m.Map}.page(ctx, placedHere, shard, after)

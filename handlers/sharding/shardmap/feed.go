@@ -12,12 +12,12 @@ import (
 	"procaas/engine/pgkit"
 )
 
-// A feeder keeps the index of a map up to date.
+// A feeder keeps the index of a map current.
 type feeder struct{ *Map }
 
-// Changes are found by the transactions that made them: a snapshot's xmin is the oldest that
-// it did not see, so whatever changed later bears that number or a higher one. Rows may
-// come twice, and none is missed.
+// Changes are found by their transactions. The xmin of a snapshot is the oldest transaction that it
+// did not see, so every later change has that number or a higher one. Rows may come twice, but none
+// is missed.
 const (
 	feedPosition = `select pg_snapshot_xmin(pg_current_snapshot())::text`
 	feedFirst    = `select ` + placementColumns + ` from shard_placements where map = $1 and key > $2 order by key limit $3`
@@ -25,10 +25,10 @@ const (
 	listenFeed   = `select format('listen %I', 'procaas shards ' || current_schema)`
 )
 
-// pollFeed is how often changes are looked for when nobody tells of any.
+// pollFeed is how often changes are read without a notification.
 const pollFeed = time.Second
 
-// follow keeps the index of each map up to date until ctx ends.
+// follow keeps the index of each map current until ctx ends.
 func (s *Service) follow(ctx context.Context) {
 	for told := ""; ctx.Err() == nil; {
 		s.mu.RLock()
@@ -56,7 +56,7 @@ func (s *Service) follow(ctx context.Context) {
 	}
 }
 
-// hear holds one connection, which it takes out of the pool.
+// hear listens on one connection, which it takes out of the pool.
 func (s *Service) hear(ctx context.Context) error {
 	conn, err := pgkit.Take(ctx, s.pool)
 	if err != nil {
@@ -82,14 +82,15 @@ func (s *Service) hear(ctx context.Context) error {
 	}
 }
 
-// catchUp takes over what has changed since the last time.
+// catchUp applies the changes since the last time.
 func (m feeder) catchUp(ctx context.Context, conn *pgx.Conn) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var next string
 		if err := tx.QueryRow(ctx, feedPosition).Scan(&next); err != nil {
 			return err
 		}
-		// The position is that of the snapshot by which all is read: what commits meanwhile comes with the next turn.
+		// The position is that of the snapshot for all reads. What commits meanwhile comes the next
+		// time.
 		if m.position == "" {
 			if err := m.load(ctx, tx); err != nil {
 				return err
@@ -106,8 +107,8 @@ func (m feeder) catchUp(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return fmt.Errorf("map %s: changes: %w", m.ID, err)
 		}
-		// What was split off is known before the wider placement has its later epoch: with that,
-		// nobody may be sent to the wider one.
+		// A part must be known before the wider placement gets its later epoch, because from then
+		// on no client may be sent to the wider one.
 		slices.SortStableFunc(changes, func(a, b Placement) int { return cmp.Compare(m.index.standing(a.Key), m.index.standing(b.Key)) })
 		for _, p := range changes {
 			m.learn(p)
@@ -140,30 +141,30 @@ func (m feeder) load(ctx context.Context, tx pgx.Tx) error {
 	}
 }
 
-// learn takes a placement over into the index. Keys whose registration has not ended are
-// not in it: each question for them asks the database.
+// learn adds a placement to the index. Keys whose registration is unfinished are not in it, so each
+// question for them reads the database.
 func (m feeder) learn(p Placement) {
 	if p.State == Ready || p.State == Merged {
 		m.index.put(p, true)
 	}
 }
 
-// learnAsked takes over what the database has told of a key ahead of the feed, unless others may
-// have been split off it: only the feed tells both in the right order.
+// learnAsked adds what the database has returned for a key ahead of the feed, unless others may
+// have been split off the key. Only the feed has both in the right order.
 func (m feeder) learnAsked(key string, p Placement) {
 	if p.Key == key && m.layout.parts == 1 {
 		m.learn(p)
 	}
 }
 
-// Placements are read in pages.
+// These read placements in pages.
 const (
 	placementPage = 5000
 	placedHere    = `select ` + placementColumns + ` from shard_placements where map = $1 and shard = $2 and key > $3 and state = 'active'
 		order by key limit $4`
 )
 
-// page lists placements of a shard in the order of their keys.
+// page lists placements of a shard, ordered by key.
 func (m feeder) page(ctx context.Context, sql, shard, after string) ([]Placement, error) {
 	rows, err := m.service.pool.Query(ctx, sql, m.ID, shard, after, placementPage)
 	if err != nil {

@@ -12,28 +12,29 @@ import (
 	"procaas/schemas"
 )
 
-// The states of a placement on a shard.
+// These are the states of a placement on a shard.
 const (
-	Active = "active" // writers with the epoch go on
+	Active = "active" // writers with the epoch may write
 	Frozen = "frozen" // writers wait for the switch
 	Moved  = "moved"  // another shard has it
-	Closed = "closed" // it was opened for a transfer that has been aborted
+	Closed = "closed" // it was opened for a transfer that was aborted
 )
 
-// CodeMoved is the SQLSTATE of procaas.guard when the placement is not here, frozen, or at another epoch.
+// CodeMoved is the SQLSTATE of procaas.guard if the placement is not here, frozen, or at another
+// epoch.
 const CodeMoved = "PC001"
 
-// A Fence is what a shard knows of a placement.
+// A Fence is a shard's state of a placement.
 type Fence struct {
 	Map, Key string
 	Epoch    int64
 	State    string
-	Target   string // the shard that has it now; of Moved
-	Owner    string // token of the transfer that wrote it last
-	Attempt  int64  // of the transfer at freezing
+	Target   string // the shard that has it now, for Moved
+	Owner    string // token of the transfer that last wrote it
+	Attempt  int64  // number of the freeze within its transfer
 }
 
-// ErrFence reports that the shard knows of a later epoch than the one that was to be written.
+// ErrFence reports that the shard already has a later epoch.
 var ErrFence = errors.New("the shard knows of a later epoch")
 
 // A Querier is a connection, a pool or a transaction.
@@ -45,8 +46,8 @@ type Querier interface {
 
 const writeFence = `select procaas.fence($1, $2, $3, $4, nullif($5, ''), nullif($6, ''), $7)`
 
-// WriteFence changes what a shard knows of a placement. It waits for the writers under
-// way, and those that come later wait for the end of its transaction.
+// WriteFence changes the fence of a placement. It waits for current writers, and later ones wait
+// for the end of its transaction.
 func WriteFence(ctx context.Context, q Querier, f Fence) error {
 	var done bool
 	err := q.QueryRow(ctx, writeFence, f.Map, f.Key, f.Epoch, f.State, f.Target, f.Owner, f.Attempt).Scan(&done)
@@ -62,7 +63,7 @@ func WriteFence(ctx context.Context, q Querier, f Fence) error {
 const readFence = `select map, key, epoch, state, coalesce(target, ''), coalesce(owner, ''), attempt
 	from procaas.fences where map = $1 and key = $2`
 
-// ReadFence returns what a shard knows of a placement; ok is false when it knows nothing.
+// ReadFence returns the fence of a placement. ok is false if there is none.
 func ReadFence(ctx context.Context, q Querier, shardMap, key string) (f Fence, ok bool, err error) {
 	err = q.QueryRow(ctx, readFence, shardMap, key).Scan(&f.Map, &f.Key, &f.Epoch, &f.State, &f.Target, &f.Owner, &f.Attempt)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -73,8 +74,8 @@ func ReadFence(ctx context.Context, q Querier, shardMap, key string) (f Fence, o
 
 const lockFence = `select pg_advisory_xact_lock(procaas.fence_lock($1, $2))`
 
-// raiseFence writes a fence unless the shard knows of the same epoch or a later one: what
-// a transfer has written since then counts.
+// raiseFence writes a fence unless the shard has the same epoch or a later one, which a later
+// transfer has written.
 func raiseFence(ctx context.Context, tx pgx.Tx, f Fence) error {
 	if _, err := tx.Exec(ctx, lockFence, f.Map, f.Key); err != nil {
 		return fmt.Errorf("fence %s %s: %w", f.Map, f.Key, err)
@@ -92,8 +93,8 @@ const (
 	confirmFirst = `insert into procaas.compared (timeline) values (procaas.timeline()) on conflict do nothing`
 )
 
-// InstallFence brings the schema procaas of a shard up to date. A server that has none
-// yet has nothing to compare, so it takes writes at once.
+// InstallFence updates the schema procaas of a shard. A server without it has nothing to compare,
+// so it accepts writes at once.
 func InstallFence(ctx context.Context, tx pgx.Tx) error {
 	for _, sql := range []string{schemas.LockShard, schemas.MakeShard, installTable} {
 		if _, err := tx.Exec(ctx, sql); err != nil {

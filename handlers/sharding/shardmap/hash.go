@@ -5,9 +5,8 @@ import (
 	"math/bits"
 )
 
-// Hash is PostgreSQL's hashtextextended(text, 0), so that servers, clients and this
-// program agree on slots. It is Jenkins' lookup3 as PostgreSQL varies it, for machines
-// that store the low byte first.
+// Hash is PostgreSQL's hashtextextended(text, 0), so that servers, clients and this program agree
+// on slots. It is PostgreSQL's variant of Jenkins' lookup3 on little-endian machines.
 func Hash(text string) uint64 {
 	n := len(text)
 	a := uint32(0x9e3779b9) + uint32(n) + 3923095
@@ -58,7 +57,7 @@ func final(a, b, c uint32) (uint32, uint32) {
 // HashInt is PostgreSQL's hashint8extended(n, 0), the same for smaller integers.
 func HashInt(n int64) uint64 {
 	low, high := uint32(n), uint32(n>>32)
-	// So that a number has the same hash as a bigint, an integer and a smallint.
+	// So that a number has the same hash as bigint, integer and smallint.
 	if n < 0 {
 		high = ^high
 	}
@@ -67,5 +66,5 @@ func HashInt(n int64) uint64 {
 	return uint64(b)<<32 | uint64(c)
 }
 
-// Buckets is how many publications enroll makes at most on a shard for each map.
+// Buckets is how many publications enroll creates at most per map on a shard.
 const Buckets = 16

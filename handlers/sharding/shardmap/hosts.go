@@ -10,38 +10,38 @@ import (
 	"procaas/engine/transfers"
 )
 
-// A Report is what one look at a host has found.
+// A Report is the result of one look at a host.
 type Report struct {
 	Master   bool
 	Timeline int
-	LSN      uint64 // of a master: written; of a replica: replayed
+	LSN      uint64 // written on a master, replayed on a replica
 	Load     int    // busy connections
 
 	Connections    int // of clients
-	MaxConnections int // that it takes
+	MaxConnections int // limit
 
-	Compared bool  // of a master: its fences were compared on its timeline
-	Overdue  bool  // of a master: it holds a key frozen for longer than it may
+	Compared bool  // on a master: its fences were compared on its timeline
+	Overdue  bool  // on a master: a key has been frozen for too long
 	Err      error // it did not answer
 }
 
-// A host is what is known of one server.
+// A host is the state of one server.
 type host struct {
 	address, dc string
 	alive       bool
-	last        Report // of the last time that it answered
+	last        Report // of the last answer
 	seen        time.Time
-	changed     int   // looks in a row that say another alive than what is believed
-	err         error // of the last look; nil when it answered
+	changed     int   // looks in a row that contradict alive
+	err         error // of the last look; nil if it answered
 }
 
-// The looks in a row after which a host that answered is taken to be down, and the reverse.
+// These are the looks in a row after which a host counts as down, or up again.
 const (
 	missesToDown = 2
 	hitsToUp     = 2
 )
 
-// take adds what a look has found.
+// take applies the result of a look.
 func (h *host) take(r Report, now time.Time) {
 	first := h.seen.IsZero() && h.err == nil
 	h.err = r.Err
@@ -62,29 +62,29 @@ func (h *host) take(r Report, now time.Time) {
 	}
 }
 
-// A view is what is known of the hosts of a shard at one moment. It is immutable, but for what
-// it remembers of its answers.
+// A view is the state of a shard's hosts at one moment. It is immutable, except for its cached
+// answers.
 type view struct {
 	hosts   []host
 	master  int    // index; -1 for none
-	problem string // why there is none
+	problem string // why there is no master
 	at      time.Time
-	lags    []time.Duration // of each host; 0 for the master, and the least that it can be where it is not known
-	known   []bool          // the lag of each host is known; that of a replica is when the master was seen at its place
+	lags    []time.Duration // of each host; 0 for the master; the least possible lag if it is not known
+	known   []bool          // whether each lag is known; it is known if the master was seen at the replica's position
 
-	tails []atomic.Pointer[[]byte] // of answers, by the mode and the first host; see tail
+	tails []atomic.Pointer[[]byte] // ends of answers, by mode and first host; see tail
 }
 
-// modes is how many there are: master, replica, any.
+// modes is the number of modes: master, replica, any.
 const modes = 3
 
-// A sample is where the log of the master was at a time.
+// A sample is the position of the master's log at a time.
 type sample struct {
 	at  time.Time
 	lsn uint64
 }
 
-// samples is how many of them are kept: more than a minute.
+// samples is how many are kept: more than a minute.
 const samples = 64
 
 // newView judges the hosts of a shard.
@@ -103,18 +103,18 @@ func newView(hosts []host, history []sample, now time.Time) *view {
 	return v
 }
 
-// astray reports whether a replica follows a log that is not the master's: that of a master which was
-// replaced. Positions in one say nothing of the other.
+// astray reports whether a replica follows another log than the master's: that of a replaced
+// master. Positions of the two cannot be compared.
 func (v *view) astray(i int) bool {
 	if v.master < 0 {
 		return false
 	}
-	follows := v.hosts[i].last.Timeline // 0 while it follows nobody
+	follows := v.hosts[i].last.Timeline // 0 if it follows none
 	return follows != 0 && follows != v.hosts[v.master].last.Timeline
 }
 
-// findMaster takes the master of the highest timeline: one that was replaced and does not
-// know it yet has a lower one. Of two with the same nobody can tell which one counts.
+// findMaster chooses the master with the highest timeline. A replaced one that does not know it yet
+// has a lower timeline. If two have the same, there is no way to decide.
 func (v *view) findMaster() {
 	v.problem = "no host is a master that answers"
 	for i, h := range v.hosts {
@@ -136,8 +136,8 @@ func (v *view) findMaster() {
 	}
 }
 
-// lagOf returns how long ago the master was where a replica is now. It is not known of a replica
-// that is behind all samples: it may be late by a second or by a day.
+// lagOf returns how long ago the master was at the position of a replica. It is unknown if the
+// replica is behind all samples: it may lag by a second or a day.
 func lagOf(lsn uint64, history []sample, now time.Time) (lag time.Duration, known bool) {
 	if len(history) == 0 {
 		return 0, false
@@ -153,11 +153,11 @@ func lagOf(lsn uint64, history []sample, now time.Time) (lag time.Duration, know
 	return now.Sub(history[0].at), false
 }
 
-// staleAfter is the age of a view from which answers say so.
+// staleAfter is the age from which answers are marked as stale.
 const staleAfter = 3 * time.Second
 
-// choose orders the hosts of a shard for a question: first the one to connect to. draw gives
-// a number below its argument. The error wraps [transfers.ErrNoHost].
+// choose orders the hosts of a shard for a question. The first is the one to connect to. draw
+// returns a number below its argument. The error wraps [transfers.ErrNoHost].
 func (v *view) choose(q transfers.ShardQuestion, draw func(n int) int) ([]int, error) {
 	first, err := v.first(q, draw)
 	if err != nil {
@@ -194,8 +194,7 @@ func (v *view) first(q transfers.ShardQuestion, draw func(n int) int) (int, erro
 		return -1, fmt.Errorf("%w: no %s answers that is not further behind than the question allows", transfers.ErrNoHost,
 			cmp.Or(map[string]string{transfers.ShardAny: "host"}[q.Mode], "replica"))
 	}
-	// Where only few of the local hosts are left, all readers of the data centre would
-	// fall upon them.
+	// If few local hosts are left, they would get all readers of the data center.
 	near := fit
 	if q.DC != "" && len(local) > 0 && 2*len(local) >= registered {
 		near = local
@@ -203,8 +202,7 @@ func (v *view) first(q transfers.ShardQuestion, draw func(n int) int) (int, erro
 	return v.draw(near, draw), nil
 }
 
-// usualHosts is how many hosts shards have at most, as a rule: so many need no memory for a
-// choice.
+// usualHosts is the usual maximum of hosts per shard. A choice among so many needs no allocation.
 const usualHosts = 8
 
 // fits reports whether a host may serve reads.
@@ -222,8 +220,8 @@ func (v *view) fits(i int, q transfers.ShardQuestion) bool {
 	return q.MinLSN == 0 || h.last.LSN >= q.MinLSN && !v.astray(i)
 }
 
-// draw takes one of some hosts at random: of two the less busy one, so that no host that
-// has just become idle gets everything.
+// draw chooses a host at random: the less busy one of two, so that an idle host does not get
+// everything.
 func (v *view) draw(of []int, draw func(n int) int) int {
 	if len(of) == 1 {
 		return of[0]
@@ -239,8 +237,8 @@ func (v *view) draw(of []int, draw func(n int) int) int {
 	return of[a]
 }
 
-// withRest adds the hosts that are not among the first, those that answer before the others:
-// the client tries them when the view was wrong.
+// withRest appends the other hosts, answering ones first. The client tries them if the view was
+// wrong.
 func (v *view) withRest(first []int) []int {
 	for _, alive := range []bool{true, false} {
 		for i := range v.hosts {
@@ -252,7 +250,7 @@ func (v *view) withRest(first []int) []int {
 	return first
 }
 
-// role is what a host is, in a word.
+// role returns the role of a host in one word.
 func (v *view) role(i int) string {
 	switch h := v.hosts[i]; {
 	case h.seen.IsZero():
@@ -260,7 +258,7 @@ func (v *view) role(i int) string {
 	case i == v.master:
 		return transfers.ShardMaster
 	case h.last.Master:
-		return "replaced" // a master that another one has replaced, or a second one
+		return "replaced" // a replaced master, or a second one
 	}
 	return transfers.ShardReplica
 }

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// An index holds the placements of a map in memory. It may lag behind the map by the time
-// that a change takes to be heard of, which the fences make harmless.
+// An index has the placements of a map in memory. It may lag behind the map by the time of a
+// notification, which is harmless because of the fences.
 type index struct {
-	id     string // new for each index, so that positions of another one are known
+	id     string // new for each index, so that positions of another one are recognized
 	layout layout
 	seed   maphash.Seed
 	keys   atomic.Pointer[table] // placements of keys
@@ -21,15 +21,15 @@ type index struct {
 
 	mu      sync.Mutex // guards the following, and changes of keys
 	feed    []Placement
-	dropped int64         // changes before the first of feed
+	dropped int64         // number of changes before the first of feed
 	moved   chan struct{} // closed when feed grows
 	ranges  atomic.Pointer[[]*Placement]
 }
 
-// A table finds placements by their keys without a lock. It only grows: one that is full
-// is replaced by one of twice its size.
+// A table finds placements by key without a lock. It only grows: a full one is replaced by one of
+// twice its size.
 type table struct {
-	slots []atomic.Pointer[Placement] // a power of two, half of them empty at least
+	slots []atomic.Pointer[Placement] // a power of two, at least half of them empty
 }
 
 func newTable(size int) *table { return &table{make([]atomic.Pointer[Placement], size)} }
@@ -37,7 +37,7 @@ func newTable(size int) *table { return &table{make([]atomic.Pointer[Placement],
 // firstTable is the size of an empty one.
 const firstTable = 64
 
-// slot gives where a key stands or would stand.
+// slot returns the slot of a key.
 func (t *table) slot(hash uint64, key string) (*atomic.Pointer[Placement], *Placement) {
 	for i := hash; ; i++ {
 		at := &t.slots[i&uint64(len(t.slots)-1)]
@@ -57,7 +57,7 @@ func newIndex(l layout) *index {
 	return x
 }
 
-// find returns the placement of a key: the longest there is; nil when none is known.
+// find returns the longest placement of a key, or nil.
 func (x *index) find(key string) *Placement {
 	p := x.longest(key)
 	if p != nil && p.Key == key {
@@ -71,14 +71,14 @@ func (x *index) find(key string) *Placement {
 			p = x.stretch(firstPart(key))
 		}
 	}
-	// One that was split off at this moment is there since before the wider one has changed.
+	// A placement that was split off just now was there before the wider one changed.
 	if again := x.longest(key); again != nil {
 		return again
 	}
 	return p
 }
 
-// longest returns the placement of a key, or of the longest beginning of it that has one.
+// longest returns the placement of a key, or of its longest prefix with a placement.
 func (x *index) longest(key string) *Placement {
 	if x.count.Load() == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (x *index) longest(key string) *Placement {
 	return nil
 }
 
-// standing orders changes: 0 for a placement that is not known yet, 1 for others.
+// standing orders changes: 0 for unknown placements, 1 for others.
 func (x *index) standing(key string) int {
 	switch key[0] {
 	case '#':
@@ -110,8 +110,8 @@ func (x *index) standing(key string) int {
 	return 0
 }
 
-// merged reports whether a placement of a key has ended behind an epoch, since its rows belong to a
-// wider one again: that has an epoch of its own, which may be lower.
+// merged reports whether a placement of a key has ended after an epoch, because its rows belong to
+// a wider one again. The wider one has its own epoch, which may be lower.
 func (x *index) merged(key string, epoch int64) bool {
 	for k, ok := key, true; ok; k, ok = cutLast(k) {
 		if p := x.exact(k); p != nil && p.State == Merged && p.Epoch > epoch {
@@ -128,11 +128,11 @@ func (x *index) exact(key string) *Placement {
 	return p
 }
 
-// putKey takes the placement of a key over unless a later one is known.
+// putKey adds the placement of a key unless a later one is known.
 func (x *index) putKey(p Placement) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// Under the lock: readers continue without it, in the former table while a larger one is filled.
+	// Under the lock. Readers need no lock: they use the former table while a larger one is filled.
 	t := x.keys.Load()
 	at, old := t.slot(maphash.String(x.seed, p.Key), p.Key)
 	if !newer(p, old) {
@@ -149,7 +149,7 @@ func (x *index) putKey(p Placement) bool {
 	return true
 }
 
-// grown returns a table of twice the size with the same placements.
+// grown returns a copy of a table with twice the size.
 func (x *index) grown(t *table) *table {
 	twice := newTable(2 * len(t.slots))
 	for i := range t.slots {
@@ -178,7 +178,7 @@ func (x *index) stretch(key string) *Placement {
 	return nil
 }
 
-// put takes a placement over unless a later one is known, and tells those who watch.
+// put adds a placement unless a later one is known, and notifies watchers.
 func (x *index) put(p Placement, tell bool) {
 	switch p.Key[0] {
 	case '#':
@@ -201,7 +201,7 @@ func (x *index) put(p Placement, tell bool) {
 	}
 }
 
-// newer reports whether p says something that old does not.
+// newer reports whether p has news compared to old.
 func newer(p Placement, old *Placement) bool { return old == nil || p != *old && p.Epoch >= old.Epoch }
 
 func (x *index) putStretch(p Placement) bool {
@@ -233,7 +233,7 @@ const feedSize = 4096
 func (x *index) publish(p Placement) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// Half is dropped at a time, so that a change costs no copy as a rule.
+	// Half is dropped at a time, so that most changes need no copy.
 	if len(x.feed) >= 2*feedSize {
 		x.dropped += feedSize
 		x.feed = slices.Clone(x.feed[feedSize:])
@@ -243,13 +243,13 @@ func (x *index) publish(p Placement) {
 	x.moved = make(chan struct{})
 }
 
-// since returns the changes behind a position, the position after them, and a channel that is
-// closed at the next one; ok is false when they are not kept any more.
+// since returns the changes after a position, the position after them, and a channel that is closed
+// at the next one. ok is false if they are no longer kept.
 func (x *index) since(position int64) (changes []Placement, next int64, more <-chan struct{}, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	next = x.dropped + int64(len(x.feed))
-	// A position ahead of the feed was never given.
+	// A position ahead of the feed is invalid.
 	if position < x.dropped || position > next {
 		return nil, next, x.moved, false
 	}
@@ -263,7 +263,7 @@ func (x *index) changes() <-chan struct{} {
 	return x.moved
 }
 
-// size is how many placements are known.
+// size returns the number of known placements.
 func (x *index) size() int64 {
 	return x.count.Load() + int64(len(*x.ranges.Load())) + int64(len(x.slots))
 }

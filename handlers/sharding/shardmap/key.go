@@ -7,22 +7,22 @@ import (
 	"procaas/engine/transfers"
 )
 
-// A Key is what a client asks for: its parts, the widest first.
+// A Key is what a client asks for: its parts, widest first.
 type Key []string
 
 // maxKey bounds the text of a key.
 const maxKey = 1000
 
-// ErrKey reports that a text is no key of the map.
+// ErrKey reports that a text is not a key of the map.
 var ErrKey = transfers.ErrShardKey
 
-// What the names of slots and stretches begin with is escaped, too.
+// The first characters of slots and stretches are escaped, too.
 var (
 	escapeKey   = strings.NewReplacer("%", "%25", "/", "%2F", "#", "%23", "[", "%5B")
 	unescapeKey = strings.NewReplacer("%25", "%", "%2F", "/", "%23", "#", "%5B", "[")
 )
 
-// String writes a key in the form that the map knows it by.
+// String formats a key in the form of the map.
 func (k Key) String() string {
 	parts := make([]string, len(k))
 	for i, p := range k {
@@ -31,8 +31,8 @@ func (k Key) String() string {
 	return strings.Join(parts, "/")
 }
 
-// ParseKey reads the form of [Key.String]. Any other form of the same key is refused,
-// so that a key has one name only.
+// ParseKey parses the form of [Key.String]. It refuses any other form, so that a key has only one
+// name.
 func ParseKey(text string) (Key, error) {
 	if text == "" || len(text) > maxKey || strings.ContainsRune(text, 0) {
 		return nil, fmt.Errorf("%w: want 1 to %d bytes of text", ErrKey, maxKey)
@@ -53,7 +53,7 @@ func ParseKey(text string) (Key, error) {
 	return parts, nil
 }
 
-// cutLast drops the last part of a key in its text form; false when it has one only.
+// cutLast removes the last part of a key in its text form. ok is false if it has only one.
 func cutLast(key string) (string, bool) {
 	i := strings.LastIndexByte(key, '/')
 	if i < 0 {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// A Map is one shard map: what is declared of it, and its placements in the database of
-// the store. See the package comment for what it promises.
+// A Map is one shard map: its declaration, and its placements in the database of the store. The
+// package comment has its contract.
 type Map struct {
 	ID       string
 	Declared *tree.ShardMap
@@ -34,7 +34,7 @@ type Map struct {
 
 const placementColumns = `map, key, shard, epoch, state, coalesce(transfer, ''), owner is not null, coalesce(target, '')`
 
-// The questions for placements.
+// These query placements.
 const (
 	readPlacement = `select ` + placementColumns + ` from shard_placements where map = $1 and key = $2`
 	findPlacement = `select ` + placementColumns + ` from shard_placements where map = $1 and key = any($2) and state <> 'merged'
@@ -52,7 +52,7 @@ func scanPlacement(row pgx.CollectableRow) (Placement, error) {
 	return p, err
 }
 
-// one asks for one placement; ErrUnknownKey when there is none.
+// one reads one placement. The error is ErrUnknownKey if there is none.
 func (m *Map) one(ctx context.Context, q Querier, key, sql string, args ...any) (Placement, error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
@@ -76,12 +76,12 @@ func (m *Map) keys(ctx context.Context, q Querier, sql string, args ...any) ([]s
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// Read returns a placement by its own key, from the database.
+// Read reads a placement by its own key from the database.
 func (m *Map) Read(ctx context.Context, placement string) (Placement, error) {
 	return m.one(ctx, m.service.pool, placement, readPlacement, m.ID, placement)
 }
 
-// Find returns the placement of a key, from the database: the longest there is.
+// Find reads the longest placement of a key from the database.
 func (m *Map) Find(ctx context.Context, key string) (Placement, error) {
 	if err := m.layout.check(key); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
@@ -93,7 +93,7 @@ func (m *Map) Find(ctx context.Context, key string) (Placement, error) {
 	return m.stretch(ctx, m.service.pool, key)
 }
 
-// stretch returns the placement of the stretch that a key lies in.
+// stretch reads the placement of the stretch that contains a key.
 func (m *Map) stretch(ctx context.Context, q Querier, key string) (Placement, error) {
 	if m.layout.ints {
 		return m.one(ctx, q, key, findNumber, m.ID, firstPart(key))
@@ -104,13 +104,13 @@ func (m *Map) stretch(ctx context.Context, q Querier, key string) (Placement, er
 // Overlap reports whether two placements may have rows in common, now or before one was split off.
 func (m *Map) Overlap(a, b string) bool { return m.layout.overlap(a, b) }
 
-// Begin says what to transfer.
+// A Begin says what to transfer.
 type Begin struct {
 	Key      string // of a placement
 	Target   string // shard
-	Transfer string // id: the same one takes over from itself
+	Transfer string // the same id takes over from itself
 
-	// Force moves to a shard that is closed for transfers: a rollback.
+	// Force allows a target that is closed for transfers, for a rollback.
 	Force bool
 }
 
@@ -118,15 +118,15 @@ const beginTransfer = `update shard_placements set owner = $4, transfer = $3, ta
 	where map = $1 and key = $2 and state = 'active' and shard <> $5 and (owner is null or transfer = $3)
 	returning shard, epoch, tried`
 
-// BeginTransfer takes a placement over for a transfer, or takes over a transfer from
-// a coordinator that was lost. When it has switched before, the result says so.
+// BeginTransfer takes a placement over for a transfer, or takes over a transfer from a lost
+// coordinator. If that transfer has already switched, the result says so.
 func (m *Map) BeginTransfer(ctx context.Context, b Begin) (Transfer, error) {
 	t := Transfer{Map: m.ID, Key: b.Key, ID: b.Transfer, Target: b.Target, Owner: rand.Text()}
 	before, err := m.Read(ctx, b.Key)
 	if err != nil {
 		return t, err
 	}
-	// A transfer that was begun goes on, whatever its target has been told since.
+	// A transfer that has begun continues even if its target was closed since.
 	if before.Transfer != b.Transfer && !b.Force {
 		if err := m.mayReceive(ctx, b.Target); err != nil {
 			return t, err
@@ -157,7 +157,7 @@ func (m *Map) BeginTransfer(ctx context.Context, b Begin) (Transfer, error) {
 
 const targetFlags = `select s.transfer and draining is null from shards s where map = $1 and id = $2 and declared`
 
-// mayReceive refuses a target that takes no keys.
+// mayReceive refuses a target that accepts no keys.
 func (m *Map) mayReceive(ctx context.Context, shard string) error {
 	var open bool
 	err := m.service.pool.QueryRow(ctx, targetFlags, m.ID, shard).Scan(&open)
@@ -175,9 +175,9 @@ func (m *Map) mayReceive(ctx context.Context, shard string) error {
 const switchPlacement = `update shard_placements set shard = $6, epoch = $5, owner = null, target = null
 	where map = $1 and key = $2 and owner = $3 and epoch = $4 and state = 'active'`
 
-// Switch moves the placement to the target, in one step: a compare-and-swap on owner
-// and epoch. Nothing has changed when the error is [ErrLost]; with another error that
-// is unknown, and [Map.Read] tells.
+// Switch moves the placement to the target in one step: a compare-and-swap on owner and epoch. If
+// the error is [ErrLost], nothing has changed. After another error the outcome is unknown, and
+// [Map.Read] shows it.
 func (m *Map) Switch(ctx context.Context, t Transfer) error {
 	return m.swap(ctx, t, switchPlacement, m.ID, t.Key, t.Owner, t.Epoch, t.Next, t.Target)
 }
@@ -185,8 +185,8 @@ func (m *Map) Switch(ctx context.Context, t Transfer) error {
 const abortTransfer = `update shard_placements set owner = null, transfer = null, target = null
 	where map = $1 and key = $2 and owner = $3`
 
-// Abort ends a transfer that has not switched. Its token is void afterwards, so that the
-// source may take writes again. The error is [ErrLost] when it was void before.
+// Abort ends a transfer that has not switched. It invalidates the token, so the source may accept
+// writes again. The error is [ErrLost] if the token was invalid before.
 func (m *Map) Abort(ctx context.Context, t Transfer) error {
 	return m.swap(ctx, t, abortTransfer, m.ID, t.Key, t.Owner)
 }

@@ -14,20 +14,20 @@ import (
 const (
 	readOverdue = `select map, key, epoch from procaas.overdue()`
 
-	// takeFromCoordinator voids the token of a transfer that has not switched, and gives the number
-	// of a claim that is later than its own. The transfer keeps the placement.
+	// takeFromCoordinator invalidates the token of a transfer that has not switched, and returns
+	// the number of a later claim. The transfer keeps the placement.
 	takeFromCoordinator = `update shard_placements set tried = tried + 1, owner = case when owner is not null then $4 end
 		where map = $1 and key = $2 and epoch = $3 returning tried`
 
 	claimFence = `select procaas.claim($1, $2, $3, $4)`
 )
 
-// thawPatience bounds one attempt at ending the overdue freezes of a shard.
+// thawPatience bounds one attempt to end the overdue freezes of a shard.
 const thawPatience = 10 * time.Second
 
-// Thaw ends the freezes of a shard whose coordinator has died between the seal of the source
-// and the switch of the map, or is too slow, and returns how many keys may be written there again.
-// A freeze that is not sealed ends by itself; of one that is, only the map can tell how it ends.
+// Thaw ends the freezes of a shard whose coordinator has died between the seal and the switch, or
+// is too slow. It returns how many keys accept writes again. An unsealed freeze ends by itself. For
+// a sealed one, only the map knows how it ends.
 func (s *Service) Thaw(ctx context.Context, m *Map, shard string) (thawed int, err error) {
 	pool, err := s.Connect(ctx, m, shard)
 	if err != nil {
@@ -63,8 +63,8 @@ func (s *Service) Thaw(ctx context.Context, m *Map, shard string) (thawed int, e
 	return thawed, err
 }
 
-// thaw ends one freeze as the map says: where that has switched, the source is told so;
-// where it has not, it never will with the token of that freeze, and the source takes writes.
+// thaw ends one freeze according to the map. If the map has switched, the source learns that. If
+// not, the token of the freeze can never switch, and the source accepts writes.
 func (m *Map) thaw(ctx context.Context, q *pgxpool.Pool, shard string, f Fence) (done bool, err error) {
 	p, err := m.Read(ctx, f.Key)
 	if err != nil {
@@ -83,7 +83,7 @@ func (m *Map) thaw(ctx context.Context, q *pgxpool.Pool, shard string, f Fence) 
 	var next int64
 	err = m.service.pool.QueryRow(ctx, takeFromCoordinator, m.ID, f.Key, f.Epoch, rand.Text()).Scan(&next)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil // it has switched at this moment
+		return false, nil // it has switched just now
 	}
 	if err != nil {
 		return false, err

@@ -12,9 +12,9 @@ import (
 const reserve = `insert into shard_placements (map, key, shard, state, attrs) values ($1, $2, $3, 'creating', $4)
 	on conflict (map, key) do nothing`
 
-// Place gives a key a placement of its own on a shard: a reservation in the map, the
-// fence on the shard, and then the map again. Whoever finds a reservation completes it.
-// A key that has one already keeps it, whatever the shard.
+// Place gives a key its own placement on a shard: a reservation in the map, the fence on the shard,
+// and then the map again. Any process that finds a reservation completes it. A key that has a
+// placement keeps it, whatever the shard.
 func (m *Map) Place(ctx context.Context, key, shard string, attrs map[string]any) (Placement, error) {
 	if err := m.layout.check(key); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
@@ -38,15 +38,15 @@ func (m *Map) Place(ctx context.Context, key, shard string, attrs map[string]any
 
 const activate = `update shard_placements set state = 'active' where map = $1 and key = $2 and state = 'creating'`
 
-// Complete ends the registration of a key: the shard gets its fence, then the map says
-// that it may be used. Any number of processes may do so at once.
+// Complete completes the registration of a key: the shard gets its fence, then the map says that
+// the key is ready. Any number of processes may do so at once.
 func (m *Map) Complete(ctx context.Context, p Placement) (Placement, error) {
 	pool, err := m.service.Connect(ctx, m, p.Shard)
 	if err != nil {
 		return p, err
 	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return m.fenceNew(ctx, tx, p) })
-	if err != nil && !errors.Is(err, ErrFence) { // then somebody has completed it, and it has moved on
+	if err != nil && !errors.Is(err, ErrFence) { // another process has completed it, and it has moved on
 		return p, fmt.Errorf("map %s: register %q on %s: %w", m.ID, p.Key, p.Shard, err)
 	}
 	if _, err := m.service.pool.Exec(ctx, activate, m.ID, p.Key); err != nil {
@@ -56,8 +56,8 @@ func (m *Map) Complete(ctx context.Context, p Placement) (Placement, error) {
 	return m.Read(ctx, p.Key)
 }
 
-// fenceNew writes the fence of a new placement, and before it that of the one which it was
-// split from, so that writers who only know of that one ask again.
+// fenceNew writes the fence of a new placement. Before that, it raises the fence of the one it was
+// split from, so that writers that know only that one ask again.
 func (m *Map) fenceNew(ctx context.Context, tx pgx.Tx, p Placement) error {
 	wide, err := m.wider(ctx, m.service.pool, p.Key)
 	if err != nil && !errors.Is(err, ErrUnknownKey) {

@@ -17,36 +17,37 @@ type Placement struct {
 	Map   string
 	State State
 
-	Transfer string // that has it, or had it last; empty for none
+	Transfer string // the last transfer that had it; empty for none
 	Owned    bool   // a transfer has it
 	Target   string // of the transfer; empty for none
 }
 
-// covers reports whether a key that was asked for may belong to the placement. Slots and stretches
-// are those of the first part, which the caller knows to be the same.
+// covers reports whether the placement may contain a key. The caller knows that slots and stretches
+// are those of the key's first part.
 func (p Placement) covers(key string) bool {
 	return p.Key == key || strings.HasPrefix(key, p.Key+"/") || p.Key != "" && (p.Key[0] == '#' || p.Key[0] == '[')
 }
 
-// A State says what a placement is good for.
+// A State says whether a placement can be used.
 type State string
 
-// The states of a placement.
+// These are the states of a placement.
 const (
-	// Creating is a key whose registration has not ended: the shard may not know it.
+	// Creating is a key whose registration is unfinished: the shard may not know it.
 	Creating State = "creating"
 
 	// Ready is a key that can be written to.
 	Ready State = "active"
 
-	// Refused is a key that nobody may register.
+	// Refused is a key that must not be registered.
 	Refused State = "refused"
 
-	// Merged is a part that belongs to the next wider placement again: a stretch of keys to the one before it.
+	// Merged is a part that belongs to a wider placement again, such as a stretch to the one before
+	// it.
 	Merged State = "merged"
 )
 
-// What callers test for.
+// Callers test for these errors.
 var (
 	// ErrUnknownMap reports that no shard map has the name.
 	ErrUnknownMap = errors.New("unknown shard map")
@@ -60,11 +61,11 @@ var (
 	// ErrBusy reports that a transfer has the placement, or that it is being registered.
 	ErrBusy = errors.New("the key is busy")
 
-	// ErrLost reports that a transfer does not own the placement any more: another
-	// coordinator has taken it over, or it was aborted.
+	// ErrLost reports that a transfer no longer owns the placement: another coordinator has taken
+	// it over, or it was aborted.
 	ErrLost = errors.New("the transfer has lost the key")
 
-	// ErrClosed reports that the target takes no keys.
+	// ErrClosed reports that the target accepts no keys.
 	ErrClosed = errors.New("the shard takes no keys")
 )
 
@@ -72,15 +73,15 @@ var (
 type Transfer struct {
 	Map, Key, ID   string
 	Source, Target string
-	Epoch          int64  // of the placement before
-	Next           int64  // that it will have on the target
-	Owner          string // token; whoever begins the same transfer again gets another
+	Epoch          int64  // of the placement before the transfer
+	Next           int64  // of the placement on the target
+	Owner          string // token; beginning the same transfer again returns a new one
 
-	// Switched tells that the placement is on the target already.
+	// Switched says that the placement is on the target already.
 	Switched bool
 }
 
-// A layout is what the parts of a map's keyspace are.
+// A layout describes the keyspace of a map.
 type layout struct {
 	strategy string
 	slots    int
@@ -92,7 +93,7 @@ func layoutOf(m *tree.ShardMap) layout {
 	return layout{m.Strategy, m.Slots, len(m.Key), m.KeyType == "int"}
 }
 
-// check refuses a text that is no key of the map.
+// check refuses a text that is not a key of the map.
 func (l layout) check(key string) error {
 	k, err := ParseKey(key)
 	if err != nil {
@@ -109,18 +110,18 @@ func (l layout) check(key string) error {
 	return nil
 }
 
-// hash is that of the first part of a key, as PostgreSQL computes it of the column.
+// hash returns the hash of a key's first part, as PostgreSQL computes it for the column.
 func (l layout) hash(key string) uint64 {
 	first := firstPart(key)
 	if l.ints {
-		n, _ := strconv.ParseInt(first, 10, 64) // check has seen it
+		n, _ := strconv.ParseInt(first, 10, 64) // check has parsed it
 		return HashInt(n)
 	}
 	return Hash(first)
 }
 
-// slot names the slot that a key is in: that of its first part, so that all below one
-// live together unless they are placed themselves.
+// slot returns the slot of a key's first part, so that all keys below it live together unless they
+// have their own placements.
 func (l layout) slot(key string) string {
 	return "#" + strconv.FormatUint(l.hash(key)&uint64(l.slots-1), 10)
 }
@@ -135,8 +136,8 @@ func (l layout) below(a, b string) bool {
 	return x < y
 }
 
-// candidates lists the placements that a key may have, the one that counts first; the
-// stretch of a range is not among them.
+// candidates lists the placements that a key may have, in order of precedence. The stretch of a
+// range is not among them.
 func (l layout) candidates(key string) []string {
 	out := []string{key}
 	for k, ok := cutLast(key); ok; k, ok = cutLast(k) {
@@ -148,8 +149,8 @@ func (l layout) candidates(key string) []string {
 	return out
 }
 
-// overlap reports whether two placements may have rows in common, now or before one was split
-// off the other.
+// overlap reports whether two placements may have rows in common, now or before one was split off
+// the other.
 func (l layout) overlap(a, b string) bool {
 	if a[0] != '#' && a[0] != '[' {
 		a, b = b, a
@@ -167,7 +168,7 @@ func (l layout) overlap(a, b string) bool {
 	return strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
-// publications is how many publications of the map a shard has.
+// publications returns how many publications of the map a shard has.
 func (l layout) publications() int {
 	switch l.strategy {
 	case "slots":
@@ -178,7 +179,7 @@ func (l layout) publications() int {
 	return Buckets
 }
 
-// bucket returns which of the publications has the rows of a placement.
+// bucket returns which publication has the rows of a placement.
 func (l layout) bucket(placement string) int {
 	n := l.publications()
 	if slot, ok := strings.CutPrefix(placement, "#"); ok {

@@ -10,24 +10,24 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A Prober looks at hosts. It is called by many goroutines, for each host by one at a time.
+// A Prober looks at hosts. Many goroutines call it, but only one at a time for each host.
 type Prober interface {
 	// Probe looks at the host of a map at an address.
 	Probe(ctx context.Context, m *Map, address string) Report
 
-	// Close ends what it keeps open.
+	// Close closes its connections.
 	Close()
 }
 
-// Each host is looked at once in a period; the looks are spread over it in turns, so that
-// one goroutine starts them all.
+// Each host is looked at once in a period. The looks are spread over the period, so that one
+// goroutine starts them all.
 const (
 	pollPeriod   = time.Second
 	pollTurn     = 20 * time.Millisecond
 	probeTimeout = 700 * time.Millisecond
 
-	// maxProbes bounds the looks under way: those of hosts that do not answer wait for
-	// their time-outs.
+	// maxProbes bounds the looks in flight. Those of hosts that do not answer wait for their
+	// timeouts.
 	maxProbes = 512
 )
 
@@ -36,7 +36,7 @@ type target struct {
 	m      *Map
 	shard  *shard
 	host   int
-	inside chan struct{} // holds a token while a look is under way
+	inside chan struct{} // has a token while a look is in flight
 }
 
 // A poller looks at all hosts of some maps.
@@ -44,7 +44,7 @@ type poller struct {
 	prober  Prober
 	targets []target
 	slots   chan struct{}
-	changed func(m *Map, s *shard, v *view) // after each look
+	changed func(m *Map, s *shard, v *view) // called after each look
 	work    sync.WaitGroup
 }
 
@@ -66,7 +66,7 @@ func (p *poller) run(ctx context.Context) {
 	const turns = int(pollPeriod / pollTurn)
 	tick := time.NewTicker(pollTurn)
 	defer tick.Stop()
-	// At the start all at once: questions wait for the first view.
+	// All at once at the start, because questions wait for the first view.
 	p.start(ctx, p.targets)
 	for turn := 0; ; turn = (turn + 1) % turns {
 		select {
@@ -79,10 +79,10 @@ func (p *poller) run(ctx context.Context) {
 	}
 }
 
-// start begins to look at hosts, but for those where a look is under way.
+// start starts looks at hosts, except where one is in flight.
 func (p *poller) start(ctx context.Context, targets []target) {
 	for _, t := range targets {
-		// A host that hangs is left out of its turns until its time is over: one look at it at a time.
+		// There is one look at a host at a time, so a host that hangs misses its turns.
 		select {
 		case t.inside <- struct{}{}:
 		default:
@@ -105,7 +105,7 @@ func (p *poller) look(ctx context.Context, t target) {
 	r := p.prober.Probe(bounded, t.m, t.shard.addresses[t.host])
 	cancel()
 	if ctx.Err() != nil {
-		return // it says nothing about the host
+		return // this says nothing about the host
 	}
 	v := t.shard.take(t.host, r, time.Now())
 	if p.changed != nil {
@@ -113,7 +113,7 @@ func (p *poller) look(ctx context.Context, t target) {
 	}
 }
 
-// A connProber looks at hosts by PostgreSQL's own protocol, over one connection to each.
+// A connProber looks at hosts by PostgreSQL's protocol, over one connection to each.
 type connProber struct {
 	mu    sync.Mutex // guards conns
 	conns map[string]*pgx.Conn
@@ -143,7 +143,7 @@ func (c *connProber) Probe(ctx context.Context, m *Map, address string) Report {
 	r.LSN = uint64(lsn)
 	if err == nil && r.Master {
 		err = conn.QueryRow(ctx, fenceFacts).Scan(&r.Compared, &r.Overdue)
-		if notThere(err) { // enrolled by an older version, or not at all
+		if notThere(err) { // enrolled by an older version, or not enrolled
 			err = conn.QueryRow(ctx, fencesCompared).Scan(&r.Compared)
 		}
 		if notThere(err) {
@@ -157,7 +157,7 @@ func (c *connProber) Probe(ctx context.Context, m *Map, address string) Report {
 	return r
 }
 
-// notThere reports whether a server has said that it does not know what was asked for.
+// notThere reports whether a server does not know a function or table.
 func notThere(err error) bool {
 	var failure *pgconn.PgError
 	return errors.As(err, &failure) && (failure.Code == "42P01" || failure.Code == "3F000" || failure.Code == "42883")
@@ -172,7 +172,7 @@ func (c *connProber) conn(ctx context.Context, m *Map, address string) (*pgx.Con
 	if conn != nil && !conn.IsClosed() {
 		return conn, nil
 	}
-	// Any session will do: a replica is looked at as well as a master.
+	// Any session will do, because replicas are looked at as well.
 	dsn, err := m.AdminDSN([]string{address}, "any")
 	if err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (c *connProber) conn(ctx context.Context, m *Map, address string) (*pgx.Con
 	return conn, nil
 }
 
-// drop forgets the connection to a host, and closes it.
+// drop closes and forgets the connection to a host.
 func (c *connProber) drop(m *Map, address string) {
 	key := m.ID + " " + address
 	c.mu.Lock()

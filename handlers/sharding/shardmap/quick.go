@@ -12,8 +12,8 @@ import (
 
 var _ transfers.QuickShardMaps = (*Service)(nil)
 
-// AppendAnswer implements [transfers.QuickShardMaps]: it appends the answer of
-// [Service.Resolve] as JSON when memory has all that it takes.
+// AppendAnswer implements [transfers.QuickShardMaps]. It appends the answer of [Service.Resolve] as
+// JSON if memory has everything.
 func (s *Service) AppendAnswer(to []byte, shardMap, key, mode, dc string) ([]byte, bool) {
 	m, err := s.Map(shardMap)
 	if err != nil {
@@ -22,10 +22,9 @@ func (s *Service) AppendAnswer(to []byte, shardMap, key, mode, dc string) ([]byt
 	return m.AppendAnswer(to, key, mode, dc)
 }
 
-// AppendAnswer appends to a buffer what [Map.Resolve] would answer, as JSON with a line break,
-// without asking anybody. It returns the buffer as it was, and false, when that cannot be
-// told from memory, or the key is not of those that stand in JSON as they are: Resolve can
-// tell then.
+// AppendAnswer appends the answer of [Map.Resolve] to a buffer, as JSON with a line break, without
+// any I/O. It returns the unchanged buffer and false if memory lacks something, or if the key would
+// need escaping. Then use Resolve.
 func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
 	if !m.layout.plain(key) {
 		return to, false
@@ -39,7 +38,7 @@ func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
 		return to, false
 	}
 	v := s.view.Load()
-	// An answer that is stale says so, which is not written here.
+	// A stale answer must be marked, which this function cannot do.
 	if v == nil || time.Since(v.at) > staleAfter {
 		return to, false
 	}
@@ -59,7 +58,7 @@ func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
 	return append(to, "}\n"...), true
 }
 
-// plain reports whether a text is surely a key of the map, and the same in JSON.
+// plain reports whether a text certainly is a key of the map that needs no escaping in JSON.
 func (l layout) plain(key string) bool {
 	if len(key) > maxKey || !plainText(key) {
 		return false
@@ -81,9 +80,9 @@ func (l layout) plain(key string) bool {
 	return begun && parts <= l.parts && (!l.ints || plainNumber(key))
 }
 
-// plainNumber reports whether the first part of a key is a whole number as the map writes it.
+// plainNumber reports whether the first part of a key is a whole number in the form of the map.
 func plainNumber(key string) bool {
-	const surely = 18 // digits of a number of 64 bits
+	const surely = 18 // digits that certainly fit into 64 bits
 	for i := 0; ; i++ {
 		if i == len(key) || key[i] == '/' {
 			return i > 0 && i <= surely && (key[0] != '0' || i == 1)
@@ -94,7 +93,7 @@ func plainNumber(key string) bool {
 	}
 }
 
-// plainText reports whether a text is the same in JSON, and none of it is escaped in a key.
+// plainText reports whether a text needs no escaping in JSON or in a key.
 func plainText(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '%' {
@@ -104,7 +103,7 @@ func plainText(text string) bool {
 	return true
 }
 
-// spellAnswers writes the parts of answers that are the same for all keys of a map, and of a shard.
+// spellAnswers writes the parts of answers that are the same for all keys of a map or of a shard.
 func (m *Map) spellAnswers() {
 	m.head = []byte(fmt.Sprintf(`{"map":%s,"key":"`, model.EncodeJSON(m.ID)))
 	for id, s := range m.shards {
@@ -112,7 +111,7 @@ func (m *Map) spellAnswers() {
 	}
 }
 
-// tail returns the end of answers that name a host first, which is written once for each view.
+// tail returns the end of answers with this first host. It is written once per view.
 func (v *view) tail(m *Map, s *shard, mode string, first int) []byte {
 	at := &v.tails[first]
 	if mode == transfers.ShardReplica {
@@ -129,7 +128,7 @@ func (v *view) tail(m *Map, s *shard, mode string, first int) []byte {
 	return text
 }
 
-// answer gives hosts in an order, and the connection string with them.
+// answer returns hosts in an order, with their connection string.
 func (v *view) answer(m *Map, s *shard, mode string, order []int) ([]transfers.ShardHostBrief, string) {
 	hosts := make([]transfers.ShardHostBrief, len(order))
 	for i, n := range order {

@@ -183,7 +183,8 @@ func TestQuickRepliesAreThoseOfTheRouter(t *testing.T) {
 		{"key": {"x"}, "kez": {"y"}},
 	} {
 		fresh(m)
-		wantStatus, want, wantBody := ask(t, server, merged(query, url.Values{"register": {"true"}}), "") // this one goes through the router
+		// this one goes through the router
+		wantStatus, want, wantBody := ask(t, server, merged(query, url.Values{"register": {"true"}}), "")
 		status, header, body := ask(t, server, query, "")
 		if status != wantStatus || body != wantBody && status == http.StatusOK || fmt.Sprint(header) != fmt.Sprint(want) &&
 			status == http.StatusOK {

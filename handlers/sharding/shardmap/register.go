@@ -18,11 +18,11 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A registrar gives unknown keys a place.
+// A registrar places unknown keys.
 type registrar struct{ *Map }
 
-// register gives a key without a placement one, and completes a registration that was
-// begun. Keys of several parts are registered by their first one, once for all who ask at the same time.
+// register places a key without a placement, and completes an unfinished registration. Keys of
+// several parts are registered by their first one, once for all concurrent callers.
 func (m registrar) register(ctx context.Context, key string) (Placement, error) {
 	k, err := ParseKey(key)
 	if err != nil {
@@ -38,7 +38,7 @@ func (m registrar) register(ctx context.Context, key string) (Placement, error) 
 		case r := <-done:
 			p, _ := r.Val.(Placement)
 			if r.Err == nil && !p.covers(key) {
-				continue // who came first asked for another key below the same part, which has a placement of its own
+				continue // the first caller asked for another key below the same part, which has its own placement
 			}
 			if r.Err == nil && p.State == Ready {
 				feeder{m.Map}.learn(p)
@@ -64,7 +64,7 @@ func (m registrar) registerOne(ctx context.Context, key, first string) (Placemen
 	if r == nil || !r.Lazy || m.layout.strategy != "directory" {
 		return p, ErrUnknownKey
 	}
-	// Outside of any transaction: the service that is asked may take its time.
+	// Outside of a transaction, because the service may take a while.
 	attrs, err := m.confirm(ctx, r, first)
 	if err != nil {
 		return p, err
@@ -108,7 +108,7 @@ func (m registrar) confirm(ctx context.Context, r *tree.ShardRegistration, key s
 	switch reply.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound:
-		return nil, ErrUnknownKey // not remembered: the key may come to be a moment later
+		return nil, ErrUnknownKey // not cached: the key may exist a moment later
 	default:
 		return nil, fmt.Errorf("%w: the check of map %s answers %s", ErrBusy, m.ID, reply.Status)
 	}
@@ -123,7 +123,7 @@ func (m registrar) confirm(ctx context.Context, r *tree.ShardRegistration, key s
 	return attrs, nil
 }
 
-// A home is a shard that may get new keys.
+// A home is a shard that can get new keys.
 type home struct {
 	id, class string
 	open      bool
@@ -133,7 +133,7 @@ type home struct {
 const readHomes = `select id, class, registration and closed is null and draining is null, greatest(capacity - coalesce(used, 0), 1)
 	from shards where map = $1 and declared order by id`
 
-// draw finds a shard for a new key by the rules.
+// draw chooses a shard for a new key by the rules.
 func (m registrar) draw(ctx context.Context, key string, attrs map[string]any) (string, error) {
 	rows, err := m.service.pool.Query(ctx, readHomes, m.ID)
 	if err != nil {
@@ -155,8 +155,7 @@ func (m registrar) draw(ctx context.Context, key string, attrs map[string]any) (
 	return drawHome(fit, rand.Float64()), nil
 }
 
-// fit lists the shards that a new key may be placed on: those of the first rule that is for
-// it, or all that are open.
+// fit lists the shards for a new key: those of the first matching rule, or all open ones.
 func (m registrar) fit(homes []home, key string, attrs map[string]any) ([]home, error) {
 	env := datum.Env{"event": map[string]any{"key": firstPart(key), "payload": attrs}}
 	for i, rule := range m.Declared.Registration.Rules {
@@ -181,7 +180,7 @@ func (m registrar) fit(homes []home, key string, attrs map[string]any) ([]home, 
 	return slices.DeleteFunc(slices.Clone(homes), func(h home) bool { return !h.open }), nil
 }
 
-// drawHome takes one of some shards, each as likely as it has room; at is from 0 to 1.
+// drawHome chooses a shard with a probability in proportion to its free space. at is from 0 to 1.
 func drawHome(homes []home, at float64) string {
 	total := 0.0
 	for _, h := range homes {

@@ -14,8 +14,8 @@ import (
 // A resolver answers where keys live.
 type resolver struct{ *Map }
 
-// Lookup returns the placement of a key from memory, and from the database when it is not
-// known there.
+// Lookup returns the placement of a key from memory, or from the database if memory does not have
+// it.
 func (m *Map) Lookup(ctx context.Context, key string) (Placement, error) {
 	if p := m.index.find(key); p != nil {
 		return *p, nil
@@ -27,8 +27,7 @@ func (m *Map) Lookup(ctx context.Context, key string) (Placement, error) {
 	return p, err
 }
 
-// Cached returns the placement of a key from memory only; ok is false when it is not known
-// there.
+// Cached returns the placement of a key from memory. ok is false if memory does not have it.
 func (m *Map) Cached(key string) (p Placement, ok bool) {
 	if found := m.index.find(key); found != nil {
 		return *found, true
@@ -36,7 +35,7 @@ func (m *Map) Cached(key string) (p Placement, ok bool) {
 	return Placement{}, false
 }
 
-// ask reads a placement from the database, once for all who ask for it at the same time.
+// ask reads a placement from the database, once for all concurrent callers.
 func (m resolver) ask(ctx context.Context, key string) (Placement, error) {
 	found := m.asking.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.service.patience())
@@ -51,8 +50,8 @@ func (m resolver) ask(ctx context.Context, key string) (Placement, error) {
 	}
 }
 
-// Resolve returns where a key lives and which hosts to try. A key without a placement is
-// registered when the map says so and the question does not forbid it.
+// Resolve returns where a key lives and which hosts to try. It registers a key without a placement
+// if the map says so and the question does not forbid it.
 func (m *Map) Resolve(ctx context.Context, q transfers.ShardQuestion) (transfers.ShardAnswer, error) {
 	p, err := resolver{m}.placement(ctx, q)
 	if err != nil {
@@ -66,7 +65,7 @@ func (m *Map) Resolve(ctx context.Context, q transfers.ShardQuestion) (transfers
 	return a, nil
 }
 
-// placement finds the placement of a key, or makes one.
+// placement returns the placement of a key, or makes one.
 func (m resolver) placement(ctx context.Context, q transfers.ShardQuestion) (Placement, error) {
 	if err := m.layout.check(q.Key); err != nil {
 		return Placement{}, err
@@ -84,13 +83,13 @@ func (m resolver) placement(ctx context.Context, q transfers.ShardQuestion) (Pla
 	return m.waitBeyond(ctx, q.Key, q.AfterEpoch)
 }
 
-// waitBeyond waits until the placement of a key has a later epoch than one, which the
-// shard of it has refused, and asks the database last: the change may be known there.
+// waitBeyond waits until the placement of a key has a later epoch than one that the shard has
+// refused. At the end it asks the database, which may know the change already.
 func (m resolver) waitBeyond(ctx context.Context, key string, epoch int64) (Placement, error) {
 	ctx, cancel := context.WithTimeout(ctx, epochPatience)
 	defer cancel()
 	more := m.index.changes()
-	// Behind the channel: a change between the two wakes the loop, and is not missed.
+	// After the channel, so that a change between the two wakes the loop.
 	p, err := m.Find(ctx, key)
 	overdue := time.NewTicker(overdueEvery)
 	defer overdue.Stop()
@@ -102,7 +101,7 @@ func (m resolver) waitBeyond(ctx context.Context, key string, epoch int64) (Plac
 				return m.Find(ctx, key)
 			}
 		case <-ctx.Done():
-			return p, nil // as it is; the shard will say
+			return p, nil // unchanged; the shard will refuse it if needed
 		}
 		more = m.index.changes()
 		if known := m.index.find(key); known != nil && (known.Epoch > p.Epoch || known.Key != p.Key) {
@@ -115,12 +114,11 @@ func (m resolver) waitBeyond(ctx context.Context, key string, epoch int64) (Plac
 	return p, err
 }
 
-// epochPatience is how long a question waits for a later epoch: longer than the deadline of
-// a freeze.
+// epochPatience is how long a question waits for a later epoch. It is longer than the deadline of a
+// freeze.
 const epochPatience = 2 * time.Second
 
-// overdueEvery is how often a question that waits for a later epoch looks whether the key is
-// frozen for longer than it may.
+// overdueEvery is how often a waiting question checks for an overdue freeze of the key.
 const overdueEvery = 250 * time.Millisecond
 
 // thawed ends overdue freezes of a shard, and reports whether there were any.
@@ -137,7 +135,7 @@ func (m resolver) thawed(ctx context.Context, id string) bool {
 	return n > 0
 }
 
-// answerHosts adds the hosts in their order, and the connection string.
+// answerHosts adds the hosts in order, and the connection string.
 func (m resolver) answerHosts(a *transfers.ShardAnswer, q transfers.ShardQuestion) error {
 	s := m.shards[a.Shard]
 	if s == nil {
@@ -145,7 +143,7 @@ func (m resolver) answerHosts(a *transfers.ShardAnswer, q transfers.ShardQuestio
 	}
 	a.Class = s.declared.Class
 	v := s.view.Load()
-	if v == nil { // nobody has looked at the hosts yet: the client finds the right one
+	if v == nil { // nobody has looked at the hosts yet, so the client finds the right one
 		a.Stale = true
 		a.Hosts, a.DSN = s.unseen, m.DSN(s.addresses, sessionAttrs(q.Mode))
 		return nil
@@ -159,8 +157,8 @@ func (m resolver) answerHosts(a *transfers.ShardAnswer, q transfers.ShardQuestio
 	return nil
 }
 
-// sessionAttrs is what a client asks of the server that it connects to, so that an answer
-// about roles that have changed since heals by itself.
+// sessionAttrs is what the client requires of the server it connects to, so that an answer with
+// outdated roles still works.
 func sessionAttrs(mode string) string {
 	switch mode {
 	case transfers.ShardReplica:
@@ -171,7 +169,7 @@ func sessionAttrs(mode string) string {
 	return "read-write"
 }
 
-// publicError says an error in the words of the engine.
+// publicError converts an error to one for the API.
 func (m resolver) publicError(key string, err error) error {
 	where := fmt.Sprintf("map %s: ", m.ID)
 	named := strings.HasPrefix(err.Error(), where)

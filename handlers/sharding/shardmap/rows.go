@@ -11,10 +11,10 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-// A rowFinder says which rows a placement has.
+// A rowFinder finds the rows of a placement.
 type rowFinder struct{ *Map }
 
-// Publication names the publication that has the rows of a placement.
+// Publication returns the publication with the rows of a placement.
 func (m *Map) Publication(placement string) string {
 	return rowFinder{m}.publication(m.layout.bucket(placement))
 }
@@ -23,11 +23,11 @@ func (m rowFinder) publication(bucket int) string {
 	return "procaas_" + strings.ReplaceAll(m.ID, "-", "_") + "_" + strconv.Itoa(bucket)
 }
 
-// Rows says which rows of a table of the map are those of a placement: without those of longer
-// placements, and without those of keys of a slot or a stretch that are placed themselves. ok is
-// false when none are: a table with fewer columns of the key than a placement has parts cannot tell
-// its rows, which belong to the wider placement alone. No key is split off while a transfer has the
-// placement, or has not ended yet.
+// Rows says which rows of a table belong to a placement, without those of longer placements, and
+// without those of keys of a slot or a stretch that have their own placements. ok is false if there
+// are none: if the table has fewer key columns than the placement has parts, its rows belong only
+// to the wider placement. While a transfer has the placement, or has not ended yet, no key is split
+// off.
 func (m *Map) Rows(ctx context.Context, t *tree.ShardTable, placement string) (rows transfer.Table, ok bool, err error) {
 	columns := rowFinder{m}.columns(t)
 	rows = transfer.Table{Name: t.Table, Columns: columns}
@@ -56,7 +56,7 @@ func (m *Map) Rows(ctx context.Context, t *tree.ShardTable, placement string) (r
 	return rows, true, nil
 }
 
-// columns lists the columns of a table that hold the parts of a key.
+// columns lists the columns of a table for the parts of a key.
 func (m rowFinder) columns(t *tree.ShardTable) []string {
 	if len(t.Key) > 0 {
 		return t.Key
@@ -64,7 +64,7 @@ func (m rowFinder) columns(t *tree.ShardTable) []string {
 	return m.Declared.Key
 }
 
-// hashSQL computes the hash of the first part of a key.
+// hashSQL returns the SQL for the hash of the first part of a key.
 func (l layout) hashSQL(column string) string {
 	if l.ints {
 		return "hashint8extended(" + quoteName(column) + ", 0)"
@@ -74,7 +74,7 @@ func (l layout) hashSQL(column string) string {
 
 const stretchBounds = `select key from shard_placements where map = $1 and key >= '[' and key < '\' and state <> 'merged'`
 
-// stretches lists the placements of a map by range, in the order of their bounds.
+// stretches lists the placements of a range map, ordered by bound.
 func (m rowFinder) stretches(ctx context.Context, q Querier) ([]string, error) {
 	keys, err := m.keys(ctx, q, stretchBounds, m.ID)
 	slices.SortFunc(keys, func(a, b string) int {
@@ -86,7 +86,8 @@ func (m rowFinder) stretches(ctx context.Context, q Querier) ([]string, error) {
 	return keys, err
 }
 
-// bounds returns the lower bounds of a stretch and of the one behind it; up is empty for the last one.
+// bounds returns the lower bounds of a stretch and of the next one. up is empty for the last
+// stretch.
 func (m rowFinder) bounds(ctx context.Context, placement string) (low, up string, err error) {
 	keys, err := m.stretches(ctx, m.service.pool)
 	if err != nil {
@@ -102,7 +103,7 @@ func (m rowFinder) bounds(ctx context.Context, placement string) (low, up string
 	return placement[1:], up, nil
 }
 
-// stretchRows selects the rows of a stretch of keys.
+// stretchRows returns the condition for the rows of a stretch.
 func (m rowFinder) stretchRows(ctx context.Context, column, placement string) (string, error) {
 	low, up, err := m.bounds(ctx, placement)
 	if err != nil {
@@ -125,14 +126,14 @@ func (m rowFinder) stretchRows(ctx context.Context, column, placement string) (s
 	return strings.Join(conditions, " and "), nil
 }
 
-// Placements within another one: keys below a key, and keys of their own in a map of
-// slots or stretches.
+// These find placements within another one: keys below a key, and keys with their own placements in
+// a map of slots or stretches.
 const (
 	keysBelow = `select key from shard_placements where map = $1 and key > $2 || '/' and key < $2 || '0' and state <> 'merged' order by key`
 	ownKeys   = `select key from shard_placements where map = $1 and key !~ '^[#[]' and state <> 'merged' order by key`
 )
 
-// within lists the placements that lie within another one.
+// within lists the placements within another one.
 func (m rowFinder) within(ctx context.Context, placement string) ([]string, error) {
 	if placement[0] != '#' && placement[0] != '[' {
 		return m.keys(ctx, m.service.pool, keysBelow, m.ID, placement)
@@ -152,10 +153,10 @@ func (m rowFinder) within(ctx context.Context, placement string) ([]string, erro
 	}), nil
 }
 
-// quoteName writes the name of a column.
+// quoteName quotes the name of a column.
 func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// quoteTable writes the name of a table with its schema.
+// quoteTable quotes the name of a table with its schema.
 func quoteTable(table string) string {
 	schema, name, ok := strings.Cut(table, ".")
 	if !ok {

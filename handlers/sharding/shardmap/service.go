@@ -23,62 +23,62 @@ import (
 	"procaas/engine/transfers"
 )
 
-// Options says what a [Service] works on.
+// Options configures a [Service].
 type Options struct {
-	// DSN is the database of the store, which the map's tables live in: PostgreSQL.
+	// DSN is the PostgreSQL database of the store, which has the map's tables.
 	DSN string
 
-	// Maps are those that are declared.
+	// Maps are the declared maps.
 	Maps []*tree.ShardMap
 
-	// Secret resolves the names of secrets; nil knows none.
+	// Secret looks up secrets. Nil knows none.
 	Secret func(secrets.Use) (string, error)
 
-	// Targets bounds which hosts of shards are connected to; nil bounds nothing.
+	// Targets limits the hosts of shards to connect to. Nil allows all.
 	Targets *outbound.Targets
 
-	// HTTP asks whether a key may be registered; [http.DefaultClient] when nil.
+	// HTTP is the client for registration checks. Nil means [http.DefaultClient].
 	HTTP *http.Client
 
-	// Patience bounds connecting to a shard and reading a placement; registrations, which do
-	// both, have a second more. [DefaultPatience] when 0.
+	// Patience bounds connecting to a shard and reading a placement. Registrations, which do both,
+	// have a second more. 0 means [DefaultPatience].
 	Patience time.Duration
 
-	// Prober looks at hosts; connections to them do when nil.
+	// Prober looks at hosts. Nil uses connections to them.
 	Prober Prober
 
-	// Audit writes down a change as a part of the transaction that makes it, whose last statement
-	// it is; changes are not written down when it is nil.
+	// Audit records a change in the transaction of the change, as its last statement. Nil records
+	// nothing.
 	Audit func(ctx context.Context, tx pgx.Tx, a store.Audited) error
 
-	// Transfers lists the transfers of a map, those that have ended as well; nil knows none.
+	// Transfers lists the transfers of a map, including ended ones. Nil knows none.
 	Transfers func(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error)
 
-	// Log hears of hosts and of what could not be done; nothing is logged when nil.
+	// Log logs changes of hosts and errors. Nil logs nothing.
 	Log *slog.Logger
 }
 
-// A Service keeps the shard maps of one process.
+// A Service has the shard maps of one process.
 type Service struct {
 	o    Options
 	pool *pgxpool.Pool
 	log  *slog.Logger
-	tell chan struct{} // somebody has changed a placement
+	tell chan struct{} // a placement was changed
 	stop context.CancelFunc
 	work sync.WaitGroup
 
 	mu     sync.RWMutex // guards the following
 	maps   map[string]*Map
 	again  chan struct{}            // closed when maps are replaced
-	pools  map[string]*pgxpool.Pool // of hosts of shards, by the DSN
+	pools  map[string]*pgxpool.Pool // of the hosts of shards, by DSN
 	closed bool
 }
 
 // mapConns bounds the connections to the database of the maps.
 const mapConns = 8
 
-// Open connects to the database of the maps, whose schema is up to date, and writes down
-// what is declared. Without maps it waits for [Service.Apply], and connects to nobody.
+// Open connects to the database of the maps, whose schema must be current, and stores the declared
+// maps. Without maps it waits for [Service.Apply], and does not connect.
 func Open(ctx context.Context, o Options) (*Service, error) {
 	config, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *Service) watchHosts(ctx context.Context) {
 	}
 }
 
-// seen looks after what a look at a host has shown: a promoted master takes no writes before
-// its fences were compared, and a key must not be frozen for longer than it may.
+// seen acts on a look at a host: a promoted master accepts no writes before its fences were
+// compared, and a key must not be frozen for too long.
 func (s *Service) seen(ctx context.Context, m *Map, x *shard, v *view) {
 	if v.master < 0 {
 		return
@@ -169,10 +169,10 @@ func (s *Service) seen(ctx context.Context, m *Map, x *shard, v *view) {
 	})
 }
 
-// comparePatience bounds one attempt at comparing fences.
+// comparePatience bounds one attempt to compare fences.
 const comparePatience = 10 * time.Minute
 
-// Close ends what the service does in the background, and its connections.
+// Close ends background work, and closes the connections.
 func (s *Service) Close() {
 	s.stop()
 	s.work.Wait()
@@ -186,7 +186,7 @@ func (s *Service) Close() {
 	s.pool.Close()
 }
 
-// Map finds a map by its id.
+// Map returns a map by its id.
 func (s *Service) Map(id string) (*Map, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -196,7 +196,7 @@ func (s *Service) Map(id string) (*Map, error) {
 	return nil, fmt.Errorf("%w %q", ErrUnknownMap, id)
 }
 
-// Maps lists all maps in the order of their ids.
+// Maps lists all maps, ordered by id.
 func (s *Service) Maps() []*Map {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -205,17 +205,17 @@ func (s *Service) Maps() []*Map {
 
 const notifyChange = `select pg_notify('procaas shards ' || current_schema, '')`
 
-// changed lets all processes know soon that a placement has changed.
+// changed notifies all processes soon that a placement has changed.
 func (s *Service) changed() {
 	select {
 	case s.tell <- struct{}{}:
-	default: // it will be told anyway
+	default: // a notification is pending
 	}
 }
 
-// notify passes on that placements have changed, outside of the transactions that change
-// them: PostgreSQL lets transactions that notify commit one by one only. Who misses it
-// finds out by asking each second.
+// notify sends notifications of changes, outside of the transactions of the changes, because
+// PostgreSQL serializes the commits of transactions that notify. A process that misses one polls
+// each second.
 func (s *Service) notify(ctx context.Context) {
 	for {
 		select {
@@ -229,8 +229,8 @@ func (s *Service) notify(ctx context.Context) {
 	}
 }
 
-// DSN is the connection string of clients to hosts of a shard, in the order in which
-// they are to be tried. Any host will do without attrs; see target_session_attrs of libpq.
+// DSN returns the connection string for clients to hosts of a shard, in the order to try them. With
+// empty attrs any host will do; see target_session_attrs of libpq.
 func (m *Map) DSN(hosts []string, attrs string) string {
 	return m.dsn(hosts, attrs, nil)
 }
@@ -252,7 +252,7 @@ func (m *Map) dsn(hosts []string, attrs string, user *url.Userinfo) string {
 	return u.String()
 }
 
-// connect says how hosts are connected to.
+// connect returns how to connect to hosts.
 func (m *Map) connect() tree.ShardConnect {
 	if m.Declared.Connect == nil {
 		return tree.ShardConnect{Database: "postgres"}
@@ -260,7 +260,7 @@ func (m *Map) connect() tree.ShardConnect {
 	return *m.Declared.Connect
 }
 
-// AdminDSN is the connection string of procaas itself to hosts of a shard.
+// AdminDSN returns procaas' own connection string to hosts of a shard.
 func (m *Map) AdminDSN(hosts []string, attrs string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), DefaultPatience)
 	defer cancel()
@@ -291,7 +291,7 @@ func (m *Map) AdminDSN(hosts []string, attrs string) (string, error) {
 	return m.dsn(hosts, attrs, user), nil
 }
 
-// Hosts lists the addresses of a shard's hosts, as declared.
+// Hosts lists the declared addresses of a shard's hosts.
 func (m *Map) Hosts(shard string) ([]string, error) {
 	s := m.Declared.Shard(shard)
 	if s == nil {
@@ -304,11 +304,10 @@ func (m *Map) Hosts(shard string) ([]string, error) {
 	return out, nil
 }
 
-// shardConns bounds the connections of this process to one shard, but for those of
-// transfers that stream.
+// shardConns bounds this process's connections to one shard, except those of transfers that stream.
 const shardConns = 8
 
-// Connect gives connections to the master of a shard. They are shared: do not close them.
+// Connect returns connections to the master of a shard. They are shared: do not close them.
 func (s *Service) Connect(ctx context.Context, m *Map, shard string) (*pgxpool.Pool, error) {
 	hosts, err := m.Hosts(shard)
 	if err != nil {
@@ -336,8 +335,9 @@ func (s *Service) connect(ctx context.Context, dsn string, conns int32) (*pgxpoo
 	}
 	config.MaxConns = conns
 	config.ConnConfig.RuntimeParams["application_name"] = "procaas"
-	// Not what the server has for the role: where that is called procaas, as the schema of the fences is, tables without a
-	// schema would be made there. Tables of a map are in public, unless it says otherwise.
+	// Override the server's default for the role. If the role is called procaas, like the schema of
+	// the fences, tables without a schema would be created there. The tables of a map are in
+	// public, unless it says otherwise.
 	if config.ConnConfig.RuntimeParams["search_path"] == "" {
 		config.ConnConfig.RuntimeParams["search_path"] = "public"
 	}

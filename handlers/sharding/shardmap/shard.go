@@ -10,26 +10,26 @@ import (
 	"procaas/engine/transfers"
 )
 
-// A shard is what a process knows of one shard.
+// A shard is a process's state of one shard.
 type shard struct {
 	declared  *tree.Shard
 	addresses []string
-	unseen    []transfers.ShardHostBrief // its hosts, while nobody has looked at them
+	unseen    []transfers.ShardHostBrief // its hosts before the first look
 
 	view      atomic.Pointer[view]
-	comparing atomic.Bool // its fences with the map
-	thawing   atomic.Bool // keys that were frozen for too long
+	comparing atomic.Bool // a comparison of its fences is in progress
+	thawing   atomic.Bool // a thaw of overdue freezes is in progress
 	middle    []byte      // of answers; see AppendAnswer
 
-	dsns sync.Map // connection strings of clients by the mode and the order of hosts
+	dsns sync.Map // connection strings for clients, by mode and order of hosts
 
 	mu      sync.Mutex // guards the following
 	hosts   []host
-	history []sample // of the master's log
-	sampled int      // the master whose log that is; -1 before the first one
+	history []sample // positions of the master's log
+	sampled int      // the master of history; -1 before the first one
 }
 
-// newShard makes what is known before anybody has looked: addresses, in the order of the files.
+// newShard returns the state before the first look: addresses in declared order.
 func newShard(d *tree.Shard) *shard {
 	s := &shard{declared: d, sampled: -1}
 	for _, h := range d.Hosts {
@@ -40,9 +40,9 @@ func newShard(d *tree.Shard) *shard {
 	return s
 }
 
-// take adds what a look at a host has found, and judges the shard anew. The samples are those of one
-// master's log: they stay while it does not answer, since nothing is written then, and go when
-// there is another one.
+// take applies the result of a look at a host, and judges the shard again. The samples belong to
+// one master's log. They stay while it does not answer, because nothing is written then, and go
+// when there is another master.
 func (s *shard) take(i int, r Report, now time.Time) *view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *shard) take(i int, r Report, now time.Time) *view {
 		if len(s.history) >= samples {
 			s.history = append(s.history[:0], s.history[1:]...)
 		}
-		master := s.hosts[v.master] // which another host's look may have shown to be one
+		master := s.hosts[v.master] // another host's look may have shown that it is the master
 		s.history = append(s.history, sample{master.seen, master.last.LSN})
 		v = newView(s.hosts, s.history, now)
 	}
@@ -64,7 +64,7 @@ func (s *shard) take(i int, r Report, now time.Time) *view {
 	return v
 }
 
-// dsn returns the connection string for hosts in an order, which is built once.
+// dsn returns the connection string for hosts in an order. It is built once.
 func (s *shard) dsn(m *Map, mode string, order []int) string {
 	key := mode
 	for _, i := range order {
@@ -82,7 +82,7 @@ func (s *shard) dsn(m *Map, mode string, order []int) string {
 	return dsn
 }
 
-// lsnText writes a position of a log as PostgreSQL does.
+// lsnText formats a log position like PostgreSQL.
 func lsnText(lsn uint64) string {
 	if lsn == 0 {
 		return ""

@@ -18,18 +18,18 @@ import (
 // A splitter splits and merges the stretches of a map.
 type splitter struct{ *Map }
 
-// A placement is divided, or ends, while its writers are held back for some milliseconds: on the
-// shard they are distinguished by the placement that they name, and whoever goes on under the former
-// one would not see a transfer of the new one. The order is that of a transfer's switch: a
-// freeze that thaws by itself, a seal, the map by a compare-and-swap, and the fence at the later
-// epoch. Who dies behind the seal is helped by [Service.Thaw].
+// While a placement is divided or ended, its writers wait for some milliseconds. The shard knows
+// writers by the placement that they name, and a writer with the former placement would not notice
+// a transfer of the new one. The order is that of a transfer's switch: a freeze that thaws by
+// itself, a seal, a compare-and-swap of the map, and the fence at the later epoch. If the process
+// dies after the seal, [Service.Thaw] helps.
 const (
 	regroupHold     = 2 * time.Second
 	regroupAttempts = 20
 	regroupLock     = "set local lock_timeout = 100"
 
-	// drawEpoch takes a number that is later than those of all transfers before; a transfer that
-	// begins afterwards takes a later one, and voids it.
+	// drawEpoch draws a number later than those of all earlier transfers. A later transfer draws a
+	// later one, and so invalidates it.
 	drawEpoch = `update shard_placements set tried = tried + 1 where map = $1 and key = $2 and owner is null and state = 'active'
 		returning map, key, shard, epoch, state, '', false, '', tried`
 
@@ -51,8 +51,8 @@ const (
 // errRegroup reports that writers or a transfer were in the way.
 var errRegroup = errors.New("writers of the key, or a transfer, were in the way")
 
-// SplitAt divides the stretch of keys that a key lies in: those from the key on become one of
-// their own, on the same shard. One that begins there already is given as it is.
+// SplitAt divides the stretch that contains a key. The part from the key on becomes a stretch on
+// the same shard. If a stretch begins there already, it is returned unchanged.
 func (m *Map) SplitAt(ctx context.Context, at string, by store.Actor) (wide, narrow Placement, err error) {
 	if wide, err = (splitter{m}).stretchAt(ctx, at); err != nil {
 		return wide, narrow, err
@@ -65,7 +65,7 @@ func (m *Map) SplitAt(ctx context.Context, at string, by store.Actor) (wide, nar
 	return wide, narrow, err
 }
 
-// stretchAt returns the stretch that the first part of a key lies in.
+// stretchAt returns the stretch with the first part of a key.
 func (m splitter) stretchAt(ctx context.Context, at string) (Placement, error) {
 	if m.layout.strategy != "range" {
 		return Placement{}, fmt.Errorf("map %s: %w: the strategy of the map is %s, and only one by range has stretches of keys", m.ID, ErrKey,
@@ -81,7 +81,7 @@ func (m splitter) stretchAt(ctx context.Context, at string) (Placement, error) {
 	return m.stretch(ctx, m.service.pool, at)
 }
 
-// splitOff returns what a narrower name stands for a placement of its own, beside a wider one.
+// splitOff gives a narrower name its own placement beside a wider one.
 func (m splitter) splitOff(ctx context.Context, wide, narrow string, by store.Actor) (Placement, error) {
 	err := m.regroup(ctx, regrouping{key: wide, other: narrow, state: Active, prepare: func(ctx context.Context, tx pgx.Tx,
 		p Placement,
@@ -89,7 +89,7 @@ func (m splitter) splitOff(ctx context.Context, wide, narrow string, by store.Ac
 		if err := m.canHold(ctx, tx, narrow); err != nil {
 			return err
 		}
-		// The new fence is there before anybody can be given its epoch.
+		// The new fence exists before any client can get its epoch.
 		var next int64
 		if err := m.service.pool.QueryRow(ctx, nextOfNarrow, m.ID, narrow, p.Epoch+1).Scan(&next); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (m splitter) splitOff(ctx context.Context, wide, narrow string, by store.Ac
 		var epoch int64
 		err = tx.QueryRow(ctx, putNarrow, m.ID, narrow, p.Shard, p.Epoch+1).Scan(&epoch)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return errRegroup // somebody was quicker
+			return errRegroup // another process was faster
 		}
 		if err != nil {
 			return err
@@ -119,9 +119,9 @@ func (m splitter) splitOff(ctx context.Context, wide, narrow string, by store.Ac
 	return m.Read(ctx, narrow)
 }
 
-// Merge ends a placement: its rows belong to the next wider one, which must be on the same shard. That
-// of a key becomes a part of the key, slot or stretch that it was split from; a stretch of keys, named by
-// the key that it begins at, one of the stretch before it.
+// Merge ends a placement. Its rows belong to the next wider one, which must be on the same shard. A
+// key becomes a part of the key, slot or stretch that it was split from. A stretch, named by its
+// first key, becomes a part of the stretch before it.
 func (m *Map) Merge(ctx context.Context, at string, by store.Actor) (wide, narrow Placement, err error) {
 	if wide, narrow, err = (splitter{m}).neighbours(ctx, at); err != nil {
 		return wide, narrow, err
@@ -137,7 +137,8 @@ func (m *Map) Merge(ctx context.Context, at string, by store.Actor) (wide, narro
 		if err != nil {
 			return err
 		}
-		// While it is held, nothing can be split off it: what was before comes between the two.
+		// While it is locked, nothing can be split off it. A placement that was split off before
+		// lies between the two.
 		if now, err := (splitter{m}).before(ctx, tx, narrow.Key); err != nil || now.Key != wide.Key {
 			return errors.Join(errRegroup, err)
 		}
@@ -156,7 +157,7 @@ func (m *Map) Merge(ctx context.Context, at string, by store.Actor) (wide, narro
 	return wide, narrow, nil
 }
 
-// neighbours returns the placement that ends when a key is merged, and the one that gets its rows.
+// neighbours returns the placement that a merge ends, and the one that gets its rows.
 func (m splitter) neighbours(ctx context.Context, at string) (wide, narrow Placement, err error) {
 	if err := m.layout.check(at); err != nil {
 		return wide, narrow, fmt.Errorf("map %s: %w", m.ID, err)
@@ -174,14 +175,14 @@ func (m splitter) neighbours(ctx context.Context, at string) (wide, narrow Place
 		return wide, narrow, fmt.Errorf("map %s: %w: %q is a part of nothing wider", m.ID, ErrKey, at)
 	case err != nil:
 		return wide, narrow, err
-	case wide.Shard != narrow.Shard: // merging moves nothing
+	case wide.Shard != narrow.Shard: // a merge moves no rows
 		return wide, narrow, fmt.Errorf("map %s: %q is on %s, and %q, which it would be a part of, on %s: move one of them first: %w",
 			m.ID, narrow.Key, narrow.Shard, wide.Key, wide.Shard, ErrBusy)
 	}
 	return wide, narrow, nil
 }
 
-// mergeable returns the stretch that begins at a key, which has no placement of its own.
+// mergeable returns the stretch that begins at a key without its own placement.
 func (m splitter) mergeable(ctx context.Context, at string) (Placement, error) {
 	if m.layout.strategy != "range" {
 		p, err := m.Find(ctx, at)
@@ -197,7 +198,8 @@ func (m splitter) mergeable(ctx context.Context, at string) (Placement, error) {
 	return p, err
 }
 
-// before returns the placement that has the rows of another one when that ends: ErrUnknownKey when none would.
+// before returns the placement that gets the rows of another one when that ends. The error is
+// ErrUnknownKey if there is none.
 func (m splitter) before(ctx context.Context, q Querier, placement string) (wide Placement, err error) {
 	if placement[0] != '[' {
 		return m.wider(ctx, q, placement)
@@ -213,8 +215,8 @@ func (m splitter) before(ctx context.Context, q Querier, placement string) (wide
 	return m.one(ctx, q, keys[i-1], readPlacement, m.ID, keys[i-1])
 }
 
-// canHold refuses a key whose rows no table of the map could tell: a placement of it would be a second
-// name of rows that another one has, or the name of none.
+// canHold refuses a key whose rows no table of the map can distinguish. Its placement would be a
+// second name for rows of another one, or have no rows.
 func (m splitter) canHold(ctx context.Context, tx pgx.Tx, key string) error {
 	if key[0] == '[' || len(m.Declared.Tables) == 0 {
 		return nil
@@ -239,21 +241,22 @@ func (m splitter) canHold(ctx context.Context, tx pgx.Tx, key string) error {
 	return fmt.Errorf("%w: the rows of %q could not be told: %w", ErrKey, key, why)
 }
 
-// A regrouping is a change of the map that the writers of one placement must not see half of.
+// A regrouping is a change of the map that must be atomic for the writers of one placement.
 type regrouping struct {
-	key   string // the placement whose writers are held back
-	other string // the one that gets rows of it, or gives them
-	state string // of its fence afterwards, at the later epoch: [Active] or [Closed]
+	key   string // the placement whose writers wait
+	other string // the one that gets or gives rows
+	state string // of its fence after the change, at the later epoch: [Active] or [Closed]
 
-	// prepare does what else the transaction on the shard does that holds the writers back; may be nil.
+	// prepare adds work to the transaction on the shard that stops the writers. It may be nil.
 	prepare func(ctx context.Context, tx pgx.Tx, p Placement) error
 
-	// change changes the map, to the epoch next. errRegroup when somebody has changed it before.
+	// change changes the map to the epoch next. The error is errRegroup if another process has
+	// changed it before.
 	change func(ctx context.Context, tx pgx.Tx, p Placement, next int64) error
 }
 
-// regroup changes the map while the writers of a placement are held back, and leaves its fence in
-// a state at the later epoch. It tries again when writers or the clock were in the way.
+// regroup changes the map while the writers of a placement wait, and sets its fence to a state at
+// the later epoch. It retries if writers or the clock were in the way.
 func (m splitter) regroup(ctx context.Context, g regrouping) error {
 	for attempt := int64(1); ; attempt++ {
 		err := m.regroupOnce(ctx, g, attempt)
@@ -270,12 +273,12 @@ func (m splitter) regroup(ctx context.Context, g regrouping) error {
 
 func (m splitter) regroupOnce(ctx context.Context, g regrouping, attempt int64) error {
 	key := g.key
-	// A new epoch for each attempt: what the one before has frozen can be told from this.
+	// A new epoch for each attempt, to recognize what the previous one has frozen.
 	p, next, err := m.drawEpoch(ctx, key)
 	if err != nil {
 		return err
 	}
-	// Behind the epoch: a transfer that begins later voids this.
+	// After drawing the epoch, so that a later transfer invalidates this attempt.
 	if err := m.untouched(ctx, key, g.other); err != nil {
 		return err
 	}
@@ -301,19 +304,19 @@ func (m splitter) regroupOnce(ctx context.Context, g regrouping, attempt int64) 
 	if err != nil {
 		return err // what is frozen thaws by itself
 	}
-	var refused error // before the commit, so nothing of it can be there
+	var refused error // before the commit, so nothing was written
 	err = pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error {
 		refused = g.change(ctx, tx, p, next)
 		return refused
 	})
-	ctx = context.WithoutCancel(ctx) // what is sealed is not left behind
+	ctx = context.WithoutCancel(ctx) // do not leave a sealed freeze behind
 	if err != nil {
 		var failure *pgconn.PgError
 		if now, readErr := m.Read(ctx, key); readErr == nil && now.Epoch == p.Epoch && (refused != nil || errors.As(err, &failure)) {
-			var done bool // writers are let in again, since the change has failed
+			var done bool // writers may write again, because the change has failed
 			return errors.Join(err, pool.QueryRow(ctx, claimFence, m.ID, key, p.Epoch, next).Scan(&done))
 		} else if readErr != nil || now.Epoch != next {
-			return err // nobody can tell; the freeze is overdue soon, and is ended as the map says
+			return err // the outcome is unknown; the freeze becomes overdue, and ends according to the map
 		}
 	}
 	m.service.changed()
@@ -322,8 +325,9 @@ func (m splitter) regroupOnce(ctx context.Context, g regrouping, attempt int64) 
 	})
 }
 
-// untouched refuses to change which rows two placements have while a transfer of one has not ended: also
-// when it has switched, it may still bring the rows back to its source, and deletes what it has moved there.
+// untouched refuses to change the rows of two placements while one of them has an unfinished
+// transfer. Even after its switch, a transfer may bring rows back to its source, and deletes moved
+// rows there.
 func (m splitter) untouched(ctx context.Context, placements ...string) error {
 	if m.service.o.Transfers == nil {
 		return nil
@@ -340,7 +344,7 @@ func (m splitter) untouched(ctx context.Context, placements ...string) error {
 	return nil
 }
 
-// drawEpoch takes a later epoch for a placement that no transfer has.
+// drawEpoch draws a later epoch for a placement without a transfer.
 func (m splitter) drawEpoch(ctx context.Context, key string) (p Placement, next int64, err error) {
 	err = m.service.pool.QueryRow(ctx, drawEpoch, m.ID, key).Scan(&p.Map, &p.Key, &p.Shard, &p.Epoch, &p.State, &p.Transfer, &p.Owned,
 		&p.Target, &next)
@@ -357,7 +361,7 @@ func (m splitter) drawEpoch(ctx context.Context, key string) (p Placement, next 
 	return p, next, err
 }
 
-// held calls a function of the fence that tells whether it did.
+// held calls a fence function that reports success.
 func held(ctx context.Context, q Querier, sql string, args ...any) error {
 	var done bool
 	err := q.QueryRow(ctx, sql, args...).Scan(&done)

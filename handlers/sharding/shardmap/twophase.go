@@ -13,12 +13,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A pairing writes to the map and to a shard in one step, by two-phase commits.
+// A pairing writes to the map and to a shard atomically, by two-phase commits.
 type pairing struct{ *Map }
 
-// Registration in two phases: the row of the map and the fence of the shard are prepared,
-// then committed, the map first. Who dies in between leaves prepared transactions, which
-// Sweep ends: it commits what the other side has, and rolls the rest back.
+// In a registration in two phases, the row of the map and the fence of the shard are prepared, then
+// committed, the map first. A process that dies in between leaves prepared transactions. Sweep
+// commits what the other side has, and rolls back the rest.
 const (
 	tryRegister = `select pg_try_advisory_xact_lock(hashtextextended('register ' || $1 || chr(10) || $2, 0))`
 	reserveNow  = `insert into shard_placements (map, key, shard, attrs) values ($1, $2, $3, $4)`
@@ -27,11 +27,11 @@ const (
 	isPrepared = `select exists (select from pg_prepared_xacts where gid = $1)`
 )
 
-// maxTwoPhase bounds keys of registration in two phases: the name of a prepared transaction
-// holds them.
+// maxTwoPhase bounds keys of registrations in two phases, because the name of a prepared
+// transaction contains the key.
 const maxTwoPhase = 100
 
-// The names of the prepared transactions of a key, on either side.
+// These are the names of the prepared transactions of a key.
 func (m pairing) mapGID() string { return "procaas:map:" + m.ID + ":" }
 
 func (m pairing) shardGID(shard string) string { return "procaas:shard:" + m.ID + ":" + shard + ":" }
@@ -40,13 +40,13 @@ func commitPrepared(gid string) string         { return "commit prepared " + quo
 func rollbackPrepared(gid string) string       { return "rollback prepared " + quote(gid) }
 func ignoreGone(err error) error {
 	var failure *pgconn.PgError
-	if errors.As(err, &failure) && failure.Code == "42704" { // undefined_object: somebody else has ended it
+	if errors.As(err, &failure) && failure.Code == "42704" { // undefined_object: another process has ended it
 		return nil
 	}
 	return err
 }
 
-// placeAtOnce makes the row of the map and the fence of the shard in one step.
+// placeAtOnce creates the row of the map and the fence of the shard atomically.
 func (m pairing) placeAtOnce(ctx context.Context, key, shard string, attrs map[string]any) (Placement, error) {
 	if len(key) > maxTwoPhase {
 		return Placement{}, fmt.Errorf("%w: keys of registration in two phases have %d bytes at most", ErrKey, maxTwoPhase)
@@ -63,7 +63,7 @@ func (m pairing) placeAtOnce(ctx context.Context, key, shard string, attrs map[s
 		return Placement{}, fmt.Errorf("map %s: register %q on %s in two phases: %w", m.ID, key, shard, err)
 	}
 	m.service.changed()
-	// Another process may be about to do it.
+	// Another process may be doing it.
 	for pause := 5 * time.Millisecond; ; pause *= 2 {
 		p, err := m.Read(ctx, key)
 		if !errors.Is(err, ErrUnknownKey) {
@@ -77,8 +77,8 @@ func (m pairing) placeAtOnce(ctx context.Context, key, shard string, attrs map[s
 	}
 }
 
-// prepareBoth prepares the row and the fence; false when somebody else is about to register
-// the key or has.
+// prepareBoth prepares the row and the fence. It returns false if another process is registering
+// the key or has registered it.
 func (m pairing) prepareBoth(ctx context.Context, pool *pgxpool.Pool, key, shard string, attrs map[string]any) (mine bool, err error) {
 	data, err := json.Marshal(attrs)
 	if err != nil {
@@ -109,13 +109,13 @@ func (m pairing) prepareBoth(ctx context.Context, pool *pgxpool.Pool, key, shard
 	return false, errors.Join(err, ignoreGone(undo))
 }
 
-// prepared does work in a transaction and prepares it, when work says so.
+// prepared runs work in a transaction and prepares it, if work says so.
 func prepared(ctx context.Context, pool *pgxpool.Pool, gid string, work func(pgx.Tx) (bool, error)) error {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // of one that was prepared this does nothing
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect on a prepared one
 	ok, err := work(tx)
 	if err != nil || !ok {
 		return err
@@ -124,13 +124,13 @@ func prepared(ctx context.Context, pool *pgxpool.Pool, gid string, work func(pgx
 	return err
 }
 
-// commitBoth commits what was prepared, the map first. When that was swept away meanwhile,
-// the shard's part goes, too.
+// commitBoth commits what was prepared, the map first. If a sweep has removed the map's part
+// meanwhile, it rolls back the shard's part.
 func (m pairing) commitBoth(ctx context.Context, pool *pgxpool.Pool, key, shard string) error {
 	ctx = context.WithoutCancel(ctx)
-	// The map first: a sweep commits the fence of a key that the map has, and rolls back that of one that it has not.
+	// The map first: a sweep commits the fence of a key in the map, and rolls back others.
 	if _, err := m.service.pool.Exec(ctx, commitPrepared(m.mapGID()+key)); ignoreGone(err) != nil {
-		return err // the sweeper ends both
+		return err // a sweep ends both
 	}
 	_, err := m.Read(ctx, key)
 	if errors.Is(err, ErrUnknownKey) {
@@ -144,16 +144,16 @@ func (m pairing) commitBoth(ctx context.Context, pool *pgxpool.Pool, key, shard 
 	return ignoreGone(err)
 }
 
-// Swept tells what a sweep has found, or would do.
+// A Swept is one finding of a sweep.
 type Swept struct {
 	Map       string
 	Key       string
-	Side      string // map, or the name of the shard
-	Committed bool   // it was rolled back otherwise
+	Side      string // map, or the shard
+	Committed bool   // otherwise it was rolled back
 }
 
-// Sweep ends prepared transactions of registrations that are older than an age: those that
-// the other side has are committed, the rest is rolled back. With dryRun it only tells.
+// Sweep ends prepared transactions of registrations older than an age. It commits those that the
+// other side has, and rolls back the rest. With dryRun it changes nothing.
 func (m *Map) Sweep(ctx context.Context, age time.Duration, dryRun bool) ([]Swept, error) {
 	swept, err := pairing{m}.sweepMap(ctx, age, dryRun)
 	if err != nil {
@@ -169,7 +169,7 @@ func (m *Map) Sweep(ctx context.Context, age time.Duration, dryRun bool) ([]Swep
 	return swept, nil
 }
 
-// dangling lists the keys of old prepared transactions whose names begin with a prefix.
+// dangling lists the keys of old prepared transactions with a name prefix.
 func dangling(ctx context.Context, q Querier, prefix string, age time.Duration) ([]string, error) {
 	rows, err := q.Query(ctx, oldPrepared, prefix, age.Seconds())
 	if err != nil {
@@ -182,8 +182,7 @@ func dangling(ctx context.Context, q Querier, prefix string, age time.Duration) 
 	return keys, err
 }
 
-// sweepMap ends the rows that were prepared: the map's part commits when any shard has its
-// own, prepared or committed.
+// sweepMap ends prepared rows. It commits a row if any shard has its fence, prepared or committed.
 func (m pairing) sweepMap(ctx context.Context, age time.Duration, dryRun bool) ([]Swept, error) {
 	keys, err := dangling(ctx, m.service.pool, m.mapGID(), age)
 	if err != nil {
@@ -211,8 +210,8 @@ func (m pairing) sweepMap(ctx context.Context, age time.Duration, dryRun bool) (
 	return swept, nil
 }
 
-// anyShardHas reports whether a shard has the fence of a key, prepared or committed. All must
-// answer: one that does not may be the one.
+// anyShardHas reports whether any shard has the fence of a key, prepared or committed. All shards
+// must answer.
 func (m pairing) anyShardHas(ctx context.Context, key string) (bool, error) {
 	for _, d := range m.Declared.Shards {
 		pool, err := m.service.Connect(ctx, m.Map, d.ID)
@@ -230,8 +229,8 @@ func (m pairing) anyShardHas(ctx context.Context, key string) (bool, error) {
 	return false, nil
 }
 
-// sweepShard ends the fences that were prepared: they commit when the map has the key on the
-// shard. Those whose row is prepared still wait for it.
+// sweepShard ends prepared fences. It commits those of keys that the map has on the shard. Those
+// whose row is prepared still wait for it.
 func (m pairing) sweepShard(ctx context.Context, shard string, age time.Duration, dryRun bool) ([]Swept, error) {
 	pool, err := m.service.Connect(ctx, m.Map, shard)
 	if err != nil {
@@ -247,7 +246,7 @@ func (m pairing) sweepShard(ctx context.Context, shard string, age time.Duration
 		if err := m.service.pool.QueryRow(ctx, isPrepared, m.mapGID()+key).Scan(&waits); err != nil {
 			return swept, err
 		}
-		// sweepMap has left it, since it is not old enough: it decides for both.
+		// sweepMap has left it because it is too young: it decides for both.
 		if waits && !dryRun {
 			continue
 		}
@@ -271,7 +270,7 @@ func (m pairing) sweepShard(ctx context.Context, shard string, age time.Duration
 	return swept, nil
 }
 
-// quote writes text as a literal of SQL.
+// quote returns text as an SQL literal.
 func quote(text string) string {
 	text = strings.ReplaceAll(text, "'", "''")
 	if strings.Contains(text, `\`) {

@@ -12,19 +12,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Usage finds out how full and how busy the shards of a map are, and by which keys.
+// A Usage measures how full and how busy the shards of a map are, and by which keys.
 type Usage struct{ *Map }
 
 const (
 	readUsage = `select pg_database_size(current_database()), count(*) filter (where state = 'active' and pid <> pg_backend_pid())::real,
 		count(*)::int, current_setting('max_connections')::int from pg_stat_activity where backend_type = 'client backend'`
 
-	// The load of a moment says little: it is evened out over some measurements.
+	// The load of one moment is random, so it is averaged over some measurements.
 	writeUsage = `update shards set used = $3, load = case when measured > now() - interval '2 hours' then (coalesce(load, $4) + $4) / 2 else $4 end,
 		connections = $5, max_connections = $6, measured = now() where map = $1 and id = $2`
 )
 
-// Measure finds out how full and how busy a shard is.
+// Measure measures how full and how busy a shard is.
 func (u Usage) Measure(ctx context.Context, shard string) error {
 	pool, err := u.service.Connect(ctx, u.Map, shard)
 	if err != nil {
@@ -42,7 +42,7 @@ func (u Usage) Measure(ctx context.Context, shard string) error {
 	return err
 }
 
-// A KeySize is a key with the number of its rows, or an estimate of it.
+// A KeySize is a key with the number of its rows, or an estimate.
 type KeySize struct {
 	Key  string
 	Rows int64
@@ -50,7 +50,7 @@ type KeySize struct {
 
 const countUsed = `select count(*) from shard_placements where map = $1 and shard = $2 and state = 'active' and active >= $3`
 
-// UsedSince counts the placements of a shard that were used then or later.
+// UsedSince counts the placements of a shard that were used since a time.
 func (u Usage) UsedSince(ctx context.Context, shard string, since time.Time) (n int64, err error) {
 	if err := u.service.pool.QueryRow(ctx, countUsed, u.ID, shard, since).Scan(&n); err != nil {
 		return 0, fmt.Errorf("map %s: keys in use on %s: %w", u.ID, shard, err)
@@ -58,23 +58,23 @@ func (u Usage) UsedSince(ctx context.Context, shard string, since time.Time) (n 
 	return n, nil
 }
 
-// Placements that may move: those that no transfer has.
+// Placements that may move are those without a transfer.
 const (
 	idleKeys = `select key from shard_placements where map = $1 and shard = $2 and state = 'active' and owner is null
 		and ($3 = '' or ($3 = 'idle') = (active < $4)) order by active, key limit $5`
 	freeKeys = `select key from shard_placements where map = $1 and shard = $2 and state = 'active' and owner is null and key = any($3)`
 )
 
-// Movable lists placements of a shard that no transfer has, the one that was not used for longest
-// first: those that were not used since then for idle, the others for busy, all for an empty which.
+// Movable lists placements of a shard without a transfer, least recently used first. which is idle
+// for those not used since a time, busy for the others, and empty for all.
 func (u Usage) Movable(ctx context.Context, shard, which string, since time.Time, limit int) ([]string, error) {
 	return u.keys(ctx, u.service.pool, idleKeys, u.ID, shard, which, since, limit)
 }
 
-// sampleRows is about how many rows of a table are looked at to find the sizes of keys.
+// sampleRows is roughly how many rows of a table are sampled to estimate the sizes of keys.
 const sampleRows = 200_000
 
-// Sizes estimates how many rows of a table the keys of a shard have, and how many there are.
+// Sizes estimates how many rows of a table the keys of a shard have, and the total.
 func (u Usage) Sizes(ctx context.Context, shard string, t *tree.ShardTable) (sizes []KeySize, rows int64, err error) {
 	pool, err := u.service.Connect(ctx, u.Map, shard)
 	if err != nil {
@@ -101,7 +101,7 @@ func (u Usage) Sizes(ctx context.Context, shard string, t *tree.ShardTable) (siz
 	return sizes, max(rows, sampled), err
 }
 
-// Free keeps the keys that live on a shard as placements which no transfer has.
+// Free returns those of the keys that have a placement on a shard and no transfer.
 func (u Usage) Free(ctx context.Context, shard string, all []KeySize) ([]KeySize, error) {
 	names := make([]string, len(all))
 	for i, k := range all {

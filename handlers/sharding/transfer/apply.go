@@ -15,44 +15,44 @@ import (
 )
 
 const (
-	// manyTransactions of the source become one of the target, when they are there.
+	// manyTransactions of the source are combined into one of the target, if they are available.
 	manyTransactions = 200
 
 	// manyChanges are sent to the target at once.
 	manyChanges = 500
 
-	// saveEvery is how often a position is kept that nothing was applied for.
+	// saveEvery is how often a position without changes is saved.
 	saveEvery = time.Second
 )
 
-// An applier makes the changes of a stream in the other shard.
+// An applier applies the changes of a stream to the other shard.
 type applier struct {
-	id      string    // of the position it keeps, and of its echoes
-	barrier string    // the id of the barriers that it heeds
-	against string    // that of the echoes of the other direction
+	id      string    // of its position and its echoes
+	barrier string    // id of its barriers
+	against string    // id of the echoes of the other direction
 	commits func()    // called after each commit
-	conn    *pgx.Conn // its own: it holds a transaction open while it waits for more
+	conn    *pgx.Conn // its own, because it holds a transaction open while it waits for more
 	stream  *stream
 	tables  map[string]*shape // by schema and name
 
-	position pglogrepl.LSN // all before it is durable on the target
-	saved    time.Time     // when the position was last kept
+	position pglogrepl.LSN // everything before it is durable on the target
+	saved    time.Time     // when the position was last saved
 
-	held     *event // read, but not taken yet
-	open     bool   // a transaction of the target is open
+	held     *event // read, but not processed yet
+	open     bool   // a transaction on the target is open
 	reached  pglogrepl.LSN
 	txs      int
 	changes  []change
-	skip     bool // the present transaction of the source is an echo, or was applied before
+	skip     bool // the current transaction of the source is an echo, or was applied before
 	token    string
-	prepared map[string]string              // names by statement, of the connection
-	touched  map[string]map[string][]string // table, then primary key
+	prepared map[string]string              // names of prepared statements, by statement
+	touched  map[string]map[string][]string // by table, then primary key
 	applied  int64                          // rows
 }
 
-// A change is a statement of the target that must affect one row.
+// A change is a statement for the target that must affect one row.
 type change struct {
-	statement string // the name of a prepared one
+	statement string // name of a prepared statement
 	verb      string
 	params    [][]byte
 	table     *shape
@@ -61,12 +61,12 @@ type change struct {
 
 // A goal says where to stop.
 type goal struct {
-	before pglogrepl.LSN                   // ahead of what commits at or behind this; 0 for no such place
-	token  string                          // behind the transaction with this barrier
-	join   func(ctx context.Context) error // what else the target's transaction does that reaches the token
+	before pglogrepl.LSN                   // before transactions that commit at or after this; 0 for none
+	token  string                          // after the transaction with this barrier
+	join   func(ctx context.Context) error // extra work for the target's transaction that reaches the token
 }
 
-// newApplier continues with a stream where the target has got to.
+// newApplier makes an applier that continues where the target has got to.
 func (m *Mover) newApplier(s *stream, from pglogrepl.LSN) *applier {
 	a := &applier{
 		id: m.direction(), barrier: m.spec.ID, against: m.against(), commits: func() { m.report(m.streamed("stream"), false) },
@@ -79,16 +79,16 @@ func (m *Mover) newApplier(s *stream, from pglogrepl.LSN) *applier {
 	return a
 }
 
-// until applies the stream up to a goal. After an error the applier is of no use.
+// until applies the stream up to a goal. After an error the applier is unusable.
 func (a *applier) until(ctx context.Context, g goal) error {
-	// While a transaction of the target is open, it takes only what is there at once: waiting within
-	// it would keep rows locked, and what was applied from being durable.
+	// While a transaction on the target is open, it takes only available events. Waiting inside it
+	// would keep rows locked and delay durability.
 	for {
 		e, ok, err := a.take(ctx, !a.open)
 		if err != nil {
 			return a.abandon(err)
 		}
-		if !ok { // nothing more at once: what is open becomes durable
+		if !ok { // nothing more is available, so commit
 			if err := a.commit(ctx, nil); err != nil {
 				return a.abandon(err)
 			}
@@ -113,7 +113,7 @@ func (a *applier) take(ctx context.Context, wait bool) (event, bool, error) {
 	return a.stream.next(ctx, wait)
 }
 
-// abandon rolls back what is open.
+// abandon rolls back the open transaction.
 func (a *applier) abandon(err error) error {
 	if a.open {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -131,7 +131,7 @@ func (a *applier) step(ctx context.Context, e event, g goal) (done bool, err err
 			a.held = &e
 			return true, a.commit(ctx, nil)
 		}
-		// A slot that was confirmed late repeats what the target has already.
+		// A slot that was confirmed late repeats what the target already has.
 		a.skip, a.token = e.lsn < a.position, ""
 	case atChange:
 		return false, a.change(ctx, e)
@@ -160,7 +160,7 @@ func (a *applier) step(ctx context.Context, e event, g goal) (done bool, err err
 	return false, nil
 }
 
-// change queues what a change of the source is for the target.
+// change queues a change of the source for the target.
 func (a *applier) change(ctx context.Context, e event) error {
 	if a.skip || e.rel == nil {
 		return nil
@@ -173,7 +173,8 @@ func (a *applier) change(ctx context.Context, e event) error {
 	if t == nil {
 		return nil
 	}
-	// A row may come to the key or leave it by an update: the server, which filters, has made an insert or a delete of that.
+	// An update may move a row into the key or out of it. The server's filter turns it into an
+	// insert or a delete.
 	var err error
 	switch e.op {
 	case 'I':
@@ -192,7 +193,7 @@ func (a *applier) change(ctx context.Context, e event) error {
 	return nil
 }
 
-// control reads a row of our own tables.
+// control processes a row of our own tables.
 func (a *applier) control(e event) {
 	if e.new == nil {
 		return
@@ -209,7 +210,7 @@ func (a *applier) control(e event) {
 	}
 }
 
-// cmpTuple returns the old row; it is left out where nothing that names it has changed.
+// cmpTuple returns the old row. It is missing if no identifying column has changed.
 func cmpTuple(old, now *pglogrepl.TupleData) *pglogrepl.TupleData {
 	if old != nil {
 		return old
@@ -237,7 +238,7 @@ func (a *applier) insert(ctx context.Context, t *shape, e event) error {
 	var names []string
 	var params [][]byte
 	for i, v := range e.new.Columns {
-		// A value out of line that has not changed is not in the log, and the target has no row to keep it in.
+		// An unchanged out-of-line value is not in the log, and the target has no row that has it.
 		if v.DataType == 'u' {
 			return &RestartError{fmt.Sprintf("a row of table %s came to the key with a large value that the stream does not carry", t.title())}
 		}
@@ -254,7 +255,7 @@ func (a *applier) update(ctx context.Context, t *shape, e event) error {
 	for i, v := range e.new.Columns {
 		name := e.rel.Columns[i].Name
 		if c := t.column(name); v.DataType == 'u' || c != nil && c.always {
-			continue // it has not changed
+			continue // unchanged
 		}
 		params = append(params, param(v))
 		sets = append(sets, quote(name)+" = $"+strconv.Itoa(len(params)))
@@ -262,7 +263,8 @@ func (a *applier) update(ctx context.Context, t *shape, e event) error {
 	if len(sets) == 0 {
 		return nil
 	}
-	// The old row names it: the update may change the primary key. Both are compared within the window.
+	// The old row identifies it, because the update may change the primary key. Both are compared
+	// during the freeze.
 	old := cmpTuple(e.old, e.new)
 	where, params, err := a.named(t, e.rel, old, params)
 	if err != nil {
@@ -282,7 +284,7 @@ func (a *applier) remove(ctx context.Context, t *shape, e event) error {
 	return a.queue(ctx, e, old, "delete from "+t.quoted()+" where "+where, change{table: t, params: params})
 }
 
-// named finds a row by its primary key, or by what else names it in the stream.
+// named identifies a row by its primary key, or by its replica identity.
 func (a *applier) named(t *shape, rel *pglogrepl.RelationMessage, row *pglogrepl.TupleData, params [][]byte) (string, [][]byte, error) {
 	names := t.identity
 	if !slices.ContainsFunc(t.primary, func(p string) bool { return !slices.Contains(names, p) }) {
@@ -305,7 +307,7 @@ func param(v *pglogrepl.TupleDataColumn) []byte {
 		return nil
 	}
 	if v.Data == nil {
-		return []byte{} // the empty text is not null
+		return []byte{} // empty text is not null
 	}
 	return v.Data
 }
@@ -318,13 +320,13 @@ func places(from, n int) string {
 	return strings.Join(parts, ", ")
 }
 
-// touch remembers a row, to compare it within the window.
+// touch remembers a row, to compare it during the freeze.
 func (a *applier) touch(t *shape, rel *pglogrepl.RelationMessage, row *pglogrepl.TupleData) {
 	values := make([]string, len(t.primary))
 	for i, name := range t.primary {
 		v := valueOf(rel, row, name)
 		if v == nil || v.DataType != 't' {
-			return // the identity names other columns: counts and digests cover it
+			return // the identity has other columns; counts and digests cover it
 		}
 		values[i] = string(v.Data)
 	}
@@ -342,12 +344,12 @@ func (a *applier) manyTouched() (n int) {
 	return n
 }
 
-// queue completes a change, which is to be made of a row by a statement.
+// queue completes and queues a change, which a statement makes from a row.
 func (a *applier) queue(ctx context.Context, e event, row *pglogrepl.TupleData, sql string, c change) error {
 	a.touch(c.table, e.rel, row)
 	var ok bool
 	if c.statement, ok = a.prepared[sql]; !ok {
-		// A statement is prepared once for each set of columns that a change carries.
+		// A statement is prepared once per set of columns.
 		c.statement = "apply_" + strconv.Itoa(len(a.prepared))
 		if _, err := a.conn.PgConn().Prepare(ctx, c.statement, sql, nil); err != nil {
 			return fmt.Errorf("apply to table %s: %w", c.table.title(), err)
@@ -364,7 +366,7 @@ func (a *applier) queue(ctx context.Context, e event, row *pglogrepl.TupleData, 
 	return nil
 }
 
-// flush sends what is queued, and checks that each change met one row.
+// flush sends queued changes, and checks that each affects one row.
 func (a *applier) flush(ctx context.Context) error {
 	if len(a.changes) == 0 {
 		return nil
@@ -372,7 +374,7 @@ func (a *applier) flush(ctx context.Context) error {
 	batch := &pgconn.Batch{}
 	first := 0
 	if !a.open {
-		// All in one round trip: the window is made of them.
+		// All in one round trip, because round trips determine the freeze time.
 		batch.ExecParams("begin", nil, nil, nil, nil)
 		batch.ExecParams(putEcho, [][]byte{[]byte(a.id)}, nil, nil, nil)
 		first = 2
@@ -386,9 +388,9 @@ func (a *applier) flush(ctx context.Context) error {
 	for results.NextResult() {
 		tag, err := results.ResultReader().Close()
 		if err != nil {
-			break // Close of the whole says it again
+			break // Close reports the error again
 		}
-		// An update that meets no row would go unnoticed otherwise, and the sides drift apart.
+		// Otherwise an update of a missing row would go unnoticed, and the sides would diverge.
 		if n >= 0 && tag.RowsAffected() != 1 {
 			c := a.changes[n]
 			_ = results.Close()
@@ -416,7 +418,7 @@ func (a *applier) applyError(err error, n int) error {
 	return fmt.Errorf("apply to table %s: %w", title, err)
 }
 
-// commit makes durable what was applied, with the position.
+// commit commits the applied changes with the position.
 func (a *applier) commit(ctx context.Context, join func(context.Context) error) error {
 	if err := a.flush(ctx); err != nil {
 		return err
@@ -431,7 +433,7 @@ func (a *applier) commit(ctx context.Context, join func(context.Context) error) 
 		}
 	}
 	if !a.open {
-		// Nothing of ours: the position may wait until it is saved for its age.
+		// No changes: the position may wait for the next save.
 		a.txs = 0
 		return nil
 	}
@@ -452,7 +454,7 @@ func (a *applier) commit(ctx context.Context, join func(context.Context) error) 
 	return nil
 }
 
-// save keeps a position that nothing was applied for.
+// save saves a position without changes.
 func (a *applier) save(ctx context.Context) error {
 	if _, err := a.conn.Exec(ctx, movePosition, a.id, a.reached.String()); err != nil {
 		return fmt.Errorf("keep the position: %w", err)

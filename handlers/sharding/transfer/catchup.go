@@ -13,15 +13,15 @@ import (
 	"procaas/engine/clock"
 )
 
-// closeEnough is the way through the stream at which Stream has caught up. The gate of
-// the cutover is much narrower.
+// closeEnough is the latency of the stream at which Stream has caught up. The limit for the cutover
+// is much lower.
 const closeEnough = time.Second
 
-// Stream applies what has changed since the copy until the target keeps up with it.
+// Stream applies the changes since the copy until the target keeps up.
 func (m *Mover) Stream(ctx context.Context) error { return m.spoilt(ctx, m.catchUp(ctx)) }
 
-// spoilt makes the target forget its position when an error asks for a new copy: Copy
-// does nothing while there is one.
+// spoilt makes the target forget its position if an error requires a new copy, because Copy does
+// nothing if there is a position.
 func (m *Mover) spoilt(ctx context.Context, reason error) error {
 	if m.back || !MustRestart(reason) {
 		return reason
@@ -43,7 +43,8 @@ func (m *Mover) catchUp(ctx context.Context) error {
 		return err
 	}
 	first := true
-	// The first ping waits behind all that was written during the copy, so it tells nothing of the next one.
+	// The first ping waits behind everything that was written during the copy, so it says nothing
+	// about the next.
 	for {
 		took, err := m.ping(ctx)
 		if err != nil {
@@ -79,7 +80,7 @@ func (m *Mover) streamed(step string) Progress {
 	return Progress{Step: step, Rows: a.applied, Lag: max(0, int64(a.stream.sent.Load())-int64(a.reached))}
 }
 
-// resume opens the stream where the target has left it.
+// resume opens the stream at the target's position.
 func (m *Mover) resume(ctx context.Context) error {
 	if m.apply != nil {
 		return nil
@@ -112,7 +113,7 @@ func (m *Mover) resume(ctx context.Context) error {
 	return nil
 }
 
-// stop closes the stream; resume opens it again.
+// stop closes the stream. resume opens it again.
 func (m *Mover) stop() {
 	if m.apply != nil {
 		m.apply.stream.close()
@@ -120,8 +121,8 @@ func (m *Mover) stop() {
 	}
 }
 
-// ping sends a barrier through the stream and returns how long it took: as long as a
-// freeze would take now.
+// ping sends a barrier through the stream and returns its latency, which is how long a freeze would
+// take now.
 func (m *Mover) ping(ctx context.Context) (time.Duration, error) {
 	token := "ping." + rand.Text()
 	began := time.Now()
@@ -134,8 +135,8 @@ func (m *Mover) ping(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// until applies up to a goal. After an error the stream is closed: what was not
-// committed comes again.
+// until applies up to a goal. After an error the stream is closed, and uncommitted changes come
+// again.
 func (m *Mover) until(ctx context.Context, g goal) error {
 	err := m.apply.until(ctx, g)
 	if err != nil {
@@ -144,13 +145,13 @@ func (m *Mover) until(ctx context.Context, g goal) error {
 	return err
 }
 
-// gate waits until the way through the stream has been short three times in a row.
+// gate waits until the latency of the stream was low three times in a row.
 func (m *Mover) gate(ctx context.Context) error {
 	if err := m.at("gate"); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(m.limits.Gate)
-	// Three in a row: a single one may slip through between two large transactions of others.
+	// A single ping may slip through between two large transactions of others.
 	for good := 0; good < 3; {
 		took, err := m.ping(ctx)
 		if err != nil {
@@ -173,9 +174,9 @@ func (m *Mover) gate(ctx context.Context) error {
 	return nil
 }
 
-// passed applies all that commits ahead of a position.
+// passed applies everything that commits before a position.
 func (m *Mover) passed(ctx context.Context, lsn pglogrepl.LSN) error {
-	// Something has to come behind the position, so that it is seen to be reached.
+	// The stream reaches the position only if something comes after it.
 	if _, err := m.source.Exec(ctx, putBarrier, m.spec.ID, "pass."+rand.Text()); err != nil {
 		return err
 	}

@@ -12,9 +12,8 @@ import (
 	"procaas/engine/clock"
 )
 
-// Cleanup ends what a transfer keeps on both shards, and deletes the rows of the one
-// that has lost the key. Which one that is, its fence says: the one where the key has
-// moved away, or was never opened.
+// Cleanup ends what a transfer keeps on both shards, and deletes the rows on the shard that lost
+// the key. Its fence says so: the key has moved away, or was never opened there.
 func (m *Mover) Cleanup(ctx context.Context) error {
 	if err := m.load(ctx); err != nil {
 		return err
@@ -28,7 +27,7 @@ func (m *Mover) Cleanup(ctx context.Context) error {
 	if err := m.forget(ctx); err != nil {
 		return err
 	}
-	// On both: the fence within the statement spares the one that has the key, so it does not matter here which one that is.
+	// On both: the fence check inside the statement spares the shard with the key.
 	for _, c := range []*pgx.Conn{m.source, m.target} {
 		if err := m.remove(ctx, c, "cleanup"); err != nil {
 			return err
@@ -37,7 +36,7 @@ func (m *Mover) Cleanup(ctx context.Context) error {
 	return m.at("cleaned")
 }
 
-// forget removes the rows by which the shards know the transfer.
+// forget removes the transfer's own rows on the shards.
 func (m *sides) forget(ctx context.Context) error {
 	for _, c := range []*pgx.Conn{m.source, m.target} {
 		for _, id := range []string{m.direction(), m.against()} {
@@ -53,9 +52,8 @@ func (m *sides) forget(ctx context.Context) error {
 
 const readDead = "select n_dead_tup, n_live_tup from pg_stat_user_tables where relid = $1::regclass"
 
-// remove deletes the rows of the key on a shard that does not have it, children
-// before their parents. It goes along the primary key: looking for rows from the
-// beginning again would read all those that are dead already.
+// remove deletes the rows of the key on a shard that does not have it, children before parents. It
+// goes along the primary key, because a new search from the start would read all dead rows again.
 func (m *sides) remove(ctx context.Context, c *pgx.Conn, step string) error {
 	if err := m.replica(ctx, c); err != nil {
 		return err
@@ -67,7 +65,7 @@ func (m *sides) remove(ctx context.Context, c *pgx.Conn, step string) error {
 			return err
 		}
 		if !there {
-			continue // a target that was refused for it
+			continue // a target that was refused for this
 		}
 		deleted, err := m.removeFrom(ctx, c, t, step, total)
 		if err != nil {
@@ -94,7 +92,7 @@ func (m *sides) removeFrom(ctx context.Context, c *pgx.Conn, t *shape, step stri
 			break
 		}
 		m.report(Progress{Step: step, Rows: before + total}, false)
-		if err := clock.Sleep(ctx, min(time.Since(began), time.Second)); err != nil { // half of the time is for the others
+		if err := clock.Sleep(ctx, min(time.Since(began), time.Second)); err != nil { // leave half of the time to others
 			return total, err
 		}
 		if sinceVacuum >= m.limits.DeadRows {
@@ -110,8 +108,7 @@ func (m *sides) removeFrom(ctx context.Context, c *pgx.Conn, t *shape, step stri
 	return total, nil
 }
 
-// vacuum frees the place of dead rows when they are many, instead of waiting for
-// autovacuum, which starts at a fifth of a table.
+// vacuum vacuums a table with many dead rows. Autovacuum starts only at a fifth of a table.
 func (m *sides) vacuum(ctx context.Context, c *pgx.Conn, t *shape) error {
 	var dead, live int64
 	if err := c.QueryRow(ctx, readDead, t.quoted()).Scan(&dead, &live); err != nil {
@@ -124,8 +121,8 @@ func (m *sides) vacuum(ctx context.Context, c *pgx.Conn, t *shape) error {
 	return err
 }
 
-// deleteSQL deletes a batch behind a row, if the shard does not have the key, and
-// returns how many rows that were, and the last one.
+// deleteSQL deletes a batch after a row, if the shard does not have the key. It returns the number
+// of rows and the last one.
 func deleteSQL(t *shape, batch int, last []string) (string, []any) {
 	order := make([]string, len(t.primary))
 	texts := make([]string, len(t.primary))
@@ -160,8 +157,7 @@ func deleteSQL(t *shape, batch int, last []string) (string, []any) {
 		" select (select count(*) from gone), " + result, args
 }
 
-// Undo ends a transfer that has not switched: the source is thawed, and the target
-// keeps nothing.
+// Undo ends a transfer that has not switched: it thaws the source, and the target keeps nothing.
 func (m *Mover) Undo(ctx context.Context) error {
 	if err := m.load(ctx); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Condition returns by which condition a server finds the rows of a table that move.
+// Condition returns the SQL condition for the rows of a table that move.
 func Condition(ctx context.Context, c *pgx.Conn, t Table) (string, error) {
 	s, err := readShape(ctx, c, t)
 	switch {
@@ -25,11 +25,11 @@ func Condition(ctx context.Context, c *pgx.Conn, t Table) (string, error) {
 	return s.where, nil
 }
 
-// Tells returns the reason why no row of a table can be one of the key: nil when there may be some.
+// Tells returns why no row of a table can belong to the key, or nil.
 func Tells(ctx context.Context, c *pgx.Conn, t Table) (why, err error) {
 	s, err := readShape(ctx, c, t)
 	if err != nil || s == nil || s.odd != "" {
-		return nil, err // there is more to say of it than this
+		return nil, err // its other problems matter more
 	}
 	for i, part := range t.Key {
 		if column := s.column(t.Columns[i]); column.is(part) == never {
@@ -39,11 +39,11 @@ func Tells(ctx context.Context, c *pgx.Conn, t Table) (why, err error) {
 	return nil, nil
 }
 
-// never is a condition that no row fulfils.
+// never is a condition that no row meets.
 const never = "false"
 
-// condition writes what selects the rows that move. A row whose column is null has no such part: it
-// belongs to the wider key, so what is excepted must not be unknown.
+// condition returns the condition for the rows that move. A row with a null column does not have
+// that part: it belongs to the wider key, so exceptions must not evaluate to unknown.
 func (s *shape) condition(t Table) string {
 	var parts []string
 	if t.Where != "" {
@@ -58,7 +58,7 @@ func (s *shape) condition(t Table) string {
 	return strings.Join(parts, " and ")
 }
 
-// hold is true for the rows whose first columns hold the parts of a key.
+// hold returns a condition for rows whose first columns have the parts of a key.
 func (s *shape) hold(columns, parts []string) string {
 	out := make([]string, len(parts))
 	for i, part := range parts {
@@ -67,9 +67,9 @@ func (s *shape) hold(columns, parts []string) string {
 	return strings.Join(out, " and ")
 }
 
-// is compares a column with a part of a key: it is true when the server writes the value so. Where equal
-// values are written alike and no others, the operator of the type says that, which an index serves
-// and which the filter of a publication takes; 042 and 42 must not be two names of the same rows, though.
+// is compares a column with a part of a key, in the form in which the server writes values. If
+// exactly the equal values of a type have equal texts, it uses the operator of the type, which an
+// index and a publication filter support. 042 and 42 must not be two names of the same rows.
 func (c *column) is(part string) string {
 	typ, _, _ := strings.Cut(c.typ, "(")
 	written := true
@@ -91,15 +91,15 @@ func (c *column) is(part string) string {
 	return quote(c.name) + " = " + literal(part)
 }
 
-// Publishable reports whether the stream can tell rows by a column of a type: whether its equal values are
-// written alike, and a publication filters by it.
+// Publishable reports whether the stream can filter by a column of a type: equal values have equal
+// texts, and a publication supports it.
 func Publishable(typ string) bool {
 	return slices.Contains([]string{"bigint", "integer", "smallint", "uuid", "text", "character varying"}, typ)
 }
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// wholeNumber reports whether a server writes a whole number so.
+// wholeNumber reports whether a text is a whole number in the server's form.
 func wholeNumber(text string, bits int) bool {
 	n, err := strconv.ParseInt(text, 10, bits)
 	return err == nil && strconv.FormatInt(n, 10) == text

@@ -16,15 +16,14 @@ import (
 	"procaas/engine/clock"
 )
 
-// Steps that the target keeps with its position.
+// These are the steps that the target stores with its position.
 const (
 	stepCopied   = "copied"
 	stepAnalyzed = "analyzed"
 )
 
-// Copy makes the target a copy of the source as of one position of its log, and leaves
-// a slot that continues from there. When it has done so before, and the slot is still
-// good, it does nothing.
+// Copy copies the source as of one position of its log to the target, and leaves a slot that
+// continues from there. It does nothing if it has done so before and the slot still works.
 func (m *Mover) Copy(ctx context.Context) error {
 	if err := m.load(ctx); err != nil {
 		return err
@@ -33,8 +32,8 @@ func (m *Mover) Copy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A position is kept in the transaction of the copy, so where there is one the rows are complete. An error of the
-	// question counts as a slot that is no good: the worst is a copy that was not needed.
+	// The transaction of the copy stores the position, so if there is one, the rows are complete.
+	// An error counts as an unusable slot, which at worst costs an unneeded copy.
 	if ok && m.slotGood(ctx, lsn) == nil {
 		if step == stepAnalyzed {
 			return nil
@@ -53,8 +52,8 @@ func (m *Mover) Copy(ctx context.Context) error {
 	return m.analyze(ctx)
 }
 
-// clear removes what an earlier attempt has left: the slots first, so that none of
-// them reads the deletions of rows as if they were meant.
+// clear removes leftovers of an earlier attempt. Slots come first, so that none of them reads the
+// deletions.
 func (m *Mover) clear(ctx context.Context) error {
 	if err := m.fenceTarget(ctx, m.target, "closed"); err != nil {
 		return err
@@ -71,14 +70,14 @@ func (m *Mover) clear(ctx context.Context) error {
 	return m.remove(ctx, m.target, "clear")
 }
 
-// publish makes the publication of one direction. It comes before the slot: a slot
-// cannot decode with a publication that is younger.
+// publish creates the publication of one direction. It comes before the slot, because a slot cannot
+// decode with a newer publication.
 func (m *sides) publish(ctx context.Context, c *pgx.Conn, name, echo string) error {
 	if err := m.at("publication"); err != nil {
 		return err
 	}
 	err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		// A vacuum that keeps a table from wraparound holds the lock that this needs.
+		// A vacuum to prevent wraparound holds the lock that this needs.
 		if _, err := tx.Exec(ctx, lockTimeout(m.limits.DDL)); err != nil {
 			return err
 		}
@@ -94,7 +93,7 @@ func (m *sides) publish(ctx context.Context, c *pgx.Conn, name, echo string) err
 	return nil
 }
 
-// publication writes the statement that makes the publication of one direction.
+// publication returns the statement that creates the publication of one direction.
 func (m *sides) publication(name, echo string) string {
 	var parts []string
 	for _, t := range m.tables {
@@ -105,11 +104,11 @@ func (m *sides) publication(name, echo string) string {
 	return "create publication " + quote(name) + " for table " + strings.Join(parts, ", ")
 }
 
-// errTried rolls back what was only tried.
+// errTried rolls back a trial.
 var errTried = errors.New("tried")
 
-// tryPublish refuses what a server does not publish, such as a filter by a column of a type that is
-// not its own: the copy would fail forever.
+// tryPublish refuses what a server cannot publish, such as a filter by a column of a user-defined
+// type. Otherwise the copy would fail forever.
 func (m *sides) tryPublish(ctx context.Context) error {
 	var reasons []string
 	for i, c := range []*pgx.Conn{m.source, m.target} {
@@ -125,7 +124,8 @@ func (m *sides) tryPublish(ctx context.Context) error {
 		var pg *pgconn.PgError
 		switch {
 		case errors.Is(err, errTried):
-		case errors.As(err, &pg) && slices.Contains([]string{"0A", "22", "42"}, pg.Code[:2]): // what is asked for, not how the server is
+		// the request is invalid, whatever the state of the server
+		case errors.As(err, &pg) && slices.Contains([]string{"0A", "22", "42"}, pg.Code[:2]):
 			shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
 			reasons = append(reasons, strings.TrimSuffix(fmt.Sprintf("shard %s does not publish the rows: %s: %s", shard, pg.Message, pg.Detail),
 				": "))
@@ -139,9 +139,8 @@ func (m *sides) tryPublish(ctx context.Context) error {
 	return nil
 }
 
-// createSlot makes a slot; the snapshot that it exports lives as long as the
-// connection does nothing else. It waits for transactions that are older, and those
-// may be prepared ones that nobody ends: hence the limit.
+// createSlot creates a slot. The exported snapshot lives until the connection's next command. It
+// waits for older transactions, which may be prepared ones that never end, so it has a timeout.
 func (m *sides) createSlot(ctx context.Context, dsn, name string, temporary bool) (*pgconn.PgConn, pglogrepl.LSN, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.limits.Slot)
 	defer cancel()
@@ -168,7 +167,7 @@ func (m *sides) createSlot(ctx context.Context, dsn, name string, temporary bool
 	return conn, lsn, slot.SnapshotName, nil
 }
 
-// copy fills the target in one transaction, with the position that belongs to it.
+// copy fills the target in one transaction, and stores the position.
 func (m *Mover) copy(ctx context.Context) error {
 	if err := m.at("slot"); err != nil {
 		return err
@@ -185,7 +184,8 @@ func (m *Mover) copy(ctx context.Context) error {
 	if err := m.replica(ctx, m.target); err != nil {
 		return err
 	}
-	// Its snapshot is that of the slot: what the copy does not see, the stream brings, and nothing comes twice.
+	// Its snapshot is that of the slot: the stream has exactly the changes that the copy does not
+	// see.
 	read, err := m.source.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return err
@@ -214,8 +214,8 @@ func (m *Mover) copy(ctx context.Context) error {
 	return nil
 }
 
-// copyTable copies the rows of one table, in the order of its primary key: the
-// target's index grows at its end, and later reads find neighbours together.
+// copyTable copies the rows of one table in the order of its primary key, so that the target's
+// index grows at its end, and neighbors are stored together.
 func (m *sides) copyTable(ctx context.Context, from, to *pgx.Conn, t *shape, p *copied) error {
 	format := ""
 	if t.binary() {
@@ -227,22 +227,22 @@ func (m *sides) copyTable(ctx context.Context, from, to *pgx.Conn, t *shape, p *
 	}
 	out := "copy (select " + t.list() + " from " + t.quoted() + " where " + t.where + order + ") to stdout" + format
 	in := "copy " + t.quoted() + " (" + t.list() + ") from stdin" + format
-	// Rows go from one server to the other without being kept here, however many there are.
+	// Rows are piped from one server to the other and never collected here.
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
 		_, err := from.PgConn().CopyTo(ctx, io.MultiWriter(w, p), out)
-		_ = w.CloseWithError(err) // nil ends the pipe well; it has no error itself
+		_ = w.CloseWithError(err) // nil ends the pipe without an error
 		done <- err
 	}()
 	tag, err := to.PgConn().CopyFrom(ctx, r, in)
-	_ = r.CloseWithError(errors.New("the target takes no more")) // the same
+	_ = r.CloseWithError(errors.New("the target takes no more")) // the target has stopped reading
 	readErr := <-done
 	p.rows += tag.RowsAffected()
 	return errors.Join(err, readErr)
 }
 
-// copied counts what goes through a copy, and slows it down to a rate.
+// copied counts the bytes of a copy, and limits their rate.
 type copied struct {
 	mover       *Mover
 	rows, total int64
@@ -262,8 +262,8 @@ func (c *copied) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// analyze gives the target's planner the statistics of the new rows. Without them the
-// first writes after the switch take the wrong index, and thousands of times as long.
+// analyze updates the target's planner statistics. Without them the first writes after the switch
+// use the wrong index, and take thousands of times as long.
 func (m *sides) analyze(ctx context.Context) error {
 	if err := m.at("analyze"); err != nil {
 		return err
@@ -280,7 +280,7 @@ func (m *sides) analyze(ctx context.Context) error {
 const readSlot = `select coalesce(wal_status, 'reserved'), coalesce(confirmed_flush_lsn, '0/0') from pg_replication_slots
 where slot_name = $1 and database = current_database()`
 
-// slotGood returns why a slot cannot go on from a position; nil when it can.
+// slotGood returns why a slot cannot continue from a position, or nil.
 func (m *sides) slotGood(ctx context.Context, from pglogrepl.LSN) error {
 	var status string
 	var confirmed pglogrepl.LSN
@@ -300,7 +300,7 @@ func (m *sides) slotGood(ctx context.Context, from pglogrepl.LSN) error {
 	return nil
 }
 
-// dropSlot removes a slot, and ends who still reads it.
+// dropSlot drops a slot, and ends the process that reads it.
 func dropSlot(ctx context.Context, c *pgx.Conn, name string) error {
 	var pid *int
 	err := c.QueryRow(ctx, "select active_pid from pg_replication_slots where slot_name = $1", name).Scan(&pid)
@@ -310,7 +310,7 @@ func dropSlot(ctx context.Context, c *pgx.Conn, name string) error {
 	if err != nil {
 		return err
 	}
-	for range 50 { // five seconds: the walsender notices at its next turn
+	for range 50 { // five seconds, until the walsender notices
 		if pid != nil {
 			if _, err := c.Exec(ctx, "select pg_terminate_backend($1)", *pid); err != nil {
 				return err
@@ -334,7 +334,7 @@ func dropSlot(ctx context.Context, c *pgx.Conn, name string) error {
 	return nil
 }
 
-// dropStreams removes the slots and publications of both directions.
+// dropStreams drops the slots and publications of both directions.
 func (m *Mover) dropStreams(ctx context.Context) error {
 	if m.apply != nil {
 		m.apply.stream.close()
@@ -350,7 +350,7 @@ func (m *Mover) dropStreams(ctx context.Context) error {
 	return nil
 }
 
-// dropStream removes a slot and the publication of the same name.
+// dropStream drops a slot and the publication of the same name.
 func (m *sides) dropStream(ctx context.Context, c *pgx.Conn, name string) error {
 	if err := dropSlot(ctx, c, name); err != nil {
 		return err

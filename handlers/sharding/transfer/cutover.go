@@ -11,23 +11,23 @@ import (
 	"procaas/engine/clock"
 )
 
-// ErrNotSwitched is what the switch of the map returns when it has not switched, and
-// never will for this claim. After any other error that is unknown.
+// ErrNotSwitched is the error of a switch of the map that has not happened, and never will for this
+// claim. After any other error the outcome is unknown.
 var ErrNotSwitched = errors.New("the map has not switched")
 
-// A Window is what a cutover took.
+// A Window has the times of a cutover.
 type Window struct {
 	Attempts int           `json:"attempts"`
-	Frozen   time.Duration `json:"frozen"` // from the freeze's beginning until the map had switched
-	Freeze   time.Duration `json:"freeze"` // of it, the transaction that freezes
-	Drain    time.Duration `json:"drain"`  // of it, until the target was open and the source sealed
-	Switch   time.Duration `json:"switch"` // of it, the map
+	Frozen   time.Duration `json:"frozen"` // from the start of the freeze until the map had switched
+	Freeze   time.Duration `json:"freeze"` // part of it: the transaction that freezes
+	Drain    time.Duration `json:"drain"`  // part of it: until the target was open and the source sealed
+	Switch   time.Duration `json:"switch"` // part of it: the map
 	Touched  int           `json:"touched"`
 }
 
-// Cutover makes the target the only shard that takes writes of the key. The switch
-// changes the map; it is called when nothing else is left to do. When the cutover
-// fails before the map has switched, the source takes writes again.
+// Cutover makes the target the only shard that accepts writes of the key. It calls switchMap, which
+// changes the map, as the last step. If the cutover fails before that, the source accepts writes
+// again.
 func (m *Mover) Cutover(ctx context.Context, switchMap func(context.Context) error) (Window, error) {
 	w, err := m.cutover(ctx, switchMap)
 	return w, m.spoilt(ctx, err)
@@ -64,7 +64,7 @@ func (m *Mover) ready(ctx context.Context) error {
 		return err
 	}
 	for m.apply.manyTouched() > m.limits.Touched {
-		// Too many rows to compare within the window: compare all outside of it.
+		// There are too many rows to compare during the freeze, so compare all rows before it.
 		if err := m.Verify(ctx); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (m *Mover) ready(ctx context.Context) error {
 	return m.gate(ctx)
 }
 
-// try does one cutover. It returns errTaken or errRanOut when another one is worth it.
+// try does one cutover. It returns errTaken or errRanOut if another try is worthwhile.
 func (m *Mover) try(ctx context.Context, attempt int64, switchMap func(context.Context) error) (Window, error) {
 	w := Window{Touched: m.apply.manyTouched()}
 	token := fmt.Sprintf("freeze.%d.%d", m.next, attempt)
@@ -98,20 +98,21 @@ func (m *Mover) try(ctx context.Context, attempt int64, switchMap func(context.C
 	err = switchMap(ctx)
 	w.Frozen = time.Since(began)
 	w.Switch = w.Frozen - w.Drain - w.Freeze
-	// Only this error says that the map will never switch for this claim, so that the source may have its key back.
+	// Only this error means that the map will never switch for this claim, so the source may have
+	// its key back.
 	if errors.Is(err, ErrNotSwitched) {
 		return w, m.thaw(ctx, err)
 	}
 	if err != nil {
-		// The map may have switched: the source stays sealed until it tells.
+		// The map may have switched, so the source stays sealed until the map answers.
 		return w, fmt.Errorf("switch the map: %w", err)
 	}
 	return w, m.at("switched")
 }
 
-// drain applies the stream up to the barrier, opens the target in the transaction that
-// applies it, and seals the source meanwhile; where the target has standbys, after one of them
-// has all of that: what the source has given away must outlive the master of the target.
+// drain applies the stream up to the barrier and opens the target in the same transaction, and
+// seals the source meanwhile. If the target has standbys, it waits until one of them has
+// everything. What the source gives away must survive the loss of the target's master.
 func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, m.limits.Freeze, errRanOut)
 	defer cancel()
@@ -120,7 +121,7 @@ func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
 	if err != nil {
 		return err
 	}
-	// Not under the limit: a seal that is cut off may hold all the same.
+	// Without the timeout, because a seal that is cut off may still hold.
 	seal := func() { sealed <- m.seal(ctx, m.source, attempt, 0) }
 	join := func(ctx context.Context) error {
 		if err := m.recheck(ctx); err != nil {
@@ -129,8 +130,9 @@ func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
 		if err := m.at("drained"); err != nil {
 			return err
 		}
-		// In the transaction that applies the last change: the target is open and complete at once, or neither. Nobody can write
-		// there yet, since the map gives its epoch out only after the switch.
+		// In the transaction that applies the last change, so that the target becomes open and
+		// complete at once. No client can write there yet, because the map hands its epoch out only
+		// after the switch.
 		if err := m.fenceTarget(ctx, m.target, "active"); err != nil {
 			return err
 		}
@@ -167,8 +169,8 @@ func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
 	return err
 }
 
-// thaw gives the key back to the source after a cutover that has not switched, and
-// gives the reason back. The hook's errors undo nothing.
+// thaw returns the key to the source after a cutover that has not switched, and returns reason.
+// Errors of the hook undo nothing.
 func (m *Mover) thaw(ctx context.Context, reason error) error {
 	if isCrash(reason) {
 		return reason
@@ -179,7 +181,7 @@ func (m *Mover) thaw(ctx context.Context, reason error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	if err := m.reconnect(ctx); err != nil {
-		// A freeze that is not sealed ends by itself, and the next claim ends the others.
+		// An unsealed freeze ends by itself, and the next claim ends the others.
 		return errors.Join(reason, err)
 	}
 	if err := m.Claim(ctx); err != nil {
@@ -195,7 +197,7 @@ func (m *Mover) reconnect(ctx context.Context) error {
 		return nil
 	}
 	err := m.Close()
-	_ = err // they were closed already, or are of no use
+	_ = err // they were closed already, or are unusable
 	m.prepared = map[string]string{}
 	for range 50 {
 		if m.source, err = connect(ctx, m.spec.Source, m.spec.SourceShard); err != nil {
@@ -215,8 +217,8 @@ func (m *Mover) reconnect(ctx context.Context) error {
 	return err
 }
 
-// prepareBack makes the slot for the way back, before the target takes any write of
-// its own. What is applied until the switch comes back as echoes.
+// prepareBack creates the slot for the way back, before the target accepts any writes. What is
+// applied before the switch comes back as echoes.
 func (m *Mover) prepareBack(ctx context.Context) error {
 	if m.back {
 		return nil
@@ -224,7 +226,7 @@ func (m *Mover) prepareBack(ctx context.Context) error {
 	if err := m.at("reverse"); err != nil {
 		return err
 	}
-	// A slot from an attempt before is as good: what has come through it since are echoes, which are skipped.
+	// A slot from an earlier attempt is as good: since then it has only echoes, which are skipped.
 	if _, _, ok, err := positionOf(ctx, m.source, m.against()); err != nil || ok {
 		return err
 	}
@@ -244,7 +246,7 @@ func (m *Mover) prepareBack(ctx context.Context) error {
 	return err
 }
 
-// Retire says in the source's fence where the key has gone. Only after the map has
+// Retire records in the source's fence where the key has gone. Call it only after the map has
 // switched.
 func (m *Mover) Retire(ctx context.Context) error {
 	var done bool
@@ -252,13 +254,13 @@ func (m *Mover) Retire(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fence of shard %s: %w", m.spec.SourceShard, err)
 	}
-	// A later epoch there means that the key has come back since.
+	// A later epoch means that the key has come back since.
 	return m.at("retired")
 }
 
-// Settle gives back what only the way to the target needed, once the map has switched: a slot that nobody reads
-// keeps the source's log, and one of its few slots, for as long as the transfer may be rolled back. The
-// mover is one of [OpenBack].
+// Settle drops what only the way to the target needed, after the switch. A slot without a reader
+// would keep the source's log, and use up one of its few slots, as long as a rollback is possible.
+// The mover is one of [OpenBack].
 func (m *Mover) Settle(ctx context.Context) error {
 	return m.dropStream(ctx, m.target, m.spec.slot())
 }

@@ -19,11 +19,11 @@ const (
 	readFence  = "select state, epoch from procaas.fences where map = $1 and key = $2"
 )
 
-// ErrReplaced reports that a later coordinator has taken the transfer over, or that the
-// key has moved: this one changes nothing any more.
+// ErrReplaced reports that a later coordinator has taken the transfer over, or that the key has
+// moved. This coordinator changes nothing any more.
 var ErrReplaced = errors.New("a later transfer has the key")
 
-// fenceTarget sets what the target knows of the key, at the next epoch.
+// fenceTarget sets the target's fence of the key, at the next epoch.
 func (m *sides) fenceTarget(ctx context.Context, c *pgx.Conn, state string) error {
 	var done bool
 	if err := c.QueryRow(ctx, callFence, m.spec.Map, m.spec.Key, m.next, state, "", m.owner).Scan(&done); err != nil {
@@ -35,8 +35,8 @@ func (m *sides) fenceTarget(ctx context.Context, c *pgx.Conn, state string) erro
 	return nil
 }
 
-// Claim makes what older coordinators of the key may still do void, and thaws what they
-// have frozen. The map has given this claim, so none of them can switch any more.
+// Claim invalidates older coordinators of the key, and thaws what they have frozen. The map has
+// granted this claim, so none of them can switch any more.
 func (m *sides) Claim(ctx context.Context) error {
 	var done bool
 	err := m.source.QueryRow(ctx, callClaim, m.spec.Map, m.spec.Key, m.spec.Epoch, m.next).Scan(&done)
@@ -65,14 +65,14 @@ func (m *sides) notHere(ctx context.Context) error {
 		m.spec.Key, m.spec.Map, state, epoch, m.spec.SourceShard, m.spec.Epoch, ErrReplaced)
 }
 
-// errTaken reports that writers of the key did not let the freeze in.
+// errTaken reports that writers held the key longer than the freeze may wait.
 var errTaken = errors.New("writers of the key hold it for longer than the freeze may wait")
 
-// freeze holds the writers of the key back, and sends the barrier behind the last of
-// them through the stream.
+// freeze stops the writers of the key, and sends the barrier through the stream after the last of
+// them.
 func (m *sides) freeze(ctx context.Context, attempt int64, token string, d time.Duration) error {
 	err := pgx.BeginFunc(ctx, m.source, func(tx pgx.Tx) error {
-		// Writers that come later queue behind the lock, so it must not wait for long.
+		// Later writers queue behind the lock, so it must not wait long.
 		if _, err := tx.Exec(ctx, lockTimeout(m.limits.Lock)); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (m *sides) freeze(ctx context.Context, attempt int64, token string, d time.
 // errRanOut reports that the source has thawed before the target was ready.
 var errRanOut = errors.New("the freeze has run out before the target had caught up")
 
-// seal keeps the source from thawing by itself, for a while or for good when d is 0.
+// seal keeps the source from thawing for a time, or forever if d is 0.
 func (m *sides) seal(ctx context.Context, c *pgx.Conn, attempt int64, d time.Duration) error {
 	var done bool
 	var ms *int64

@@ -9,10 +9,9 @@ import (
 	"procaas/schemas"
 )
 
-// schemaSQL makes what transfers keep on a shard. A barrier is a row whose change
-// goes through the stream; an echo is the first change of each transaction that an
-// applier makes, by which the stream of the other direction knows it; a position
-// says up to where the stream has been applied.
+// schemaSQL creates the tables of transfers on a shard. A barrier is a row whose change goes
+// through the stream. An echo is the first change of each transaction of an applier, by which the
+// stream of the other direction recognizes it. A position says how far the stream has been applied.
 const schemaSQL = `
 create table if not exists procaas.transfer_barrier (
 	id    text primary key,
@@ -46,8 +45,8 @@ on conflict (id) do update set lsn = excluded.lsn, step = excluded.step, updated
 	dropPosition = "delete from procaas.transfer_position where id = $1"
 )
 
-// Install makes on a shard what transfers keep there. It needs the right to create a
-// schema, unless it has been done before.
+// Install creates the tables of transfers on a shard. It needs the right to create a schema, unless
+// they exist.
 func Install(ctx context.Context, c *pgx.Conn) error {
 	var done bool
 	if err := c.QueryRow(ctx, schemaExists).Scan(&done); err != nil {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// holdFor is how long the key stays frozen when the process that copies dies.
+	// holdFor is how long the key stays frozen if the process that copies dies.
 	holdFor = 10 * time.Second
 
-	// holdEvery is how often that is put off.
+	// holdEvery is how often the freeze is extended.
 	holdEvery = time.Second
 )
 
-// PlanLocked is as Plan, for LockCopySwitch: it needs no stream.
+// PlanLocked is Plan for LockCopySwitch, which needs no stream.
 func (m *Mover) PlanLocked(ctx context.Context) error {
 	reasons, err := m.misfits(ctx, func(*shape) []string { return nil })
 	if err != nil {
@@ -35,9 +35,8 @@ func (m *Mover) PlanLocked(ctx context.Context) error {
 	return m.load(ctx)
 }
 
-// LockCopySwitch moves the key while nobody writes to it: it is frozen for as long as
-// the copy takes. It works where a stream does not, without logical replication and
-// for tables without a primary key.
+// LockCopySwitch moves the key while nobody writes to it: it is frozen during the whole copy. It
+// needs neither logical replication nor primary keys.
 func (m *Mover) LockCopySwitch(ctx context.Context, switchMap func(context.Context) error) (Window, error) {
 	if err := m.load(ctx); err != nil {
 		return Window{}, err
@@ -89,13 +88,13 @@ func (m *Mover) LockCopySwitch(ctx context.Context, switchMap func(context.Conte
 
 // copyFrozen copies and compares while a second connection keeps the key frozen.
 func (m *Mover) copyFrozen(ctx context.Context, attempt int64) error {
-	// The connection of the mover is busy with the copy for as long as that takes.
+	// The mover's connection is busy with the copy.
 	keeper, err := connect(ctx, m.spec.Source, m.spec.SourceShard)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = keeper.Close(context.WithoutCancel(ctx)) }()
-	// A freeze that could not be put off in time has run out: writers are in again, and the copy is of no use.
+	// If the freeze was not extended in time, writers are in again, and the copy is useless.
 	held, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -135,7 +134,7 @@ func (m *Mover) copyFrozen(ctx context.Context, attempt int64) error {
 			return err
 		}
 	}
-	// For good, and last: nothing is left to do but the switch.
+	// Forever, and last: only the switch is left.
 	return m.seal(ctx, m.source, attempt, 0)
 }
 
@@ -149,7 +148,7 @@ func (m *Mover) copySnapshot(ctx context.Context) error {
 	progress := &copied{mover: m, total: m.rowsOf(ctx), rate: m.limits.BytesRate, began: time.Now()}
 	return pgx.BeginTxFunc(ctx, m.source, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(read pgx.Tx) error {
 		err := pgx.BeginFunc(ctx, m.target, func(tx pgx.Tx) error {
-			// In one transaction: a copy that was cut off leaves nothing.
+			// In one transaction, so that an interrupted copy leaves nothing.
 			for _, t := range m.tables {
 				if err := m.copyTable(ctx, read.Conn(), tx.Conn(), t, progress); err != nil {
 					return fmt.Errorf("copy table %s: %w", t.title(), err)

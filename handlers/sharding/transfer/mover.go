@@ -13,20 +13,20 @@ type Mover struct {
 	sides
 
 	apply    *applier
-	prepared map[string]string // statements of the target's connection
+	prepared map[string]string // on the target's connection
 }
 
-// A Claim is what the map gives to the coordinator of a transfer.
+// A Claim is the map's grant to the coordinator of a transfer.
 type Claim struct {
 	Owner string // token; a later claim of the same transfer has another one
-	Epoch int64  // of the key now
-	Next  int64  // that it will have; higher than any that was given before
+	Epoch int64  // current epoch of the key
+	Next  int64  // next epoch; higher than any before
 }
 
 // ErrBusy reports that another process works on the transfer.
 var ErrBusy = errors.New("another process works on this transfer")
 
-// Open connects to both shards and takes the transfer's lock. Close ends it.
+// Open connects to both shards and takes the transfer's lock. Close releases it.
 func Open(ctx context.Context, spec Spec, claim Claim) (*Mover, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
@@ -34,8 +34,8 @@ func Open(ctx context.Context, spec Spec, claim Claim) (*Mover, error) {
 	return open(ctx, spec, claim, false)
 }
 
-// OpenBack is as [Open], for the way back over the stream that Cutover has prepared:
-// the spec is that of the transfer that is undone.
+// OpenBack is [Open] for the way back over the stream that Cutover has prepared. spec is that of
+// the transfer to undo.
 func OpenBack(ctx context.Context, spec Spec, claim Claim) (*Mover, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
@@ -64,13 +64,14 @@ func open(ctx context.Context, spec Spec, claim Claim, back bool) (*Mover, error
 	return m, nil
 }
 
-// Close ends the connections. What the steps have reached stays.
+// Close closes the connections. The progress of the steps stays.
 func (m *Mover) Close() error {
 	if m.apply != nil {
 		m.apply.stream.close()
 		m.apply = nil
 	}
-	// Not of the caller, whose time may be over: what is not given back here, the servers end when they notice.
+	// Not with the caller's context, which may have ended. The servers release the rest when they
+	// notice.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	var err error
@@ -78,7 +79,7 @@ func (m *Mover) Close() error {
 		if c == nil {
 			continue
 		}
-		if !c.IsClosed() { // the server ends the session, and with it the lock, some time later
+		if !c.IsClosed() { // the server ends the session and its lock some time later
 			_, _ = c.Exec(ctx, "select pg_advisory_unlock_all()")
 		}
 		err = errors.Join(err, c.Close(ctx))

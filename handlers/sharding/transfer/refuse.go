@@ -7,9 +7,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// This file refuses what could not be moved.
+// This file refuses transfers that are impossible.
 
-// Plan refuses what could not be moved, with all reasons. It changes nothing.
+// Plan returns a [*RefusedError] with all reasons if the transfer is impossible. It changes
+// nothing.
 func (m *Mover) Plan(ctx context.Context) error {
 	reasons, err := m.misfits(ctx, (*shape).refusals)
 	if err != nil {
@@ -31,8 +32,7 @@ func (m *Mover) Plan(ctx context.Context) error {
 	return m.tryPublish(ctx)
 }
 
-// misfits returns what keeps the tables from being moved, with what more says of those of
-// the source.
+// misfits returns why the tables cannot be moved. more adds reasons for those of the source.
 func (m *sides) misfits(ctx context.Context, more func(*shape) []string) (reasons []string, err error) {
 	for _, t := range m.spec.Tables {
 		source, err := readShape(ctx, m.source, t)
@@ -62,10 +62,10 @@ func (m *sides) misfits(ctx context.Context, more func(*shape) []string) (reason
 	return reasons, nil
 }
 
-// fenceThere tells whether a shard has the fence that transfers need.
+// fenceThere reports whether a shard has the fences that transfers need.
 const fenceThere = "select to_regprocedure('procaas.overdue()') is not null"
 
-// enrolled returns the reasons why the fences cannot be used.
+// enrolled returns why the fences cannot be used.
 func (m *sides) enrolled(ctx context.Context) ([]string, error) {
 	var out []string
 	for i, c := range []*pgx.Conn{m.source, m.target} {
@@ -113,7 +113,7 @@ func (m *sides) serverRefusals(ctx context.Context) ([]string, error) {
 		refuse(slots < needsSlots, "has max_replication_slots = %d: want %d or more", slots, needsSlots)
 		refuse(senders < needsSlots, "has max_wal_senders = %d: want %d or more", senders, needsSlots)
 		refuse(!replicates, "lets its user not replicate: alter role … replication")
-		// Dangling ones only: a younger one may end while the slot waits for it.
+		// Only dangling ones: a younger one may end while the slot waits for it.
 		refuse(prepared > 0, "has %d prepared transactions older than a minute, for which a slot would wait: commit them or roll them back",
 			prepared)
 	}
@@ -123,15 +123,15 @@ func (m *sides) serverRefusals(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// A transfer reads a slot, and another one for a moment when it compares rows.
+// A transfer uses one slot, and another one briefly when it compares rows.
 const (
 	needsSlots = 2
 	readUse    = `select (select count(*) from pg_replication_slots)::int, current_setting('max_replication_slots')::int,
 	(select count(*) from pg_stat_replication)::int, current_setting('max_wal_senders')::int`
 )
 
-// crowded returns which shard has no room for a transfer at present. That is no refusal: others end, and
-// those that are observed give theirs back.
+// crowded returns which shard has no room for a transfer now. That is not a refusal, because others
+// end.
 func (m *sides) crowded(ctx context.Context) error {
 	for i, c := range []*pgx.Conn{m.source, m.target} {
 		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]

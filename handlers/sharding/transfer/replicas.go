@@ -8,8 +8,7 @@ import (
 	"procaas/engine/clock"
 )
 
-// A standby is a walsender that streams the whole log: those that decode it have slots of
-// another kind.
+// A standby is a walsender with a physical stream. Decoders have logical slots.
 const (
 	followers = ` from pg_stat_replication r where state = 'streaming' and not exists (
 		select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')`
@@ -26,8 +25,8 @@ func (m *sides) standbys(ctx context.Context) (there bool, err error) {
 	return there, nil
 }
 
-// replicated waits until one of the target's standbys has on disk what the target has; one
-// that goes away meanwhile is waited for no longer.
+// replicated waits until one of the target's standbys has on disk what the target has. It does not
+// wait for a standby that has gone.
 func (m *sides) replicated(ctx context.Context) error {
 	var lsn string
 	if err := m.target.QueryRow(ctx, flushedUntil).Scan(&lsn); err != nil {

@@ -10,25 +10,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A shape is what the catalog of one shard says about a table.
+// A shape is the catalog's description of a table on one shard.
 type shape struct {
 	schema, name string
 	columns      []column
 	primary      []string // columns of the primary key
-	identity     []string // columns that name a row in the stream; none when the stream cannot
-	keys         []string // columns that say whose row it is
-	where        string   // true for the rows that move
+	identity     []string // columns that identify a row in the stream; none if nothing does
+	keys         []string // columns of the key
+	where        string   // condition for the rows that move
 	triggers     bool     // has triggers or foreign keys that would fire
 	unlogged     bool     // its changes are not in the log, so no stream has them
-	odd          string   // why its rows cannot be moved by any method; empty for an ordinary table
+	odd          string   // why no method can move its rows; empty for an ordinary table
 }
 
 type column struct {
 	name     string
 	typ      string // as in a cast
-	builtin  bool   // its binary form is the same on each server
+	builtin  bool   // its binary form is the same on all servers
 	always   bool   // generated always as identity
-	bytes    bool   // its texts are equal if and only if their bytes are; true for what is no text
+	bytes    bool   // its texts are equal exactly if their bytes are; true for other types
 	nullable bool
 }
 
@@ -46,15 +46,15 @@ cross join lateral unnest(i.indkey::int2[]) with ordinality as k(attnum, n)
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
 where i.indrelid = $1::regclass and k.n <= i.indnkeyatts and `
 
-// Children are partitions, or tables that inherit from this one. Row security counts for the role of
-// the connection only: an owner or a superuser sees all.
+// Children are partitions or inheriting tables. Row security matters only for the role of the
+// connection: owners and superusers see all.
 const readTable = `
 select c.relreplident::text, c.relkind::text, exists(select from pg_trigger t where t.tgrelid = c.oid and t.tgenabled <> 'D'),
 	array(select i.inhrelid::regclass::text from pg_inherits i where i.inhparent = c.oid order by 1 limit 4),
 	c.relpersistence <> 'p', row_security_active(c.oid)
 from pg_class c where c.oid = to_regclass($1)`
 
-// readShape reads what a shard knows of a table; nil when it has no such table.
+// readShape reads the description of a table, or returns nil if there is none.
 func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 	s := &shape{keys: t.Columns}
 	s.schema, s.name = t.split()
@@ -73,7 +73,7 @@ func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 		s.odd = "has row security, which may hide rows from the role of procaas: alter role … bypassrls"
 	}
 	if s.odd != "" {
-		return s, nil // the rest would say nothing of use
+		return s, nil // the rest would be of no use
 	}
 	rows, err := c.Query(ctx, readColumns, full)
 	if err != nil {
@@ -110,11 +110,11 @@ func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 	return s, nil
 }
 
-// Oddity returns why the rows of a table cannot be moved by any method, and what to do about it;
-// nothing of an ordinary table. The kind is relkind of pg_class, and children are its partitions or the
-// tables that inherit from it, four at most. The stream names the table that a row lies in, so rows of
-// children would be those of tables that the transfer does not know, and a copy would put them all
-// into the parent.
+// Oddity returns why no method can move the rows of a table, and what to do about it, or empty for
+// an ordinary table. kind is relkind of pg_class. children are up to four of its partitions or
+// inheriting tables. The stream names the table that physically has a row. So rows of children
+// would belong to tables that the transfer does not know, and a copy would put them all into the
+// parent.
 func Oddity(kind string, children []string) string {
 	names := strings.Join(children[:min(len(children), 3)], ", ")
 	if len(children) > 3 {
@@ -153,7 +153,7 @@ func (s *shape) column(name string) *column {
 	return &s.columns[i]
 }
 
-// list writes the columns for a statement.
+// list returns the columns for a statement.
 func (s *shape) list() string { return quoteAll(s.names()) }
 
 func quoteAll(names []string) string {
@@ -164,7 +164,7 @@ func quoteAll(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// digest is an expression that is the same for equal rows on any server.
+// digest returns an expression that is the same for equal rows on all servers.
 func (s *shape) digest(prefix string) string {
 	parts := make([]string, len(s.columns))
 	for i, c := range s.columns {
@@ -178,7 +178,7 @@ func (s *shape) binary() bool {
 	return !slices.ContainsFunc(s.columns, func(c column) bool { return !c.builtin })
 }
 
-// refusals are the reasons for which the stream cannot move the table.
+// refusals lists why the stream cannot move the table.
 func (s *shape) refusals() []string {
 	var out []string
 	if len(s.primary) == 0 {
@@ -186,7 +186,7 @@ func (s *shape) refusals() []string {
 			"lock-copy-switch", s.title())}
 	}
 	for _, name := range s.identity {
-		if s.column(name) == nil { // updates and deletes would name no row
+		if s.column(name) == nil { // updates and deletes would not identify a row
 			out = append(out, fmt.Sprintf("column %s of table %s, which names its rows, is generated: the stream does not carry it; leave it "+
 				"out of the primary key, or use the method lock-copy-switch",
 				name, s.title()))
@@ -207,7 +207,7 @@ func (s *shape) refusals() []string {
 	return out
 }
 
-// differences are what keeps rows of one table from being put into the other.
+// differences lists why rows of one table cannot be inserted into the other.
 func (s *shape) differences(target *shape) []string {
 	var out []string
 	for _, c := range s.columns {

@@ -13,30 +13,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sides are the two shards of a transfer, and what may be done to each at any step.
+// sides are the two shards of a transfer, with the operations of all steps.
 type sides struct {
 	spec   Spec
 	limits Limits
 
-	// next is the epoch that the key will have, and owner the token of this
-	// coordinator: an older one changes nothing any more.
+	// next is the next epoch of the key. owner is the token of this coordinator.
 	next  int64
 	owner string
 
 	back   bool // the way back: source and target are swapped, and so are the slots
 	source *pgx.Conn
-	target *pgx.Conn // applies, and holds the lock of the transfer
-	tables []*shape  // as the source has them
+	target *pgx.Conn // applies changes, and holds the transfer's lock
+	tables []*shape  // as on the source
 
 	reported time.Time
 }
 
-// settings make both sides write values alike, and end what a lost process has left.
+// settings make both sides format values alike, and end what a lost process has left.
 var settings = map[string]string{
 	"application_name": "procaas transfer", "datestyle": "ISO, MDY", "timezone": "UTC", "intervalstyle": "postgres",
 	"extra_float_digits": "1", "bytea_output": "hex", "lc_monetary": "C", "client_encoding": "UTF8",
 	"idle_in_transaction_session_timeout": "60000", "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
-	"row_security": "off", // what a policy would hide is an error instead
+	"row_security": "off", // an error instead of rows hidden by a policy
 	"search_path":  "pg_catalog", "standard_conforming_strings": "on", "synchronous_commit": "on",
 	"default_transaction_isolation": "read committed",
 }
@@ -56,8 +55,8 @@ func connect(ctx context.Context, dsn, shard string) (*pgx.Conn, error) {
 	return c, nil
 }
 
-// lock keeps other processes from working on the transfer while this one has its
-// connections: on both sides, since it writes to both.
+// lock keeps other processes from working on the transfer while this one has its connections. It
+// locks on both sides, because it writes to both.
 func (m *sides) lock(ctx context.Context) error {
 	for _, c := range []*pgx.Conn{m.source, m.target} {
 		var got bool
@@ -85,7 +84,7 @@ func (m *sides) at(point string) error {
 	return nil
 }
 
-// report tells about the progress, not too often.
+// report reports progress, not too often.
 func (m *sides) report(p Progress, always bool) {
 	if m.spec.Report == nil || !always && time.Since(m.reported) < 250*time.Millisecond {
 		return
@@ -97,7 +96,7 @@ func (m *sides) report(p Progress, always bool) {
 	m.spec.Report(p)
 }
 
-// slot names the slot and publication that this direction reads.
+// slot returns the name of this direction's slot and publication.
 func (m *sides) slot() string {
 	if m.back {
 		return m.spec.backSlot()
@@ -105,7 +104,7 @@ func (m *sides) slot() string {
 	return m.spec.slot()
 }
 
-// direction names the position and the echo of this direction.
+// direction returns the name of this direction's position and echo.
 func (m *sides) direction() string {
 	if m.back {
 		return m.spec.ID + "/back"
@@ -113,7 +112,7 @@ func (m *sides) direction() string {
 	return m.spec.ID
 }
 
-// against names the echo of the other direction.
+// against returns the name of the other direction's echo.
 func (m *sides) against() string {
 	if m.back {
 		return m.spec.ID
@@ -144,8 +143,8 @@ func (m *sides) load(ctx context.Context) error {
 	return nil
 }
 
-// replica keeps triggers and foreign keys of the target from acting on rows that come
-// from the source, where they have acted already.
+// replica disables triggers and foreign keys on the target for rows from the source, where they
+// have acted already.
 func (m *sides) replica(ctx context.Context, c *pgx.Conn) error {
 	_, err := c.Exec(ctx, "set session_replication_role = replica")
 	if err == nil || !slices.ContainsFunc(m.tables, func(t *shape) bool { return t.triggers }) {
@@ -155,7 +154,7 @@ func (m *sides) replica(ctx context.Context, c *pgx.Conn) error {
 		"session_replication_role: %v", m.spec.TargetShard, err)}}
 }
 
-// rowsOf estimates the rows of the key by the planner, for the progress.
+// rowsOf estimates the rows of the key with the planner, for the progress.
 func (m *sides) rowsOf(ctx context.Context) (total int64) {
 	for _, t := range m.tables {
 		var text string
@@ -172,8 +171,7 @@ func (m *sides) rowsOf(ctx context.Context) (total int64) {
 	return total
 }
 
-// positionOf reads what the target keeps about a direction; ok is false when it has
-// nothing.
+// positionOf reads the target's position of a direction. ok is false if there is none.
 func positionOf(ctx context.Context, c *pgx.Conn, id string) (lsn pglogrepl.LSN, step string, ok bool, err error) {
 	err = c.QueryRow(ctx, readPosition, id).Scan(&lsn, &step)
 	if errors.Is(err, pgx.ErrNoRows) {

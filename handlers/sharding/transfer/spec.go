@@ -11,61 +11,63 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Spec says what to move, and within which bounds.
+// A Spec says what to move, and with which limits.
 type Spec struct {
-	// ID names the transfer, its slots and its publications: lower-case letters,
-	// digits and underscores, up to 40 of them.
+	// ID identifies the transfer, its slots and its publications: up to 40 lower-case letters,
+	// digits and underscores.
 	ID string
 
-	// Map and Key name the key at the fences of the shards.
+	// Map and Key identify the key in the shards' fences.
 	Map, Key string
 
 	// Source and Target are connection strings of the masters of both shards.
 	Source, Target string
 
-	// SourceShard and TargetShard are the names that the map has for them.
+	// SourceShard and TargetShard are their names in the map.
 	SourceShard, TargetShard string
 
-	// Epoch is that of the key before the transfer.
+	// Epoch is the key's epoch before the transfer.
 	Epoch int64
 
-	// Tables are those that move together.
+	// Tables move together.
 	Tables []Table
 
-	// Limits bound the steps; a zero is the default of [Limits].
+	// Limits bound the steps. A zero means the default in [Limits].
 	Limits Limits
 
-	// Report, when set, is told about the progress a few times a second at most.
+	// Report receives the progress, at most a few times a second. It may be nil.
 	Report func(Progress)
 
-	// Hook, when set, is called at each of [Points]. An error of it ends the step there
-	// and undoes nothing, as the death of the process would.
+	// Hook is called at each of [Points]. Its error ends the step there and undoes nothing, like
+	// the death of the process. It may be nil.
 	Hook func(point string) error
 }
 
-// A Table is one whose rows belong to a key. A row moves when its first columns hold the parts
-// of the key, the further condition holds, and they do not hold those of a key that stays.
+// A Table has rows of a key. A row moves if its first columns have the parts of the key, Where
+// holds, and it does not belong to one of Except.
 type Table struct {
-	Name    string     // with its schema, such as public.mail; public when it has none
-	Columns []string   // that hold the parts of keys, in their order
-	Key     []string   // parts of the key, for as many of the columns; none when Where tells alone
-	Where   string     // a further condition in SQL without parameters; none when it is empty
-	Except  [][]string // the parts of keys within this one that stay, each for as many of the columns
+	Name    string     // with its schema, such as public.mail; public by default
+	Columns []string   // of the parts of keys, in order
+	Key     []string   // parts of the key, for as many of the columns; empty if only Where decides
+	Where   string     // a further SQL condition without parameters; empty for none
+	Except  [][]string // parts of keys within this one that stay, each for as many of the columns
 }
 
-// Limits bound the steps of a transfer.
+// Limits bound the steps of a transfer. The defaults follow each semicolon.
 type Limits struct {
-	Freeze    time.Duration // how long the source may be frozen before it thaws by itself; 500 ms
-	Lock      time.Duration // how long the freeze waits for writers; 100 ms
-	Attempts  int           // of a cutover, before it gives up; 5
-	Ping      time.Duration // the longest way through the stream that lets a freeze begin; 20 ms
-	Gate      time.Duration // how long to wait for such a ping; 10 min
-	Slot      time.Duration // how long the creation of a slot waits for older transactions; 10 s
-	DDL       time.Duration // how long a publication waits for its locks; 5 s
-	Touched   int           // the most rows that are compared within the window; 5,000
-	Batch     int           // rows deleted at once; 1,000
-	DeadRows  int64         // cleanup pauses while the tables have more dead rows than this and a tenth of the living; 100,000
-	BytesRate int64         // bytes a second of the copy; no bound when 0
+	Freeze   time.Duration // how long the source may be frozen before it thaws by itself; 500 ms
+	Lock     time.Duration // how long the freeze waits for writers; 100 ms
+	Attempts int           // of a cutover; 5
+	Ping     time.Duration // the highest latency of the stream at which a freeze begins; 20 ms
+	Gate     time.Duration // how long to wait for such a latency; 10 min
+	Slot     time.Duration // how long the creation of a slot waits for older transactions; 10 s
+	DDL      time.Duration // how long a publication waits for its locks; 5 s
+	Touched  int           // the most rows to compare during the freeze; 5,000
+	Batch    int           // rows deleted at once; 1,000
+	// DeadRows makes cleanup pause while a table has more dead rows than this and a tenth of the
+	// living. The default is 100,000.
+	DeadRows  int64
+	BytesRate int64 // bytes per second of the copy; 0 is no limit
 }
 
 func (l Limits) filled() Limits {
@@ -77,24 +79,24 @@ func (l Limits) filled() Limits {
 	}
 }
 
-// Progress is how far a step is.
+// Progress is the progress of a step.
 type Progress struct {
 	Step    string  `json:"step"`
-	Rows    int64   `json:"rows"`    // copied, applied, compared or deleted by this step
-	Total   int64   `json:"total"`   // as far as it can be told before; 0 when it cannot
+	Rows    int64   `json:"rows"`    // copied, applied, compared or deleted in this step
+	Total   int64   `json:"total"`   // estimated total; 0 if unknown
 	Bytes   int64   `json:"bytes"`   // copied
 	Lag     int64   `json:"lag"`     // bytes of the source's log that are not applied yet
 	Percent float64 `json:"percent"` // of this step
 }
 
-// Points are the places at which a [Spec.Hook] is called, in the order of a transfer. It comes to
-// thaw only when a cutover has failed: the source is about to get the key back.
+// Points are the places where a [Spec.Hook] is called, in the order of a transfer. thaw is reached
+// only if a cutover has failed, just before the source gets the key back.
 var Points = []string{
 	"clear", "publication", "slot", "copy", "copied", "analyze", "stream", "verify", "reverse",
 	"gate", "freeze", "frozen", "drained", "opened", "sealed", "thaw", "switched", "retired", "cleanup", "cleaned",
 }
 
-// A RefusedError says why a transfer cannot begin.
+// A RefusedError says why a transfer is impossible.
 type RefusedError struct {
 	Reasons []string
 }
@@ -102,8 +104,7 @@ type RefusedError struct {
 // Error implements error.
 func (e *RefusedError) Error() string { return "refused: " + strings.Join(e.Reasons, "; ") }
 
-// A RestartError says that what was copied is of no use any more: the transfer begins
-// again with the copy.
+// A RestartError says that the copy is useless: the transfer must copy again.
 type RestartError struct {
 	Reason string
 }
@@ -111,7 +112,7 @@ type RestartError struct {
 // Error implements error.
 func (e *RestartError) Error() string { return e.Reason + "; the copy begins again" }
 
-// A DivergedError says that the two sides differ where they must not.
+// A DivergedError says that the two sides differ although they must not.
 type DivergedError struct {
 	Table  string
 	Detail string
@@ -122,14 +123,14 @@ func (e *DivergedError) Error() string {
 	return fmt.Sprintf("table %s differs between source and target: %s; the copy begins again", e.Table, e.Detail)
 }
 
-// MustRestart reports whether an error asks for a new copy.
+// MustRestart reports whether an error requires a new copy.
 func MustRestart(err error) bool {
 	var r *RestartError
 	var d *DivergedError
 	return errors.As(err, &r) || errors.As(err, &d)
 }
 
-// crashError is what a hook has returned: nothing is undone behind it.
+// crashError is the error of a hook: nothing is undone after it.
 type crashError struct{ error }
 
 func (e *crashError) Unwrap() error { return e.error }
@@ -163,10 +164,10 @@ func (s *Spec) check() error {
 	return nil
 }
 
-// slot is the name of the slot and of the publication on the source.
+// slot returns the name of the slot and the publication on the source.
 func (s *Spec) slot() string { return "procaas_" + s.ID }
 
-// backSlot is the name of those on the target, for the way back.
+// backSlot returns the name of those on the target, for the way back.
 func (s *Spec) backSlot() string { return "procaas_" + s.ID + "_back" }
 
 func (t Table) split() (schema, name string) {

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// ahead is how many events the reader decodes before they are applied: enough to
-	// fill a batch while another one commits.
+	// ahead is how many decoded events are buffered: enough to fill a batch while another one
+	// commits.
 	ahead = 512
 
-	// confirmEvery is how often a server is told what it may forget.
+	// confirmEvery is how often the server is told what it may discard.
 	confirmEvery = time.Second
 )
 
 type eventKind byte
 
 const (
-	atBegin    eventKind = iota // of a transaction that commits at lsn
+	atBegin    eventKind = iota // start of a transaction that commits at lsn
 	atChange                    // of a row
-	atCommit                    // lsn is behind the transaction
-	atIdle                      // all before lsn has been sent
+	atCommit                    // lsn is after the transaction
+	atIdle                      // everything before lsn was sent
 	atTruncate                  // of the table rel
 )
 
@@ -42,18 +42,18 @@ type event struct {
 	new  *pglogrepl.TupleData
 }
 
-// A stream reads what a slot sends.
+// A stream reads a replication slot.
 type stream struct {
 	conn    *pgconn.PgConn
 	events  chan event
 	done    chan struct{} // closed when the reader has ended
 	err     error         // of the reader; read it after done
 	cancel  context.CancelFunc
-	durable atomic.Uint64 // up to here everything is kept by the target
-	sent    atomic.Uint64 // the end of the source's log, as last told
+	durable atomic.Uint64 // the target has stored everything up to here
+	sent    atomic.Uint64 // last known end of the source's log
 }
 
-// replicationDSN is a connection string for a connection that replicates.
+// replicationDSN returns a connection string for replication.
 func replicationDSN(dsn string) (string, error) {
 	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
 		return dsn + " replication=database", nil
@@ -80,7 +80,7 @@ func connectReplication(ctx context.Context, dsn string) (*pgconn.PgConn, error)
 	return conn, nil
 }
 
-// openStream starts reading a slot behind a position. The reader ends with close.
+// openStream starts to read a slot after a position. Close ends the reader.
 func openStream(ctx context.Context, dsn, slot string, from pglogrepl.LSN) (*stream, error) {
 	conn, err := connectReplication(ctx, dsn)
 	if err != nil {
@@ -93,7 +93,8 @@ func openStream(ctx context.Context, dsn, slot string, from pglogrepl.LSN) (*str
 		closeNow(conn)
 		return nil, fmt.Errorf("read slot %s: %w", slot, err)
 	}
-	// The stream outlives the call that opens it: later steps of the mover continue with it.
+	// The stream outlives the call that opens it, because later steps of the mover continue with
+	// it.
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	// See ahead for the size.
 	s := &stream{conn: conn, events: make(chan event, ahead), done: make(chan struct{}), cancel: cancel}
@@ -115,12 +116,13 @@ func (s *stream) close() {
 func closeNow(conn *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // it is of no use any more
+	_ = conn.Close(ctx) // it is no longer needed
 }
 
-// read decodes until the context ends or the connection does.
+// read decodes until the context or the connection ends.
 func (s *stream) read(ctx context.Context) error {
-	// The server describes a table once, before its first change on this connection, and again when it has been altered.
+	// The server describes a table once per connection, before its first change, and again after it
+	// was altered.
 	relations := map[uint32]*pglogrepl.RelationMessage{}
 	next := time.Now().Add(confirmEvery)
 	for {
@@ -135,7 +137,7 @@ func (s *stream) read(ctx context.Context) error {
 		cancel()
 		switch {
 		case ctx.Err() != nil:
-			_ = s.confirm(context.WithoutCancel(ctx)) // so that a resumed stream begins later; without it, it repeats
+			_ = s.confirm(context.WithoutCancel(ctx)) // so that a resumed stream starts later; without it, it repeats changes
 			return ctx.Err()
 		case err != nil && pgconn.Timeout(err):
 			continue
@@ -187,7 +189,7 @@ func (s *stream) take(ctx context.Context, msg pgproto3.BackendMessage, relation
 	return nil
 }
 
-// decode turns a message of pgoutput into events.
+// decode converts a message of pgoutput to events.
 func (s *stream) decode(ctx context.Context, data []byte, relations map[uint32]*pglogrepl.RelationMessage) error {
 	m, err := pglogrepl.Parse(data)
 	if err != nil {
@@ -216,8 +218,8 @@ func (s *stream) decode(ctx context.Context, data []byte, relations map[uint32]*
 	return nil
 }
 
-// put hands an event over. While the applier is busy it goes on confirming, because
-// a server drops a consumer that keeps silent.
+// put passes an event on. While the applier is busy, it keeps confirming, because a server drops a
+// silent consumer.
 func (s *stream) put(ctx context.Context, e event) error {
 	select {
 	case s.events <- e:
@@ -240,8 +242,7 @@ func (s *stream) put(ctx context.Context, e event) error {
 	}
 }
 
-// next returns an event, at once or after a while; ok is false when none came at once
-// and wait is not wanted.
+// next returns an event. ok is false if none is available and wait is false.
 func (s *stream) next(ctx context.Context, wait bool) (e event, ok bool, err error) {
 	select {
 	case e := <-s.events:

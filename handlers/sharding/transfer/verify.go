@@ -9,18 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// buckets is into how many parts a table is divided to find where it differs.
+// buckets is how many parts a table is divided into to locate differences.
 const buckets = 1024
 
-// Verify compares all rows of both sides as of one position of the stream, and
-// forgets which rows were touched before it. The source is written to meanwhile.
+// Verify compares all rows of both sides as of one position of the stream, and forgets the rows
+// touched before it. Writes to the source continue meanwhile.
 func (m *Mover) Verify(ctx context.Context) error { return m.spoilt(ctx, m.verify(ctx)) }
 
 func (m *Mover) verify(ctx context.Context) error {
 	if err := m.resume(ctx); err != nil {
 		return err
 	}
-	if _, err := m.ping(ctx); err != nil { // the slot below begins behind as little as can be
+	if _, err := m.ping(ctx); err != nil { // so that the slot below has little to skip
 		return err
 	}
 	if err := m.at("verify"); err != nil {
@@ -30,7 +30,7 @@ func (m *Mover) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeNow(slot) // and the slot with it
+	defer closeNow(slot) // also drops the slot
 	read, err := connect(ctx, m.spec.Source, m.spec.SourceShard)
 	if err != nil {
 		return err
@@ -68,15 +68,15 @@ func (m *sides) compare(ctx context.Context, source *pgx.Conn) (rows int64, err 
 	return rows, nil
 }
 
-// A digest of some rows is the same on both sides when the rows are, in whatever order they lie.
+// A digest is the same on both sides if the rows are, in any order.
 type digest struct {
 	rows int64
-	// Of the hashes of the rows, as text: a sum of 64-bit numbers needs more than 64 bits. Unlike an
-	// exclusive or, it tells one row from the same row three times.
+	// The sum of the rows' hashes as text, because a sum of 64-bit numbers needs more than 64 bits.
+	// Unlike an exclusive or, it distinguishes one row from three equal rows.
 	sum string
 }
 
-// bucket is an expression that divides rows alike on both sides.
+// bucket returns an expression that divides rows alike on both sides.
 func (t *shape) bucket() string {
 	if len(t.primary) == 0 {
 		return "(" + t.digest("") + " & " + fmt.Sprint(buckets-1) + ")::int"
@@ -84,7 +84,7 @@ func (t *shape) bucket() string {
 	return `(hashtextextended((row(` + quoteAll(t.primary) + `))::text collate "C", 1) & ` + fmt.Sprint(buckets-1) + ")::int"
 }
 
-// digestsOf reads one side in one pass. The sums are by parts, which name the place of a difference.
+// digestsOf reads one side in one pass. The sums are per part, which locates a difference.
 func digestsOf(ctx context.Context, c *pgx.Conn, t *shape) (map[int]digest, error) {
 	rows, err := c.Query(ctx, "select "+t.bucket()+" as b, count(*), sum("+t.digest("")+"::numeric)::text from "+t.quoted()+" where "+
 		t.where+" group by b")
@@ -104,14 +104,14 @@ func digestsOf(ctx context.Context, c *pgx.Conn, t *shape) (map[int]digest, erro
 	return out, nil
 }
 
-// compareTable compares a table, both sides at once. Which rows differ is only looked for where a
-// part does: that reads the table again.
+// compareTable compares a table on both sides at once. Only if a part differs, it reads that part
+// again to find the rows.
 func compareTable(ctx context.Context, source, target *pgx.Conn, t *shape) (int64, error) {
 	type answer struct {
 		digests map[int]digest
 		err     error
 	}
-	// Of size 1: the reader of the target ends also when the source has failed first.
+	// Of size 1, so that the reader of the target ends even if the source has failed first.
 	other := make(chan answer, 1)
 	go func() {
 		d, err := digestsOf(ctx, target, t)
@@ -144,7 +144,7 @@ func compareTable(ctx context.Context, source, target *pgx.Conn, t *shape) (int6
 		rows, targets, len(differ), buckets, names)}
 }
 
-// differing names a few rows of a bucket that are not the same on both sides.
+// differing names a few rows of a bucket that differ.
 func differing(ctx context.Context, source, target *pgx.Conn, t *shape, bucket int) (string, error) {
 	names := t.primary
 	if len(names) == 0 {
@@ -188,8 +188,8 @@ func differing(ctx context.Context, source, target *pgx.Conn, t *shape, bucket i
 	return strings.Join(found[:min(len(found), 3)], ", "), nil
 }
 
-// recheck compares the rows that were touched since the last comparison, while the
-// source is frozen and all of its changes are in the target.
+// recheck compares the rows that were touched since the last comparison, while the source is frozen
+// and the target has all of its changes.
 func (m *Mover) recheck(ctx context.Context) error {
 	for _, t := range m.tables {
 		touched := m.apply.touched[t.title()]
@@ -227,8 +227,8 @@ func (m *Mover) recheck(ctx context.Context) error {
 	return nil
 }
 
-// touchedSQL selects the digest of rows by their primary keys. The keys come as texts, which each
-// server casts to the type of its own column: so one statement serves any key.
+// touchedSQL returns the digest query for rows with given primary keys. The keys are texts, which
+// each server casts to the column types. So one statement serves any number of keys.
 func touchedSQL(t *shape, columns [][]string) (string, []any) {
 	var places, names, joins []string
 	var args []any
