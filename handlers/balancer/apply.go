@@ -15,11 +15,12 @@ import (
 	"procaas/engine/store"
 )
 
-// Apply makes the moves of a decision. It writes the next version of the assignment, and the reason of each move to the audit.
+// Apply makes the moves of a decision. It writes the next version of the assignment, and the reason
+// of each move to the audit.
 //
-// It does so only if nobody changed the assignment meanwhile, and if other nodes do not consider this node dead. So of
-// two balancers one wins, and an old version never returns. The same transaction stores the observation and the status
-// of the cluster.
+// It does so only if nobody changed the assignment meanwhile, and if other nodes do not consider
+// this node dead. So of two balancers one wins, and an old version never returns. The same
+// transaction stores the observation and the status of the cluster.
 //
 //	id: apply
 //	balancer.apply:
@@ -37,13 +38,13 @@ type Apply struct {
 	Decision any `yaml:"decision" required:"true"`
 }
 
-// CheckBody reports what the tags of [Apply] cannot say.
+// CheckBody checks what the tags of [Apply] cannot express.
 func (*Apply) CheckBody(b *tree.Body) { checkCluster(b) }
 
-// mostMoves is how many moves are kept for people.
+// mostMoves is how many moves are kept to show.
 const mostMoves = 500
 
-// balancerName is who makes moves, in the audit.
+// balancerName is the actor of moves in the audit.
 const balancerName = "procaas/balancer"
 
 // Handle implements [engine.Handler].
@@ -70,7 +71,7 @@ func (h *Apply) Handle(ctx context.Context, c *engine.Call) (model.Result, error
 	return w.run(ctx)
 }
 
-// outcome is the response of the handler.
+// outcome returns the response of the handler.
 func outcome(version int64, moved int, reason string) (model.Result, error) {
 	response := map[string]any{"version": int(version), "moved": moved, "reason": nil}
 	if reason != "" {
@@ -79,7 +80,7 @@ func outcome(version int64, moved int, reason string) (model.Result, error) {
 	return model.Result{Response: response}, nil
 }
 
-// A writing is what one Apply writes.
+// A writing has what one Apply writes.
 type writing struct {
 	cluster *tree.Cluster
 	o       *Observation
@@ -104,7 +105,7 @@ func (w *writing) run(ctx context.Context) (model.Result, error) {
 	}
 	switch {
 	case state.At == w.d.At:
-		// This call was made before, and its answer was lost.
+		// An earlier attempt wrote this, and its answer was lost.
 		return outcome(w.old.Version, len(w.d.Moves), "")
 	case state.At > w.d.At:
 		return outcome(w.old.Version, 0, "a later observation was decided about")
@@ -141,7 +142,7 @@ func (w *writing) sameWorkers() bool {
 	return slices.Equal(w.old.Workers, w.d.Workers)
 }
 
-// assign makes the next version.
+// assign makes the next version of the assignment.
 func (w *writing) assign(ctx context.Context) error {
 	places := map[string]int{}
 	for i, worker := range w.d.Workers {
@@ -193,7 +194,7 @@ func (w *writing) assign(ctx context.Context) error {
 	return nil
 }
 
-// moves reads those that are kept.
+// moves reads the stored moves.
 func (w *writing) moves(ctx context.Context, into *[]clusters.MoveLog) (version int64, err error) {
 	d, err := w.c.Documents.Document(ctx, clusters.DocumentMoves, w.cluster.ID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -208,12 +209,12 @@ func (w *writing) moves(ctx context.Context, into *[]clusters.MoveLog) (version 
 func (w *writing) write(kind, name string, version int64, v any) {
 	value, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("balancer: %s of cluster %s: %v", kind, name, err)) // they hold no such data
+		panic(fmt.Sprintf("balancer: %s of cluster %s: %v", kind, name, err)) // such data always encodes
 	}
 	w.writes = append(w.writes, store.DocumentWrite{Kind: kind, Name: name, Version: version, Value: value})
 }
 
-// see makes the state that people look at.
+// see fills in the state that people see.
 func (w *writing) see(state *clusters.ClusterState) {
 	seen := make([]clusters.Seen, len(w.o.Workers))
 	last := state.Weights
@@ -269,7 +270,7 @@ func (w *writing) see(state *clusters.ClusterState) {
 	state.Alerts = w.d.Alerts
 }
 
-// keep adds the state and the observation to what is written.
+// keep adds the state and the observation to the writes.
 func (w *writing) keep(state clusters.ClusterState) {
 	w.write(clusters.DocumentClusterState, w.cluster.ID, w.stateVersion, state)
 	w.o.Banned, w.o.Draining = w.d.Banned, w.d.Draining

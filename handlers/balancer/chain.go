@@ -10,19 +10,19 @@ const (
 	chainSources = 3
 	chainMoves   = 5
 	chainBeam    = 24
-	chainWidth   = 24 // partitions of a worker that are looked at
+	chainWidth   = 24 // partitions of a worker to look at
 	chainEvery   = 20 // seconds
-	chainTargets = 12 // workers that may hold a partition; with more of them one of them has room
+	chainTargets = 12 // with more workers for a partition, one of them has room
 )
 
-// A chain is moves that only pay together: where the partition map is tight, one
-// partition makes room for another. Its last move may end where the first began.
+// A chain is moves that pay only together: in a tight partition map, one partition makes room for
+// another. The last move may end where the first began.
 type chain struct {
 	moves []Move
 	gain  float64
 }
 
-// improveByChain makes the best chain that pays and that the budget allows.
+// improveByChain makes the best chain that pays and fits the budget.
 func (e *economist) improveByChain(r *Report, left int) (moves []Move) {
 	best := chain{}
 	for i, w := range e.worst(r) {
@@ -40,8 +40,8 @@ func (e *economist) improveByChain(r *Report, left int) (moves []Move) {
 	return moves
 }
 
-// chainFrom searches the best chain that starts at a worker, by widening the most
-// promising beginnings. It has so many moves at most as are left.
+// chainFrom returns the best chain that starts at a worker, of at most left moves. It searches from
+// the most promising beginnings.
 func (e *economist) chainFrom(r *Report, from, left int) (best chain) {
 	urgency := e.urgency(&e.machines[from], r.At)
 	beam := []chain{{}}
@@ -57,12 +57,12 @@ func (e *economist) chainFrom(r *Report, from, left int) (best chain) {
 		}
 	}
 	if len(best.moves) < 2 {
-		return chain{} // a single move that pays would have been made
+		return chain{} // a single paying move would have been made already
 	}
 	return best
 }
 
-// extend adds each move to a chain that leaves the worker where it ends.
+// extend returns a chain extended by each move off the worker where it ends.
 func (e *economist) extend(r *Report, c chain, from int, urgency float64) (out []chain) {
 	var undo []func()
 	for _, m := range c.moves {
@@ -75,7 +75,7 @@ func (e *economist) extend(r *Report, c chain, from int, urgency float64) (out [
 	m := &e.machines[at]
 	for _, p := range e.heaviest(at, chainWidth) {
 		if e.where[p] != at {
-			continue // it has left in this chain
+			continue // it has moved in this chain already
 		}
 		if len(e.cluster.Allowed[p]) > chainTargets {
 			continue

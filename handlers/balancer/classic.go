@@ -9,7 +9,7 @@ import (
 
 // A classic is one of the article's versions. Each adds to the one before:
 //
-//	v1  a partition of a worker that does not answer goes to the one with the fewest partitions
+//	v1  a partition of a silent worker goes to the worker with the fewest partitions
 //	v2  the weight of partitions counts, and an overloaded worker loses a random one
 //	v3  while weights are uneven, the heaviest worker loses a random one
 //	v4  a partition that has just moved does not move again
@@ -20,11 +20,11 @@ type classic struct {
 	random  *rand.Rand
 
 	next   float64     // when the next cycle is due
-	drops  [][]float64 // of each worker, those of the last minute
-	weight []float64   // of each partition, as it was told last
-	even   bool        // the thermostat: weights are to be made even
-	moved  [][]float64 // when each partition was moved, by v4
-	made   []Move      // by the last decision, which somebody may have refused
+	drops  [][]float64 // per worker, in the last minute
+	weight []float64   // per partition, as last reported
+	even   bool        // the thermostat: make weights even
+	moved  [][]float64 // per partition, times of its moves, for v4
+	made   []Move      // of the last decision; they may have been refused
 }
 
 func newClassic(version int, c Cluster, p Params) *classic {
@@ -44,7 +44,7 @@ func (b *classic) Decide(r *Report) []Move {
 	b.made = nil
 	b.note(r)
 	if math.IsInf(b.next, -1) {
-		// Troubles do not wait for a cycle to begin, so neither do cycles for a round time.
+		// Cycles start at a random time, because faults do.
 		b.next = r.At + b.params.Cycle*b.random.Float64()
 	}
 	if r.At < b.next {
@@ -58,7 +58,7 @@ func (b *classic) Decide(r *Report) []Move {
 	return b.assign(r, chosen, over, why)
 }
 
-// note keeps what the report says.
+// note records a report.
 func (b *classic) note(r *Report) {
 	minute := max(1, int(math.Round(60/b.cluster.Step)))
 	for w, up := range r.Up {
@@ -77,8 +77,8 @@ func (b *classic) note(r *Report) {
 	}
 }
 
-// choose picks the partition that should leave its worker, -1 for none, and marks
-// the workers that are overloaded.
+// choose returns the partition that should leave its worker, or -1, and marks the overloaded
+// workers.
 func (b *classic) choose(r *Report, over []bool) (chosen int, why string) {
 	load := b.load(r.Assignment)
 	worst, most := -1, 0.0
@@ -120,7 +120,7 @@ func (b *classic) choose(r *Report, over []bool) (chosen int, why string) {
 	return chosen, why
 }
 
-// uneven is the thermostat on the Gini index of the weights of workers.
+// uneven is the thermostat for the Gini index of the weights of workers.
 func (b *classic) uneven(r *Report, load []float64) bool {
 	var up []float64
 	for w, ok := range r.Up {
@@ -137,13 +137,13 @@ func (b *classic) uneven(r *Report, load []float64) bool {
 	return b.even
 }
 
-// rubs reports whether friction holds a partition where it is.
+// rubs reports whether friction keeps a partition where it is.
 func (b *classic) rubs(p int, now float64) bool {
 	b.moved[p] = slices.DeleteFunc(b.moved[p], func(at float64) bool { return at <= now-b.params.FrictionTime })
 	return len(b.moved[p]) >= b.params.Friction
 }
 
-// load is the weight of each worker.
+// load returns the weight of each worker.
 func (b *classic) load(assignment []int) []float64 {
 	load := make([]float64, b.cluster.Workers)
 	for p, w := range assignment {
@@ -152,8 +152,8 @@ func (b *classic) load(assignment []int) []float64 {
 	return load
 }
 
-// assign gives partitions of workers that do not answer, and the chosen one, to the
-// smallest worker that may take them.
+// assign moves the partitions of silent workers, and the chosen one, to the smallest allowed
+// worker.
 func (b *classic) assign(r *Report, chosen int, over []bool, why string) (moves []Move) {
 	size := make([]float64, b.cluster.Workers)
 	for p, w := range r.Assignment {
@@ -185,7 +185,7 @@ func (b *classic) assign(r *Report, chosen int, over []bool, why string) (moves 
 	return moves
 }
 
-// size is what v1 counts, and what the others weigh.
+// size returns what v1 counts, and the others weigh.
 func (b *classic) size(p int) float64 {
 	if b.version == 1 {
 		return 1

@@ -8,30 +8,29 @@ import (
 
 // A Cluster is what policies know before the first report.
 type Cluster struct {
-	// Seed is where the chance of policies that draw partitions begins.
+	// Seed is the random seed of policies that choose partitions at random.
 	Seed uint64
 
 	Workers    int
 	Partitions int
 
-	// Capacity is how much work each worker can do, in any unit; 0 means unknown. It
-	// may be empty.
+	// Capacity is how much work each worker can do, in any unit. 0 means unknown. It may be empty.
 	Capacity []float64
 
-	// Zone is where each worker stands. It may be empty.
+	// Zone is the zone of each worker. It may be empty.
 	Zone []int
 
 	// Allowed lists for each partition the workers that may hold it.
 	Allowed [][]int
 
-	// Assignment gives each partition its worker.
+	// Assignment is the worker of each partition.
 	Assignment []int
 
 	// Step is the time between two reports, in seconds.
 	Step float64
 }
 
-// Check says what makes no sense about the cluster.
+// Check returns an error if the cluster is invalid.
 func (c *Cluster) Check() error {
 	switch {
 	case c.Workers < 1 || c.Partitions < 1:
@@ -69,30 +68,29 @@ func (c *Cluster) checkAssignment(assignment []int) error {
 	return nil
 }
 
-// A Report is what is known of all workers at one moment. Counts are of the last
-// step, or rates: policies compare them with each other only. What a worker that is
-// not up reports is not looked at.
+// A Report describes all workers at one moment. Counts are of the last step, or rates: policies
+// only compare them with each other. Reports of workers that are not up are ignored.
 type Report struct {
-	At float64 // seconds, growing
+	At float64 // seconds, increasing
 
 	Up       []bool // answered its healthcheck
 	Draining []bool // is about to stop
-	Gone     []bool // nothing listens where it was: it has ended. Empty where nobody looked
+	Gone     []bool // nothing listens at its address: it has ended. Empty if nobody checked
 
 	Requests []float64 // served
-	Drops    []float64 // not served for lack of capacity
+	Drops    []float64 // not served because of missing capacity
 	Busy     []float64 // share of the time spent working, 0 to 1
-	Age      []float64 // seconds since the process started
+	Age      []float64 // seconds since the start of the process
 
-	Weights    []float64 // requests for each partition; NaN when nobody told
-	Assignment []int     // where each partition is now
+	Weights    []float64 // requests per partition; NaN if not reported
+	Assignment []int     // current worker of each partition
 }
 
 // errEmpty refuses a report without workers.
 var errEmpty = errors.New("up: want the state of each worker, have none")
 
-// check says what makes no sense about a report, apart from the numbers of workers,
-// which may be anything: workers lie.
+// check returns an error if a report is invalid. It accepts any numbers of workers, because workers
+// may report nonsense.
 func (r *Report) check(c *Cluster) error {
 	if len(r.Up) == 0 {
 		return errEmpty
@@ -114,11 +112,11 @@ func (r *Report) check(c *Cluster) error {
 	return c.checkAssignment(r.Assignment)
 }
 
-// most bounds what a worker may claim; beyond it a number is a lie, and sums of
-// such numbers would lose all others.
+// most bounds what a worker may report. A larger number is nonsense, and sums with it would lose
+// all others.
 const most = 1e12
 
-// clean makes a count usable; what cannot be one is 0.
+// clean returns a usable count. Nonsense becomes 0.
 func clean(x float64) float64 {
 	if !(x > 0) {
 		return 0
@@ -129,7 +127,7 @@ func clean(x float64) float64 {
 // share makes a share usable.
 func share(x float64) float64 { return min(clean(x), 1) }
 
-// A Move takes a partition to another worker.
+// A Move moves a partition to another worker.
 type Move struct {
 	Partition int    `json:"partition"`
 	To        int    `json:"to"`

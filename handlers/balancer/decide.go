@@ -14,10 +14,12 @@ import (
 	"procaas/engine/store"
 )
 
-// Decide decides which partitions of a cluster should move. It uses the policy of the cluster and the levers that people have set.
+// Decide decides which partitions of a cluster should move. It uses the policy of the cluster and
+// the levers that people have set.
 //
-// It changes nothing: balancer.apply takes its response and makes the moves. The node keeps what the policy has learned
-// in memory. A node that takes over learns it again from the stored observations of the last 15 minutes.
+// It changes nothing: balancer.apply takes its response and makes the moves. The node keeps what
+// the policy has learned in memory. A node that takes over learns it again from the stored
+// observations of the last 15 minutes.
 //
 //	id: decide
 //	balancer.decide:
@@ -31,10 +33,10 @@ type Decide struct {
 	Observation any `yaml:"observation" required:"true"`
 }
 
-// CheckBody reports what the tags of [Decide] cannot say.
+// CheckBody checks what the tags of [Decide] cannot express.
 func (*Decide) CheckBody(b *tree.Body) { checkCluster(b) }
 
-// kept is what a node remembers of a cluster.
+// kept is a node's memory of a cluster.
 type kept struct {
 	bundle string
 	live   *Live
@@ -62,7 +64,7 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (model.Result, erro
 		return model.Result{}, err
 	}
 	o.Tell(levers)
-	// Two calls never share what is kept: the other one learns it anew.
+	// Two calls never share the memory: the other one learns it again.
 	name := "balancer/" + cluster.ID
 	k, _ := c.Memory.Take(name).(*kept)
 	if k == nil || k.bundle != c.Bundle.Hash || k.live.at != state.At || !k.live.knows(&o) {
@@ -78,8 +80,8 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (model.Result, erro
 	return model.Result{Response: data}, err
 }
 
-// relearn makes a policy that has seen what was observed lately, and knows the workers
-// of an observation.
+// relearn makes a policy that has seen the recent observations, and knows the workers of an
+// observation.
 func relearn(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation) (*Live, error) {
 	past, err := Recorded(ctx, c.Documents, cluster, o.At)
 	if err != nil {
@@ -88,8 +90,7 @@ func relearn(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Obse
 	return Replay(cluster, past, o)
 }
 
-// Recorded reads the observations of a cluster that are kept from before a time, the
-// oldest first.
+// Recorded reads the stored observations of a cluster before a time, oldest first.
 func Recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster, before float64) ([]Observation, error) {
 	ring, err := store.DocumentsOf(ctx, clusters.DocumentObservation, cluster.ID+"/")
 	if err != nil {
@@ -114,8 +115,8 @@ func Recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster,
 	return out, nil
 }
 
-// Replay follows past observations with the workers of a later one. Those that are of
-// another number of partitions are left out.
+// Replay follows past observations with the workers of a later one. It skips observations with
+// another number of partitions.
 func Replay(cluster *tree.Cluster, past []Observation, o *Observation) (*Live, error) {
 	live, err := NewLive(cluster, o)
 	if err != nil {
@@ -133,8 +134,8 @@ func Replay(cluster *tree.Cluster, past []Observation, o *Observation) (*Live, e
 
 var errNobody = errors.New("the workers of then are not those of now")
 
-// among writes an observation in terms of the workers of a later one. Who was not there
-// did not answer.
+// among converts an observation to the workers of a later one. Workers that were not there did not
+// answer.
 func (o *Observation) among(later *Observation) (*Observation, error) {
 	out := *o
 	out.Workers = make([]Observed, len(later.Workers))

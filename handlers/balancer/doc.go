@@ -1,43 +1,40 @@
 // Package balancer decides which worker serves which partition.
 //
-// A cluster of stateful workers serves partitions, each on one worker at a time.
-// A partition map says which workers may hold a partition. Workers report what they
-// served and dropped; a [Policy] answers with moves. Policies have no clock, no I/O
-// and no chance of their own: the same reports and seed give the same moves.
+// A cluster of stateful workers serves partitions, each on one worker at a time. A partition map
+// says which workers may hold a partition. Workers report what they served and dropped, and a
+// [Policy] answers with moves. Policies have no clock, no I/O and no random source of their own:
+// the same reports and seed give the same moves.
 //
-// The policies v1 to v4 are those of the article "Fanout" of Yandex Messenger; v5 moves a
-// partition only when the drops that it expects to prevent outweigh those that the
-// move causes.
+// The policies v1 to v4 are those of the article "Fanout" of Yandex Messenger. v5 moves a partition
+// only if the drops that it expects to prevent exceed those that the move causes.
 //
-// What v5 knows, it has learned from reports, and none of its parameters has to be tuned:
+// v5 learns from reports, and its parameters need no tuning:
 //
-//   - What a worker can do is its load for the share of time that it was busy, in the units
-//     of weights, which may be other ones than those of requests, and may leave out what was
-//     dropped. How much more work cold caches are, and for how long, is fitted to what
-//     landings did. How long loads stay unusual comes from all partitions; a first great
-//     deviation counts although nothing has lasted before.
-//   - horizon_s (300) is how far drops are foreseen: by the loads of now as long as they are
-//     expected to last, and by usual ones then. Longer means that more moves pay.
-//   - margin (1) is how many times a move is to be worth its cost beyond once; fixed_cost
-//     (0.2 of what a worker does in a second) is what any move costs. Both make it calmer.
-//     What moves promised to prevent is compared with what they did; where that is little,
-//     as in bursts, moves have to promise up to ten times as much.
-//   - How much of what the last minutes were unlike is still there a while later is learned,
-//     too: all where loads wander, little where each minute is drawn anew.
-//   - What workers report as dropped counts for more than what follows from their load and
-//     capacity: who goes on dropping for a minute can do no more than what it serves meanwhile.
-//     So v5 does without a busy time, and with a wrong one.
-//   - budget (0.06) bounds the share of partitions that move of free will in any minute, three
-//     times that while the cluster drops, and five moves at least. no_return_s (600) is how
-//     long a partition does not go back; one that has to leave goes back only where that saves
-//     two minutes of its load.
-//   - A worker is down after three silent reports, or one where reports come every 5 seconds
-//     or more seldom (balancer.observe asks thrice for it then), or one where nothing listens at
-//     its address any more; more when healthchecks were
-//     lost before, and fifteen (90 seconds, with long steps) when half of the cluster is silent
-//     at once: to empty workers that live costs about as much as so long a wait. Who dies again
-//     and again gets nothing, and a partition whose workers die stays where it is.
-//   - Who announces a stop is emptied within three quarters of the notice that earlier stops
-//     gave (20 seconds at first). Where all that may take a partition are full, and outages
-//     have been short, it waits for its worker.
+//   - It learns the capacity of a worker from its load and its busy time, in the units of weights.
+//     These may differ from the units of requests, and may leave out drops. It fits the extra work
+//     of cold caches, and its duration, to the effects of moves. It learns from all partitions how
+//     long unusual loads last. A first large deviation counts even without such experience.
+//   - horizon_s (300) is how far ahead it predicts drops: with current loads as long as they are
+//     expected to last, then with usual ones. With a longer horizon, more moves pay.
+//   - margin (1) is how many times, beyond once, a move must be worth its cost. fixed_cost (0.2 of
+//     what a worker does in a second) is the cost of any move. Higher values mean fewer moves. v5
+//     compares what moves promised to prevent with what they did prevent. If that is little, as
+//     with bursts, moves must promise up to ten times as much.
+//   - It also learns how much of a recent deviation remains later: all where loads drift, little
+//     where each minute is independent.
+//   - Reported drops count more than a prediction from load and capacity. A worker that drops for a
+//     minute can do no more than it serves. So v5 works without a busy time, or with a wrong one.
+//   - budget (0.06) limits the share of partitions that move voluntarily in any minute. It is three
+//     times that while the cluster drops, and at least five moves. no_return_s (600) is how long a
+//     partition does not go back. A partition that must leave goes back only if that saves two
+//     minutes of its load.
+//   - A worker is down after three silent reports. If reports come every 5 seconds or more rarely,
+//     one is enough, because balancer.observe then asks three times. One is also enough if nothing
+//     listens at its address. More are needed if healthchecks were lost before, and fifteen (90
+//     seconds with long steps) if half of the cluster falls silent at once, because emptying live
+//     workers costs about as much as that wait. A worker that dies repeatedly gets no partitions,
+//     and a partition whose workers die stays where it is.
+//   - A worker that announces a stop is emptied within three quarters of the notice that earlier
+//     stops gave (20 seconds at first). If all other workers for a partition are full, and outages
+//     have been short, the partition waits for its worker.
 package balancer

@@ -3,17 +3,17 @@ package balancer
 import "math"
 
 const (
-	guessedNotice = 20 // seconds from the announcement of a stop to the stop, before one was seen
+	guessedNotice = 20 // seconds between announcement and stop, before any was seen
 	usedNotice    = 0.75
-	patience      = 8    // seconds of its load that a landing may drop, as long as there is time to wait for room
-	lightLoad     = 0.15 // of what a worker can do: so little leaves at once
+	patience      = 8    // a landing may drop this many seconds of its load while there is time to wait for room
+	lightLoad     = 0.15 // of a worker's capacity: so little leaves at once
 )
 
-// drains learn how long workers live on once they have announced that they stop. The
-// slower their partitions leave, the fewer caches are cold at a time.
+// drains learn how long workers live after they have announced a stop. The slower their partitions
+// leave, the fewer caches are cold at a time.
 type drains struct {
 	notice float64
-	since  []float64 // when each worker has announced; NaN when it has not
+	since  []float64 // time of each worker's announcement; NaN for none
 }
 
 func newDrains(workers int) drains {
@@ -24,7 +24,7 @@ func newDrains(workers int) drains {
 	return d
 }
 
-// see notes who announces, and who has stopped.
+// see notes announcements and stops.
 func (d *drains) see(r *Report) {
 	for w, since := range d.since {
 		switch {
@@ -41,7 +41,7 @@ func (d *drains) see(r *Report) {
 	}
 }
 
-// share returns the part of what is still aboard a worker that should leave now.
+// share returns which part of a worker's remaining partitions should leave now.
 func (d *drains) share(w int, now, step float64) float64 {
 	left := d.since[w] + usedNotice*d.notice - now
 	if !(left > 0) {

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// An economist is v5: it moves a partition when the drops that the move prevents
-// are worth more than those that it causes. What oscillates does not pay, so it does not
-// oscillate; what does pay may be a plan of several moves.
+// An economist is v5. It moves a partition if the drops that the move prevents are worth more than
+// those that it causes. Oscillations do not pay, so it does not oscillate. A plan of several moves
+// may pay.
 type economist struct {
 	cluster Cluster
 	params  Params
@@ -25,30 +25,30 @@ type economist struct {
 	parts    []partition
 	machines []machine
 	aboard   [][]int // partitions of each worker
-	spread   float64 // variance of loads for each unit of load, over the cluster
-	mean     float64 // capacity of a worker
-	present  float64 // seconds of the horizon for which the loads of now are expected
-	where    []int   // assignment of the last report, with the moves made since
-	made     []trial // moves of the last decision, which somebody may have refused
+	spread   float64 // variance per unit of load, over the cluster
+	mean     float64 // mean capacity of a worker
+	present  float64 // seconds of the horizon for which current loads are expected
+	where    []int   // assignment of the last report, with later moves
+	made     []trial // moves of the last decision; they may have been refused
 
 	started   bool
-	first     float64 // when enough was seen to judge by
-	next      float64 // when voluntary moves are considered again
-	nextChain float64 // when chains are
+	first     float64 // when there is enough data
+	next      float64 // next time for voluntary moves
+	nextChain float64 // next time for chains
 	budget    budget
 
-	// heir is set while past reports are followed, and for the decision after them: what
-	// moved then was moved by another node, at the cost of the same budget.
+	// heir is set while past reports are followed, and for the decision after them. Moves seen then
+	// were made by another node, and use up the same budget.
 	heir bool
 }
 
 const (
 	considerEvery = 4 // seconds between voluntary moves
 	movesAtOnce   = 6
-	handover      = 0.5  // seconds for which a partition that moves is not served
-	doubt         = 5    // times the outage that is expected of a worker, for its partitions to wait for it
-	homecoming    = 120  // seconds of its load that it must save when a partition goes back whence it came
-	database      = 0.02 // what a request that misses a cache costs others, as a share of a drop
+	handover      = 0.5  // seconds for which a moving partition is not served
+	doubt         = 5    // partitions wait for a worker up to this many times its expected outage
+	homecoming    = 120  // a move back must save this many seconds of the partition's load
+	database      = 0.02 // cost of a cache miss to others, as a share of a drop
 )
 
 func newEconomist(c Cluster, p Params) *economist {
@@ -67,7 +67,7 @@ func newEconomist(c Cluster, p Params) *economist {
 	return e
 }
 
-// A trial is a move that was decided, with what was known of the partition before.
+// A trial is a decided move, with the earlier state of the partition.
 type trial struct {
 	partition, from int
 	since           float64
@@ -91,10 +91,10 @@ func (e *economist) Decide(r *Report) []Move {
 	return moves
 }
 
-// joinMoves makes one move of those of one partition: what left a worker that drains
-// may be better off elsewhere than where it went first.
+// joinMoves merges the moves of one partition. A partition that left a draining worker may have
+// been moved again.
 func joinMoves(moves []Move, assignment []int) []Move {
-	first := map[int]int{} // index of the move of a partition
+	first := map[int]int{} // index of the partition's move
 	out := moves[:0]
 	for _, m := range moves {
 		if i, again := first[m.Partition]; again {
@@ -107,7 +107,7 @@ func joinMoves(moves []Move, assignment []int) []Move {
 	return slices.DeleteFunc(out, func(m Move) bool { return assignment[m.Partition] == m.To })
 }
 
-// recall forgets the moves that were not made.
+// recall undoes the moves that were not made.
 func (e *economist) recall(r *Report) {
 	refused := 0
 	for _, t := range slices.Backward(e.made) {
@@ -123,7 +123,7 @@ func (e *economist) recall(r *Report) {
 	e.made = e.made[:0]
 }
 
-// follow notes where partitions are now, and which workers are.
+// follow notes the current places of partitions.
 func (e *economist) follow(r *Report) {
 	if !e.started {
 		e.started = true
@@ -157,30 +157,29 @@ func (e *economist) follow(r *Report) {
 	})
 }
 
-// begin takes the ages of the first report. Where all processes are of one age, their
-// clocks began with ours, and say nothing about their caches.
+// begin takes the ages of the first report. If all processes have the same age, that age says
+// nothing about their caches.
 func (e *economist) begin(r *Report) {
 	if !(slices.Max(r.Age)-slices.Min(r.Age) > e.cluster.Step) {
-		return // nor where not all are told
+		return // nor if some are missing
 	}
 	for p, w := range r.Assignment {
 		e.parts[p].since = r.At - clean(r.Age[w])
 	}
 }
 
-// left notes that a partition has gone to another worker.
+// left notes that a partition has moved to another worker.
 func (e *economist) left(p, to int, now float64) {
 	q := &e.parts[p]
 	q.homes = slices.DeleteFunc(q.homes, func(h home) bool { return h.left <= now-e.params.NoReturn })
 	q.homes = append(q.homes, home{e.where[p], now})
 	q.since = now
-	// What both have dropped tells nothing of the load that they have now.
+	// Their past drops say nothing about their new loads.
 	e.machines[e.where[p]].shown, e.machines[to].shown = nil, nil
 	e.where[p] = to
 }
 
-// sample takes the loads of partitions. Nobody tells those of a worker that does not
-// answer: what was known of them stands.
+// sample takes the loads of partitions. Those of a silent worker keep their last known loads.
 func (e *economist) sample(r *Report) {
 	e.units.see(r, e.aboard, e.cluster.Step)
 	varied, load := 0.0, 0.0
@@ -201,22 +200,22 @@ func (e *economist) sample(r *Report) {
 	e.present = e.lasts.lasting(e.params.Horizon)
 }
 
-// variance of the load of a partition, drawn towards that of others: it is measured
-// badly.
+// variance returns the variance of a partition's load, blended with that of others, because it is
+// hard to measure.
 func (e *economist) variance(p int) float64 {
 	const drawn = 0.3
 	q := &e.parts[p]
 	return (1-drawn)*q.variance + drawn*e.spread*q.slow
 }
 
-// hurt is what a worker is expected to drop over the horizon: by the loads of now as
-// long as they last, and by the usual ones then.
+// hurt returns the expected drops of a worker over the horizon: with current loads as long as they
+// last, then with usual ones.
 func (e *economist) hurt(m *machine) float64 {
 	return e.present*e.loss.pain(m.now, m.variance, m.room()*m.fresh) +
 		(e.params.Horizon-e.present)*e.loss.pain(m.due, m.variance, m.room())
 }
 
-// hurtWith is that with a partition more (sign 1) or less (sign -1).
+// hurtWith is hurt with a partition added (sign 1) or removed (sign -1).
 func (e *economist) hurtWith(m *machine, p int, sign float64) float64 {
 	q := &e.parts[p]
 	with := machine{
@@ -226,11 +225,10 @@ func (e *economist) hurtWith(m *machine, p int, sign float64) float64 {
 	return e.hurt(&with)
 }
 
-// landing is what it costs when a partition comes to a worker with a cold cache: the
-// drops that the extra work causes, the requests of the hand-over, and the price of
-// the work elsewhere.
+// landing returns the cost of moving a partition to a worker with a cold cache: drops caused by the
+// extra work, requests during the hand-over, and the cost of the work elsewhere.
 func (e *economist) landing(m *machine, p int) float64 {
-	const mostly = 0.63 // of the extra work is done within tau
+	const mostly = 0.63 // share of the extra work that is done within tau
 	q, kappa, tau := &e.parts[p], e.cold.kappa(), e.cold.tau()
 	capacity := m.room() * m.fresh
 	variance := m.variance + e.variance(p)
@@ -239,7 +237,7 @@ func (e *economist) landing(m *machine, p int) float64 {
 	return tau*max(0, with-without) + handover*q.now + database*q.now*tau + e.params.FixedCost*e.mean
 }
 
-// put moves a partition in the model, and returns what undoes it.
+// put moves a partition in the model, and returns a function that undoes it.
 func (e *economist) put(p, to int) (undo func()) {
 	from := e.where[p]
 	a, x := e.machines[from], e.machines[to]
@@ -267,7 +265,7 @@ func (e *economist) commit(p, to int, now float64, reason string) Move {
 	return Move{Partition: p, To: to, Reason: reason}
 }
 
-// volunteer makes a move that could as well be left, and counts it against the budget.
+// volunteer makes a voluntary move, and counts it against the budget.
 func (e *economist) volunteer(p, to int, now float64, reason string) Move {
 	m := e.commit(p, to, now, reason)
 	e.made[len(e.made)-1].voluntary = true
@@ -275,9 +273,9 @@ func (e *economist) volunteer(p, to int, now float64, reason string) Move {
 	return m
 }
 
-// rescue moves partitions of workers that are down, at once, and of those that are
-// about to stop, as long as they may be expected to live. Where a landing drops more than
-// the outage does, by what others have taken, a partition waits for its worker.
+// rescue moves partitions off workers that are down, at once, and off those about to stop, over
+// their expected remaining life. If a landing would drop more than the outage, the partition waits
+// for its worker.
 func (e *economist) rescue(r *Report) (moves []Move) {
 	for w := range e.machines {
 		down := e.health.of[w].down
@@ -306,7 +304,7 @@ func (e *economist) rescue(r *Report) (moves []Move) {
 			}
 			to, price, back := e.refuge(r, p, down)
 			if !down {
-				back = 0 // a worker that still serves must be empty when it stops
+				back = 0 // a worker that still serves must be empty before it stops
 			}
 			if to < 0 || price+back > wait*e.parts[p].now {
 				continue
@@ -318,14 +316,14 @@ func (e *economist) rescue(r *Report) (moves []Move) {
 	return moves
 }
 
-// wasHome reports whether a partition has left a worker not long ago.
+// wasHome reports whether a partition left a worker recently.
 func (p *partition) wasHome(w int, now, noReturn float64) bool {
 	return slices.ContainsFunc(p.homes, func(h home) bool { return h.worker == w && now-h.left < noReturn })
 }
 
-// refuge finds the worker that takes a partition best, what that drops, and what is
-// added when the partition was there not long ago; -1 when there is none. Who has to
-// leave takes one that may be about to stop before none.
+// refuge returns the best worker for a partition, or -1, the drops of the move, and an extra cost
+// if the partition was there recently. A partition that must leave accepts a worker that may be
+// about to stop, rather than none.
 func (e *economist) refuge(r *Report, p int, must bool) (best int, drops, back float64) {
 	tests := []func(w int) bool{
 		func(w int) bool { return e.health.fit(r, w) },
@@ -353,17 +351,17 @@ func (e *economist) refuge(r *Report, p int, must bool) (best int, drops, back f
 	return -1, 0, 0
 }
 
-// A shelter is a worker that may take a partition, and what that costs.
+// A shelter is a worker that may take a partition, and the cost.
 type shelter struct {
 	w           int
 	drops, back float64
 }
 
-// shelter chooses the cheapest one for a partition, of equal ones the one that is least full.
-// What weighs nothing, or next to it, and what nobody knows how much it is of what a worker can
-// do, costs nothing anywhere: it is spread.
+// shelter returns the cheapest one, and of equal ones the least full. A partition with almost no
+// weight, or with a weight of unknown significance, costs nothing anywhere, so such partitions are
+// spread.
 func (e *economist) shelter(found []shelter, p int) shelter {
-	const nothing = 1e-4 // of a worker
+	const nothing = 1e-4 // of a worker's capacity
 	q := &e.parts[p]
 	weighs := e.mean > 0 && q.now+q.due > nothing*e.mean
 	return slices.MinFunc(found, func(a, b shelter) int {
@@ -377,8 +375,8 @@ func (e *economist) shelter(found []shelter, p int) shelter {
 	})
 }
 
-// fullness is how much of what a worker can do is asked of it, as far as that is known, and how
-// many of all partitions it has.
+// fullness returns the utilization of a worker, as far as it is known, and its share of all
+// partitions.
 func (e *economist) fullness(w int) float64 {
 	m := &e.machines[w]
 	share := float64(len(e.aboard[w])) / float64(len(e.parts))

@@ -2,16 +2,15 @@ package balancer
 
 import "math"
 
-// Loads of a worker vary from step to step, so it drops some requests before its
-// mean load reaches its capacity. What it drops is the expectation of the part of a
-// normal distribution beyond the capacity.
+// Loads of a worker vary from step to step, so it drops some requests before its mean load reaches
+// its capacity. The expected drops are the part of a normal distribution beyond the capacity.
 
-// The unit loss function g(z) = E[max(0, Z+z)] of a standard normal Z is looked up;
-// it is asked some hundred thousand times for a decision.
+// The unit loss function g(z) = E[max(0, Z+z)] of a standard normal Z is tabulated, because a
+// decision evaluates it some hundred thousand times.
 const (
 	lossFrom = -6.0
 	lossTo   = 6.0
-	lossPer  = 64 // entries in a unit of z
+	lossPer  = 64 // entries per unit of z
 )
 
 type lossTable [int((lossTo-lossFrom)*lossPer) + 2]float64
@@ -25,7 +24,7 @@ func newLossTable() *lossTable {
 	return t
 }
 
-// at gives g(z).
+// at returns g(z).
 func (t *lossTable) at(z float64) float64 {
 	switch {
 	case z <= lossFrom:
@@ -38,13 +37,13 @@ func (t *lossTable) at(z float64) float64 {
 	return t[i] + (x-float64(i))*(t[i+1]-t[i])
 }
 
-// headroom is the share of its capacity that a worker should keep free; what is used
-// of it counts a little, so that load is spread before anything is dropped.
+// headroom is the share of its capacity that a worker should keep free. Using it counts a little,
+// so that load is spread before anything is dropped.
 const headroom = 0.2
 
-// pain is what a worker of a capacity drops in a step at a mean load with a variance,
-// with a part of the headroom that it uses. Loads of the partitions of a cluster
-// rise and fall together, too: a twentieth of them is common.
+// pain returns the expected drops of a worker in a step, from mean and variance of its load, plus a
+// part of the used headroom. Loads of partitions also rise and fall together: a twentieth of them
+// is common.
 func (t *lossTable) pain(mean, variance, capacity float64) float64 {
 	common := 0.05 * mean
 	deviation := math.Sqrt(variance + common*common)

@@ -2,9 +2,8 @@ package balancer
 
 import "slices"
 
-// Gini is the index of inequality of C. Gini: 0 when all weights are equal, almost 1
-// when one has everything. It is 0 for less than two weights, and when nobody has
-// anything.
+// Gini returns the index of inequality of C. Gini: 0 if all weights are equal, almost 1 if one has
+// everything. It is 0 for fewer than two weights, and if all are 0.
 func Gini(weights []float64) float64 {
 	sorted := slices.Sorted(slices.Values(weights))
 	sum, ranked, n := 0.0, 0.0, float64(len(sorted))

@@ -18,11 +18,11 @@ import (
 
 // Handoff tells the workers of a cluster which partitions they gain and lose.
 //
-// In the phase prepare, before moves are applied, workers load the data of the partitions that they will gain. If this
-// does not work in time, the moves happen anyway. In the phase settle, workers adopt the stored assignment. A worker
-// releases partitions that it should not serve. The new owner takes a partition when no other worker can serve it.
-// Settle corrects every difference, including those of earlier ticks, so a node that dies in the middle leaves nothing
-// behind.
+// In the phase prepare, before moves are applied, workers load the data of the partitions that they
+// will gain. If this does not work in time, the moves happen anyway. In the phase settle, workers
+// adopt the stored assignment. A worker releases partitions that it should not serve. The new owner
+// takes a partition when no other worker can serve it. Settle corrects every difference, including
+// those of earlier ticks, so a node that dies in the middle leaves nothing behind.
 //
 //	id: settle
 //	balancer.handoff: {cluster: fanout, phase: settle}
@@ -47,7 +47,7 @@ type Handoff struct {
 	Grace time.Duration `yaml:"grace" default:"5s" min:"0s" max:"10m"`
 }
 
-// CheckBody reports what the tags of [Handoff] cannot say.
+// CheckBody checks what the tags of [Handoff] cannot express.
 func (*Handoff) CheckBody(b *tree.Body) {
 	checkCluster(b)
 	data, fixed := b.Field("phase").Literal()
@@ -83,8 +83,8 @@ func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	return h.settle(ctx, c, s, &a)
 }
 
-// orderToken is the token of orders to the workers of a cluster; empty for none. What it
-// is in is hidden as all secrets of a call are.
+// orderToken returns the token for orders to the workers of a cluster, or empty. Like all secrets
+// of a call, it is hidden in output.
 func orderToken(c *engine.Call, cluster *tree.Cluster) (string, error) {
 	if cluster.Secret == "" {
 		return "", nil
@@ -103,7 +103,7 @@ func orderToken(c *engine.Call, cluster *tree.Cluster) (string, error) {
 	return token, nil
 }
 
-// handoffMap is the assignment as the hand-off takes it.
+// handoffMap converts the assignment for package handoff.
 func handoffMap(a *clusters.Assignment, workers []clusters.AssignedWorker, now time.Time) handoff.Map {
 	m := handoff.Map{Cluster: a.Cluster, Version: a.Version, Owner: a.Owners, Since: a.Since}
 	for _, w := range workers {
@@ -117,7 +117,7 @@ func handoffMap(a *clusters.Assignment, workers []clusters.AssignedWorker, now t
 	return m
 }
 
-// prepare lets workers load what was decided to move to them.
+// prepare lets workers load the partitions that they will gain.
 func (h *Handoff) prepare(ctx context.Context, c *engine.Call, s handoff.Settler, a *clusters.Assignment) (model.Result, error) {
 	var d Decision
 	if err := structOf(h.Decision, &d); err != nil {
@@ -151,7 +151,7 @@ func prepared(p handoff.Preparation) (model.Result, error) {
 	}}, nil
 }
 
-// settlePause is the time between two rounds while something is not settled yet.
+// settlePause is the pause between two rounds while something is not settled.
 const settlePause = 50 * time.Millisecond
 
 // settle brings the workers to the stored assignment.
@@ -188,7 +188,7 @@ func settled(s handoff.Settled) (model.Result, error) {
 	}}, nil
 }
 
-// texts makes data of words.
+// texts converts strings to data.
 func texts(words []string) []any {
 	out := make([]any, len(words))
 	for i, w := range words {

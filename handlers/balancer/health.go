@@ -3,42 +3,42 @@ package balancer
 import "math"
 
 const (
-	mostMisses = 10 // healthchecks in a row without an answer before a worker is down, where they are often lost
+	mostMisses = 10 // the most unanswered healthchecks in a row before a worker is down, if many get lost
 
-	// Where none was ever lost: three, unless they come seldom.
+	// The rule if none was ever lost: three, or fewer if they are rare.
 	confirmed   = 5.5 // seconds
 	leastMisses = 3
 
-	// When half of the cluster falls silent at once: that may be us.
-	crowdTime   = 90 // seconds, where reports come seldom
+	// The rule if half of the cluster falls silent at once, which may be our own fault.
+	crowdTime   = 90 // seconds, if reports are rare
 	crowdMisses = 15
 
-	falseDeaths = 0.01 // that may be declared in an hour, at the measured rate of lost healthchecks
+	falseDeaths = 0.01 // false deaths allowed per hour, at the measured rate of lost healthchecks
 
 	flapHalf  = 300 // seconds
-	flapLimit = 1.5 // deaths, fading, beyond which a worker gets no partitions
-	poison    = 2.5 // deaths of its workers, fading, beyond which a partition stays where it is
+	flapLimit = 1.5 // decayed deaths above which a worker gets no partitions
+	poison    = 2.5 // decayed deaths of its workers above which a partition stays where it is
 )
 
-// A health is what healthchecks tell about one worker.
+// A health is the state of one worker by its healthchecks.
 type health struct {
-	misses int // in a row
+	misses int // unanswered in a row
 	down   bool
 	age    float64 // of its process, when it was last up
-	seen   float64 // when that was
+	seen   float64 // when it was last up
 	flaps  decaying
 }
 
 // healths follow the healthchecks of all workers.
 type healths struct {
 	of     []health
-	checks float64 // answered or not, fading
-	lost   float64 // not answered though the process lived on, fading
-	outage float64 // seconds for which workers were gone that came back, the longest of the last ones
+	checks float64 // all healthchecks, decayed
+	lost   float64 // unanswered although the process lived, decayed
+	outage float64 // longest recent outage in seconds
 }
 
-// see takes the healthchecks of a report. restarted is called for workers whose
-// process has started anew, died for those that are down now.
+// see takes the healthchecks of a report. It calls restarted for workers whose process is new, and
+// died for those that are down now.
 func (h *healths) see(r *Report, step float64, restarted func(w int, at float64), died func(w int)) {
 	silent := 0
 	for _, up := range r.Up {
@@ -60,7 +60,7 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 			s.misses++
 			enough := confirm
 			if r.gone(w) {
-				enough = refused // no healthcheck was lost: there is nobody to answer it
+				enough = refused // refused connections are proof: no healthcheck was lost
 			}
 			if !s.down && s.misses >= enough {
 				s.down = true
@@ -71,12 +71,12 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 		}
 		age := clean(r.Age[w])
 		if math.IsNaN(r.Age[w]) {
-			age = s.age + r.At - s.seen // nobody tells: as if it had lived on
+			age = s.age + r.At - s.seen // not reported: assume that it lived on
 		}
 		switch began := age+step < s.age+(r.At-s.seen); {
 		case began && s.seen > 0:
 			if !s.down && s.misses > 0 {
-				// It was back before anybody noticed, but it has died.
+				// It was back before anybody noticed, but it had died.
 				s.flaps.add(1, r.At, flapHalf)
 				died(w)
 			}
@@ -86,18 +86,18 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 			}
 			restarted(w, r.At-age)
 		default:
-			// A long silence tells no more of how often healthchecks are lost than a short one.
+			// A long silence says no more about the rate of lost healthchecks than a short one.
 			h.lost += float64(min(s.misses, confirm))
 		}
 		s.misses, s.down, s.age, s.seen = 0, false, age, r.At
 	}
 }
 
-// gone reports whether nothing listens where a worker was.
+// gone reports whether nothing listens at a worker's address.
 func (r *Report) gone(w int) bool { return len(r.Gone) > 0 && r.Gone[w] && !r.Up[w] }
 
-// confirmations returns how many healthchecks must go unanswered in a row before a
-// worker is down, so that lost ones hardly ever make one.
+// confirmations returns how many healthchecks in a row must be unanswered before a worker is down,
+// so that lost ones hardly ever cause that.
 func (h *healths) confirmations(workers int, step float64) int {
 	least := leastConfirmations(step)
 	if h.lost < 0.5 || h.checks == 0 {
@@ -108,26 +108,25 @@ func (h *healths) confirmations(workers int, step float64) int {
 	return min(max(int(math.Ceil(math.Log(falseDeaths/hour)/math.Log(rate))), least), mostMisses)
 }
 
-// leastConfirmations is that where no healthcheck was ever lost. Three are more than chance,
-// but each that is waited for costs what the worker is asked for in a step, and to empty one
-// that lives costs about a second and a half of that: a half for the hand-over, and what its
-// caches have to be filled with. So where steps are long, one has to do, and it is asked again
-// within the step instead; see [Observe].
+// leastConfirmations returns that number if no healthcheck was ever lost. Three rule out chance.
+// But each further wait costs the requests of the worker in a step. Emptying a live one costs about
+// a second and a half of these: half a second for the hand-over, and the filling of caches. So with
+// long steps one is enough, and [Observe] asks again within the step instead.
 func leastConfirmations(step float64) int {
 	return min(max(int(math.Round(confirmed/step)), 1), leastMisses)
 }
 
-// crowdConfirmations is that when half of the cluster is silent: a death of half of it, or of
-// the way to it. To wait costs half of all requests if it is the first. To empty workers that
-// live costs as much as 12 to 60 seconds of all requests, the more the fuller the cluster is
-// (12 workers at 0.35 to 0.65 of their capacity, caches that fill in a minute). So the wait
-// is about as long as that: who has waited in vain has lost about twice what was to lose.
+// crowdConfirmations returns that number if half of the cluster is silent: it has died, or the
+// network to it. If it has died, waiting costs half of all requests. Emptying live workers costs as
+// much as 12 to 60 seconds of all requests, more in fuller clusters (12 workers at 0.35 to 0.65 of
+// their capacity, caches that fill in a minute). So the wait is about that long, which costs at
+// most about twice the optimum.
 func crowdConfirmations(step float64) int {
 	return min(max(int(math.Ceil(crowdTime/step)), 3), crowdMisses)
 }
 
-// back returns how many seconds a worker that is about to stop, or has, is expected to be
-// gone yet; infinite when nothing speaks for its coming back soon.
+// back returns for how many more seconds a worker that has stopped, or is about to, is expected to
+// be away. It is infinite if nothing suggests that it will be back soon.
 func (h *healths) back(r *Report, w int) float64 {
 	left := h.outage
 	if s := &h.of[w]; !r.Up[w] {
@@ -144,5 +143,5 @@ func (h *healths) fit(r *Report, w int) bool {
 	return h.answers(r, w) && h.of[w].flaps.of(r.At, flapHalf) < flapLimit
 }
 
-// answers reports whether a worker is up and going to stay so, as far as anybody knows.
+// answers reports whether a worker is up and expected to stay up.
 func (h *healths) answers(r *Report, w int) bool { return r.Up[w] && !r.Draining[w] }

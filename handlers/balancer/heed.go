@@ -5,23 +5,21 @@ import (
 	"slices"
 )
 
-// What a worker is expected to drop follows from its load and its capacity, and the latter is
-// learned from how busy it says that it was: nobody may have told that, or it may be wrong, or
-// its requests may come in bursts that last less than a step. What it reports as dropped is a
-// fact: while a worker drops, what it serves is what it can do.
+// The expected drops of a worker follow from its load and its capacity. Its capacity is learned
+// from its reported busy time, which may be missing or wrong, and bursts may be shorter than a
+// step. Reported drops are facts: while a worker drops, what it serves is its capacity.
 
 const (
-	heedTime   = 60   // seconds in a third of whose reports it must have dropped
-	heedSoon   = 7    // reports that have to be there
-	mostlyWarm = 0.3  // extra work for cold caches, as a share, up to which drops tell something
-	heedForget = 1800 // seconds without drops in which what a worker is taken to be able to do doubles
+	heedTime   = 60   // seconds; it must have dropped in a third of these reports
+	heedSoon   = 7    // fewest reports
+	mostlyWarm = 0.3  // extra work for cold caches, as a share, up to which drops are meaningful
+	heedForget = 1800 // seconds without drops in which the assumed capacity doubles
 )
 
-// notice keeps what a worker has shown to be able to do in a step: what it served if it has
-// dropped some, or else no bound at all.
+// notice records what a worker could do in a step: what it served if it dropped, or no bound.
 func (m *machine) notice(told, served, dropped, step float64) {
 	if m.surge > mostlyWarm*m.now {
-		return // its caches are to blame, and get warm
+		return // cold caches are the cause, and get warm
 	}
 	shown, share := math.Inf(1), served/max(served+dropped, 1e-9)/m.fresh
 	if dropped > 0.001*served {
@@ -34,7 +32,7 @@ func (m *machine) notice(told, served, dropped, step float64) {
 	}
 }
 
-// heed brings what a worker is taken to be able to do in line with what it drops.
+// heed adjusts the assumed capacity of a worker to its drops.
 func (m *machine) heed(step float64) {
 	shown := math.Inf(1) // a burst does not count
 	if len(m.shown) >= min(heedSoon, max(1, int(heedTime/step))) {
@@ -51,5 +49,5 @@ func (m *machine) heed(step float64) {
 	}
 }
 
-// room is what a worker can do, by how busy it was and by what it has dropped.
+// room returns the capacity of a worker, by its busy time and its drops.
 func (m *machine) room() float64 { return max(min(m.capacity, m.ceiling), 1e-9) }

@@ -13,18 +13,18 @@ import (
 	"procaas/engine/clusters"
 )
 
-// A Live follows one cluster from observation to observation. It is pure: the same
-// observations give the same decisions, on whatever node they are made.
+// A Live follows one cluster through its observations. It does no I/O: the same observations give
+// the same decisions on every node.
 type Live struct {
 	cluster *tree.Cluster
-	members []Observed // whom the policy knows, in this order
+	members []Observed // the workers that the policy knows, in order
 	allowed [][]int
 	policy  Policy
-	crowd   int     // observations in a row in which half of the cluster was silent
-	at      float64 // of the last one
+	crowd   int     // observations in a row with half of the cluster silent
+	at      float64 // time of the last one
 }
 
-// NewLive begins with an observation, which is not decided about yet.
+// NewLive starts with an observation, without deciding about it.
 func NewLive(c *tree.Cluster, o *Observation) (*Live, error) {
 	if err := o.check(c); err != nil {
 		return nil, err
@@ -39,8 +39,8 @@ func NewLive(c *tree.Cluster, o *Observation) (*Live, error) {
 	return newLive(c, allowed, ParamsOf(c), o)
 }
 
-// Rehearse begins with an observation of a recording. allowed are the places in it of the
-// workers that may hold each partition.
+// Rehearse starts with an observation of a recording. allowed has the indexes of the workers that
+// may hold each partition.
 func Rehearse(r *clusters.Recording, policy string, params Params, allowed [][]int, o *Observation) (*Live, error) {
 	c := &tree.Cluster{ID: r.Cluster, Partitions: r.Partitions, Policy: policy, Step: time.Duration(r.Step * float64(time.Second))}
 	if err := o.check(c); err != nil {
@@ -52,7 +52,7 @@ func Rehearse(r *clusters.Recording, policy string, params Params, allowed [][]i
 func newLive(c *tree.Cluster, allowed [][]int, params Params, o *Observation) (*Live, error) {
 	l := &Live{cluster: c, members: slices.Clone(o.Workers), allowed: allowed, at: math.Inf(-1)}
 	if len(o.Workers) == 0 {
-		return l, nil // nobody knows of a worker yet
+		return l, nil // no worker is known yet
 	}
 	about := Cluster{
 		Seed: seedOf(c.ID), Workers: len(o.Workers), Partitions: c.Partitions, Allowed: l.allowed, Step: c.Step.Seconds(),
@@ -70,32 +70,32 @@ func newLive(c *tree.Cluster, allowed [][]int, params Params, o *Observation) (*
 	return l, err
 }
 
-// seedOf makes the chance of policies that draw differ from cluster to cluster.
+// seedOf makes the random choices of policies differ between clusters.
 func seedOf(id string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(id))
 	return h.Sum64()
 }
 
-// knows reports whether an observation is of the same workers.
+// knows reports whether an observation has the same workers.
 func (l *Live) knows(o *Observation) bool {
 	return slices.EqualFunc(l.members, o.Workers, func(a, b Observed) bool {
 		return a.ID == b.ID && a.Zone == b.Zone && a.Capacity == b.Capacity && a.Listed == b.Listed
 	})
 }
 
-// A Decision is what follows from an observation: the response of balancer.decide.
+// A Decision is the result of an observation: the response of balancer.decide.
 type Decision struct {
 	Cluster string                    `json:"cluster"`
 	At      float64                   `json:"t"`
-	Version int64                     `json:"version"` // of the assignment that it builds on
+	Version int64                     `json:"version"` // of the assignment that it is based on
 	Skipped string                    `json:"skipped,omitempty"`
 	Moves   []Decided                 `json:"moves"`
 	Would   []Decided                 `json:"would,omitempty"` // moves that a dry run does not make
 	Workers []clusters.AssignedWorker `json:"workers"`
 	Alerts  []string                  `json:"alerts,omitempty"`
 
-	// Banned and Draining are the workers that levers speak of.
+	// Banned and Draining are the workers that levers name.
 	Banned   []string `json:"banned,omitempty"`
 	Draining []string `json:"draining,omitempty"`
 }
@@ -108,7 +108,7 @@ type Decided struct {
 	Reason    string `json:"reason"`
 }
 
-// Tell writes into an observation what levers say about its workers.
+// Tell adds the levers to an observation.
 func (o *Observation) Tell(levers clusters.Levers) {
 	o.Banned, o.Draining = nil, nil
 	for _, w := range o.Workers {
@@ -121,7 +121,7 @@ func (o *Observation) Tell(levers clusters.Levers) {
 	}
 }
 
-// Follow takes an observation that was decided about before.
+// Follow takes an observation about which an earlier decision was made.
 func (l *Live) Follow(o *Observation) {
 	l.at = o.At
 	l.crowded(o)
@@ -131,14 +131,14 @@ func (l *Live) Follow(o *Observation) {
 	}
 }
 
-// inherit tells v5 that another node has made the moves that it sees.
+// inherit tells v5 that another node has made the moves.
 func (l *Live) inherit(heir bool) {
 	if e, ok := l.policy.(*economist); ok {
 		e.heir = heir
 	}
 }
 
-// crowded counts how long half of the cluster has been silent, and reports whether it is.
+// crowded counts for how long half of the cluster has been silent, and reports whether it is.
 func (l *Live) crowded(o *Observation) bool {
 	listed, silent := 0, 0
 	for _, w := range o.Workers {
@@ -157,7 +157,7 @@ func (l *Live) crowded(o *Observation) bool {
 	return true
 }
 
-// Decide decides about an observation that has been told of levers.
+// Decide decides about an observation with its levers.
 func (l *Live) Decide(o *Observation, levers clusters.Levers) Decision {
 	d := Decision{
 		Cluster: o.Cluster, At: o.At, Version: o.Version, Moves: []Decided{}, Workers: o.assigned(), Banned: o.Banned, Draining: o.Draining,
@@ -207,7 +207,7 @@ func (l *Live) Decide(o *Observation, levers clusters.Levers) Decision {
 	return d
 }
 
-// name puts ids in the place of numbers, by which policies know workers.
+// name replaces the numbers of workers, which policies use, by their ids.
 func (l *Live) name(reason string) string {
 	return workerNumber.ReplaceAllStringFunc(reason, func(text string) string {
 		var i int
@@ -218,7 +218,7 @@ func (l *Live) name(reason string) string {
 	})
 }
 
-// alerts says what a person should look at.
+// alerts returns what a person should look at.
 func (s *pilot) alerts(crowd, ticks int) (out []string) {
 	up, listed := 0, 0
 	for i, w := range s.workers {
@@ -261,5 +261,5 @@ func (s *pilot) alerts(crowd, ticks int) (out []string) {
 	return out
 }
 
-// workerNumber finds how policies name workers.
+// workerNumber matches a policy's name of a worker.
 var workerNumber = regexp.MustCompile(`\bworker \d+\b`)

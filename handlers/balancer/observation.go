@@ -9,44 +9,44 @@ import (
 	"procaas/engine/clusters"
 )
 
-// An Observation is what was seen of a cluster at one moment: the response of
-// balancer.observe, and a line of a recording.
+// An Observation describes a cluster at one moment. It is the response of balancer.observe, and a
+// line of a recording.
 type Observation struct {
 	Cluster string  `json:"cluster"`
 	At      float64 `json:"t"`       // Unix seconds
-	Version int64   `json:"version"` // of the assignment that held; 0 for none
+	Version int64   `json:"version"` // of the current assignment; 0 for none
 
-	// Workers begin with those of the assignment, in its order; new ones follow.
+	// Workers has those of the assignment first, in its order, then new ones.
 	Workers []Observed `json:"workers"`
 
 	Owners  []int      `json:"owners"`  // as in the assignment
-	Weights []*float64 `json:"weights"` // requests a second by partition; null when nobody told
+	Weights []*float64 `json:"weights"` // requests per second per partition; null if not reported
 
-	// What levers said when it was decided about: workers that serve nothing, and
-	// workers that are emptied.
+	// The levers at the time of the decision: workers that serve nothing, and workers that are
+	// being emptied.
 	Banned   []string `json:"banned,omitempty"`
 	Draining []string `json:"draining,omitempty"`
 }
 
-// An Observed is what was seen of one worker. Counts are rates: a second.
+// An Observed describes one worker. Counts are rates per second.
 type Observed struct {
 	clusters.AssignedWorker
 
-	Listed   bool     `json:"listed"`         // as a worker of the cluster now
-	Up       bool     `json:"up"`             // answered
-	Gone     bool     `json:"gone,omitempty"` // did not, as nothing listens at its address
+	Listed   bool     `json:"listed"`         // it is currently a worker of the cluster
+	Up       bool     `json:"up"`             // it answered
+	Gone     bool     `json:"gone,omitempty"` // it did not answer, because nothing listens at its address
 	Draining bool     `json:"draining,omitempty"`
 	Requests *float64 `json:"requests,omitempty"`
 	Drops    *float64 `json:"drops,omitempty"`
 	Busy     *float64 `json:"busy,omitempty"`
 	Age      *float64 `json:"age_s,omitempty"`
 
-	// Problem is why it is not up, or why its report was not believed.
+	// Problem is why it is not up, or why its report was ignored.
 	Problem string `json:"problem,omitempty"`
 }
 
-// check says what makes an observation one that no balancer could have made. What is
-// left out is that nobody has the partitions, and that nobody told their weights.
+// check returns an error for an observation that no balancer could have made. Missing owners mean
+// that no worker has the partitions, and missing weights that none were reported.
 func (o *Observation) check(c *tree.Cluster) error {
 	if o.Owners == nil {
 		o.Owners = slices.Repeat([]int{-1}, c.Partitions)
@@ -70,8 +70,7 @@ func (o *Observation) check(c *tree.Cluster) error {
 	return nil
 }
 
-// members lists the workers as the map knows them, and the place in the observation of
-// each.
+// members lists the workers in the form of the map, and their indexes in the observation.
 func (o *Observation) members() (members []tree.ClusterWorker, places []int) {
 	for i, w := range o.Workers {
 		if w.Listed {
@@ -82,7 +81,7 @@ func (o *Observation) members() (members []tree.ClusterWorker, places []int) {
 	return members, places
 }
 
-// assigned lists the workers as the assignment keeps them.
+// assigned lists the workers in the form of the assignment.
 func (o *Observation) assigned() []clusters.AssignedWorker {
 	out := make([]clusters.AssignedWorker, len(o.Workers))
 	for i, w := range o.Workers {
@@ -91,7 +90,7 @@ func (o *Observation) assigned() []clusters.AssignedWorker {
 	return out
 }
 
-// number reads a value that may be missing.
+// number returns a value that may be missing.
 func number(x *float64) float64 {
 	if x == nil {
 		return math.NaN()
@@ -99,8 +98,8 @@ func number(x *float64) float64 {
 	return *x
 }
 
-// report makes what policies look at. A partition that nobody has is shown where it
-// might be: policies know no other state.
+// report converts the observation for policies. A partition without a worker is shown at an allowed
+// one, because policies know no other state.
 func (o *Observation) report(allowed [][]int) *Report {
 	n := len(o.Workers)
 	r := &Report{
@@ -132,7 +131,7 @@ func (o *Observation) report(allowed [][]int) *Report {
 	return r
 }
 
-// ParamsOf reads the parameters of a cluster.
+// ParamsOf returns the parameters of a cluster.
 func ParamsOf(c *tree.Cluster) Params {
 	p := c.Parameters
 	return Params{

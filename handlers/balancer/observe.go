@@ -28,14 +28,16 @@ import (
 
 // Observe asks all workers of a cluster for their load, at the same time.
 //
-// It asks each worker for its extended healthcheck. If the reply has another status than 200 or is no valid report, it
-// pings the worker. It ignores a report with impossible numbers, such as negative or huge ones, but the worker counts
-// as alive. A worker that answers neither in time is not up. This does not fail the handler: it is part of the result.
+// It asks each worker for its extended healthcheck. If the reply has another status than 200 or is
+// no valid report, it pings the worker. It ignores a report with impossible numbers, such as
+// negative or huge ones, but the worker counts as alive. A worker that answers neither in time is
+// not up. This does not fail the handler: it is part of the result.
 //
-// If the step is 3 seconds or longer, a worker that becomes silent is asked once more, and twice from 4 seconds on.
-// This takes at most half of the step, and policies then decide without waiting for another report. A worker whose
-// address refuses connections is asked twice more in any case. If it still refuses, it has ended, and its partitions
-// move at once. A worker that is slow or cannot be reached never counts as ended this way.
+// If the step is 3 seconds or longer, a worker that becomes silent is asked once more, and twice
+// from 4 seconds on. This takes at most half of the step, and policies then decide without waiting
+// for another report. A worker whose address refuses connections is asked twice more in any case.
+// If it still refuses, it has ended, and its partitions move at once. A worker that is slow or
+// cannot be reached never counts as ended this way.
 //
 //	id: observe
 //	balancer.observe: {cluster: fanout}
@@ -44,7 +46,7 @@ type Observe struct {
 	Cluster string `yaml:"cluster" required:"true"`
 }
 
-// clusterOf finds the cluster of a call.
+// clusterOf returns the cluster of a call.
 func clusterOf(c *engine.Call, id string) (*tree.Cluster, error) {
 	cluster := c.Bundle.Cluster(id)
 	if cluster == nil {
@@ -53,7 +55,7 @@ func clusterOf(c *engine.Call, id string) (*tree.Cluster, error) {
 	return cluster, nil
 }
 
-// checkCluster reports the name of a cluster that is not declared.
+// checkCluster reports an undeclared cluster.
 func checkCluster(b *tree.Body) {
 	v := b.Field("cluster")
 	data, fixed := v.Literal()
@@ -72,7 +74,7 @@ func checkCluster(b *tree.Body) {
 	b.Errorf(v.Span, rules.Body, hint, "no cluster %q is declared", id)
 }
 
-// CheckBody reports what the tags of [Observe] cannot say.
+// CheckBody checks what the tags of [Observe] cannot express.
 func (*Observe) CheckBody(b *tree.Body) { checkCluster(b) }
 
 // Handle implements [engine.Handler].
@@ -91,7 +93,7 @@ func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	return model.Result{Response: data}, err
 }
 
-// begin makes an observation of all workers that are known, before they are asked.
+// begin makes an observation of all known workers, before they are asked.
 func begin(ctx context.Context, c *engine.Call, cluster *tree.Cluster, a *clusters.Assignment) *Observation {
 	o := &Observation{
 		Cluster: cluster.ID, At: float64(c.Now.UnixMilli()) / 1000, Version: a.Version,
@@ -127,13 +129,13 @@ func begin(ctx context.Context, c *engine.Call, cluster *tree.Cluster, a *cluste
 	return o
 }
 
-// The bounds of what workers and those who know them may answer.
+// These bound the replies of workers and registries.
 const (
 	maxReport  = 8 << 20
 	maxWorkers = 10_000
 )
 
-// discover lists the workers that are declared, or asks for them.
+// discover lists the declared workers, or asks a registry.
 func discover(ctx context.Context, c *engine.Call, cluster *tree.Cluster) ([]tree.ClusterWorker, error) {
 	d := cluster.Discover
 	if d == nil {
@@ -165,7 +167,7 @@ func discover(ctx context.Context, c *engine.Call, cluster *tree.Cluster) ([]tre
 		u, err := url.Parse(w.URL)
 		if w.ID == "" || seen[w.ID] || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
 			tooMuch(w.Capacity) {
-			// Its url is not shown: it may hold a password.
+			// Its url is not shown, because it may contain a password.
 			return nil, fmt.Errorf("want workers with ids of their own, urls and capacities from 0 from %s, not as worker %q has "+
 				"them", d.URL, w.ID)
 		}
@@ -198,7 +200,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	return body, nil
 }
 
-// ask fills the observation with what the workers answer.
+// ask adds the workers' reports to the observation.
 func ask(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation) {
 	told := make([]map[int]float64, len(o.Workers))
 	var wait sync.WaitGroup
@@ -214,8 +216,8 @@ func ask(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observat
 	askAgain(ctx, c, cluster, o, told)
 	for i, counts := range told {
 		for p, x := range counts {
-			// Who does not hold a partition has nothing to say about it, unless
-			// nobody does.
+			// A worker's report about a partition of another one does not count, unless no worker
+			// has it.
 			if o.Owners[p] == i || o.Owners[p] < 0 {
 				x = round(x)
 				o.Weights[p] = &x
@@ -224,20 +226,20 @@ func ask(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observat
 	}
 	for p, w := range o.Owners {
 		if w >= 0 && o.Workers[w].Requests != nil && told[w] != nil && o.Weights[p] == nil {
-			o.Weights[p] = new(float64) // it told about others: this one has had no requests
+			o.Weights[p] = new(float64) // it reported others, so this one had no requests
 		}
 	}
 }
 
-// longestPause is between two questions to a worker that does not answer.
+// longestPause is the longest pause before a silent worker is asked again.
 const longestPause = 500 * time.Millisecond
 
-// refusals is how often a worker whose address refuses connections is asked again: a process
-// that only restarts is back soon.
+// refusals is how often a worker whose address refuses connections is asked again, because a
+// restarting process is back soon.
 const refusals = 2
 
-// askAgain asks workers that do not answer, and did so the last time, as often as a policy
-// would wait for further reports if these came often. What they answer then is told.
+// askAgain asks workers again that have just become silent, as often as a policy would otherwise
+// wait for further reports. Their late answers count.
 func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation, told []map[int]float64) {
 	rounds := leastMisses - leastConfirmations(cluster.Step.Seconds())
 	again := func(w *Observed, round int) bool {
@@ -251,11 +253,11 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Obs
 		c.Log.Warn("silent workers are not asked again", "cluster", cluster.ID, "error", err)
 		return
 	}
-	known := map[string]bool{} // to be silent
+	known := map[string]bool{} // silent already
 	for _, w := range state.Workers {
 		known[w.ID] = !w.Up
 	}
-	most := cluster.Step / 2 // the rest is for what follows from it
+	most := cluster.Step / 2 // the rest of the step is for the decision and its effects
 	if end, limited := ctx.Deadline(); limited {
 		most = min(most, time.Until(end)/2)
 	}
@@ -282,7 +284,7 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Obs
 	}
 }
 
-// examine asks one worker, and returns its requests a second by partition.
+// examine asks one worker, and returns its requests per second by partition.
 func examine(ctx context.Context, c *engine.Call, cluster *tree.Cluster, w *Observed) map[int]float64 {
 	address := func(path string) string {
 		return strings.TrimSuffix(w.URL, "/") + strings.ReplaceAll(path, "{id}", url.PathEscape(w.ID))
@@ -311,7 +313,7 @@ func examine(ctx context.Context, c *engine.Call, cluster *tree.Cluster, w *Obse
 	return nil
 }
 
-// A healthReport is what a worker answers to the extended healthcheck.
+// A healthReport is the answer to the extended healthcheck.
 type healthReport struct {
 	Requests   *float64           `json:"requests"`
 	Drops      *float64           `json:"drops"`
@@ -322,10 +324,10 @@ type healthReport struct {
 	Partitions map[string]float64 `json:"partitions"`
 }
 
-// tooMuch tells numbers that are no counts, times or capacities.
+// tooMuch reports whether a number cannot be a count, a time or a capacity.
 func tooMuch(x float64) bool { return !(x >= 0) || x > most }
 
-// believe takes a report, unless something in it cannot be true.
+// believe takes a report, unless it contains nonsense.
 func (w *Observed) believe(body []byte, partitions int) (counts map[int]float64, problem string) {
 	var r healthReport
 	if err := json.Unmarshal(body, &r); err != nil {
@@ -375,8 +377,7 @@ func (w *Observed) believe(body []byte, partitions int) (counts map[int]float64,
 	return counts, ""
 }
 
-// round keeps what is worth keeping of a number: observations are stored by the
-// hundred.
+// round rounds a number, because observations are stored by the hundred.
 func round(x float64) float64 {
 	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return x
@@ -385,7 +386,7 @@ func round(x float64) float64 {
 	return short
 }
 
-// dataOf makes data of a struct, as events carry it.
+// dataOf converts a struct to data, as in events.
 func dataOf(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -394,7 +395,7 @@ func dataOf(v any) (any, error) {
 	return datum.ParseJSON(text)
 }
 
-// structOf reads data into a struct.
+// structOf converts data to a struct.
 func structOf(data any, into any) error {
 	text, err := json.Marshal(data)
 	if err == nil {
@@ -406,5 +407,5 @@ func structOf(data any, into any) error {
 	return nil
 }
 
-// timeOf returns the moment of an observation.
+// timeOf returns the time of an observation.
 func timeOf(at float64) time.Time { return time.UnixMilli(int64(math.Round(at * 1000))).UTC() }

@@ -6,46 +6,46 @@ import (
 )
 
 const (
-	mostSamples  = 7    // whose median is the load of a partition now
-	sampled      = 14   // seconds that they cover, where reports come often
-	slowHalf     = 120  // seconds: half-life of its usual load
-	slowReports  = 8    // that at least, in reports
-	usualHalf    = 1200 // seconds: half-life of what it was for long
+	mostSamples  = 7    // their median is the current load of a partition
+	sampled      = 14   // seconds that they cover, if reports are frequent
+	slowHalf     = 120  // seconds: half-life of its load of the last minutes
+	slowReports  = 8    // the shortest such half-life, in reports
+	usualHalf    = 1200 // seconds: half-life of its usual load
 	varianceHalf = 600  // seconds: half-life of its variance
-	lag          = 30   // seconds over which deviations are compared, a step at least
-	guess        = 0.2  // deviation of a load, as a share, before it is measured
+	lag          = 30   // seconds over which deviations are compared; at least a step
+	guess        = 0.2  // assumed deviation of a load, as a share, before it is measured
 )
 
-// A partition is what is known of the load of one, and of its moves.
+// A partition is the state of one partition's load and moves.
 type partition struct {
 	recent [mostSamples]float64
 	n      int // samples seen
 
 	now      float64 // median of the last samples
-	slow     float64 // load of the last minutes, to which a deviation of now returns
-	usual    float64 // that of a longer time, to which they return in turn
-	due      float64 // load to be expected when the deviation of now is over
+	slow     float64 // load of the last minutes, to which the current load returns
+	usual    float64 // usual load, to which that returns in turn
+	due      float64 // expected load after the current deviation
 	variance float64
 
 	since float64 // when its cache began to fill; long ago means warm
-	homes []home  // whence it was moved not long ago
+	homes []home  // workers that it left recently
 	crash decaying
 }
 
 // A home is a worker that a partition has left.
 type home struct {
 	worker int
-	left   float64 // seconds
+	left   float64 // time in seconds
 }
 
-// samplesOf is how many samples the median is taken of. Those of long steps are means
-// already; a median of many would tell of what was minutes ago.
+// samplesOf returns the number of samples for the median. With long steps each sample is a mean
+// already, and a median of many would be minutes old.
 func samplesOf(step float64) int {
 	n := min(max(int(math.Ceil(sampled/step)), 1), mostSamples)
 	return n - (n+1)%2 // an odd number has a middle
 }
 
-// see takes a sample.
+// see adds a sample.
 func (p *partition) see(x, step float64) {
 	samples := samplesOf(step)
 	p.recent[p.n%samples] = x
@@ -58,18 +58,18 @@ func (p *partition) see(x, step float64) {
 		p.slow, p.usual, p.due, p.variance = x, x, x, guess*guess*x*x
 		return
 	}
-	// The usual load is a plain mean until it has seen half of its half-life.
+	// This load is a plain mean until it has covered half of its half-life.
 	weight := max(1-math.Exp2(-1/max(slowHalf/step, slowReports)), 1/float64(p.n))
 	deviation := x - p.slow
 	p.slow += weight * deviation
 	p.usual += max(1-math.Exp2(-step/usualHalf), 1/float64(p.n)) * (x - p.usual)
-	// A spike says little about the variance: it counts as three deviations at most.
+	// A spike says little about the variance, so it counts as three deviations at most.
 	deviation = min(math.Abs(deviation), 3*math.Sqrt(p.variance)+0.05*p.slow)
 	weight = max(1-math.Exp2(-1/max(varianceHalf/step, 2*slowReports)), 1/float64(p.n))
 	p.variance += weight * (deviation*deviation - p.variance)
 }
 
-// A decaying number forgets with a half-life.
+// A decaying is a number with a half-life.
 type decaying struct {
 	value float64
 	at    float64 // seconds
@@ -85,14 +85,14 @@ func (d *decaying) add(x, now, half float64) {
 	d.value, d.at = d.of(now, half)+x, now
 }
 
-// persistence learns how long a deviation from the usual load lasts, from the
-// deviations of all partitions: those of large ones count most.
+// persistence learns how long a deviation from the usual load lasts, from all partitions. Those of
+// large ones count most.
 type persistence struct {
-	lag          float64     // seconds between the deviations that are compared
-	past         [][]float64 // deviations of all partitions, one list for each of the last steps
+	lag          float64     // seconds between compared deviations
+	past         [][]float64 // deviations of all partitions in each of the last steps
 	next         int
 	product, sum float64   // of deviations with earlier ones, and of squares
-	squares      []float64 // of the deviations of each of the last steps
+	squares      []float64 // of the deviations in each of the last steps
 }
 
 func newPersistence(partitions int, step float64) *persistence {
@@ -104,7 +104,7 @@ func newPersistence(partitions int, step float64) *persistence {
 	return p
 }
 
-// see compares the deviations of now with those of some time ago.
+// see compares current deviations with earlier ones.
 func (p *persistence) see(parts []partition, step float64) {
 	forget := math.Exp2(-step / varianceHalf)
 	p.product *= forget
@@ -121,8 +121,8 @@ func (p *persistence) see(parts []partition, step float64) {
 	p.next = (p.next + 1) % len(p.past)
 }
 
-// lasting gives for how many seconds of a horizon the load of now is to be expected,
-// in place of the usual one.
+// lasting returns for how many seconds of a horizon the current load is expected, instead of the
+// usual one.
 func (p *persistence) lasting(horizon float64) float64 {
 	const least, longest, usual = 2, 150, 30
 	unseen := 0.0
@@ -132,8 +132,8 @@ func (p *persistence) lasting(horizon float64) float64 {
 	if p.sum+unseen <= 0 {
 		return usual
 	}
-	// Nobody knows yet how long the deviations of the last steps will last. Where they
-	// are ordinary they hardly count beside earlier ones; a first great one is not noise.
+	// It is not known yet how long the latest deviations will last. Ordinary ones hardly matter
+	// beside earlier ones. A first large one is not noise.
 	rho := min((p.product+unseen*math.Exp(-p.lag/usual))/(p.sum+unseen), 0.999)
 	if rho <= 0.01 {
 		return least
@@ -142,23 +142,22 @@ func (p *persistence) lasting(horizon float64) float64 {
 	return min(max(t*(1-math.Exp(-horizon/t)), least), longest)
 }
 
-// A tide learns how much of what the last minutes differ by from a longer time is still there
-// when they are over: all of it where loads wander or grow, nothing where each minute is drawn
-// anew. What lasts is worth moves, what does not is weather.
+// A tide learns how much of a deviation of the last minutes remains later: all where loads drift or
+// grow, nothing where each minute is independent. Moves pay only for what lasts.
 type tide struct {
 	past         [][]outlook // of all partitions, at some moments of the last tideLag seconds
-	unseen       []float64   // squares of the deviations of each moment
-	at           float64     // when the next moment is
+	unseen       []float64   // sums of squares of each moment's deviations
+	at           float64     // next moment
 	next         int
 	product, sum float64
 }
 
-// An outlook is what was known of a partition at a moment.
+// An outlook is the state of a partition at a moment.
 type outlook struct{ deviation, usual float64 }
 
 const (
-	tideLag     = 150 // seconds after which a deviation is looked at again: half of the horizon
-	tideHalf    = 900 // seconds: half-life of what is remembered
+	tideLag     = 150 // seconds after which a deviation is checked: half of the horizon
+	tideHalf    = 900 // seconds: half-life of the memory
 	tideMoments = 10
 )
 
@@ -170,8 +169,7 @@ func newTide(partitions int) *tide {
 	return t
 }
 
-// see compares what partitions have now with what the deviations of some time ago promised,
-// and says what is due.
+// see compares the current loads with earlier deviations, and computes the due loads.
 func (t *tide) see(parts []partition, now, step float64) {
 	if now >= t.at {
 		every := max(tideLag/tideMoments, step)
@@ -197,8 +195,8 @@ func (t *tide) see(parts []partition, now, step float64) {
 	}
 }
 
-// stays is the share of a deviation that is still there later. What nobody has looked at again
-// yet is taken to stay: a first great one is no weather.
+// stays returns the share of a deviation that remains later. An unchecked deviation is assumed to
+// stay, so that a first large one counts.
 func (t *tide) stays() float64 {
 	unseen := 0.0
 	for _, x := range t.unseen {

@@ -10,26 +10,26 @@ import (
 const (
 	sources     = 4   // workers for which a plan is made
 	longestPlan = 20  // moves
-	perWorker   = 256 // of the heaviest partitions of a worker are looked at
-	mostUrgent  = 2   // times a prevented drop may count on a worker that has been overloaded for long
+	perWorker   = 256 // heaviest partitions of a worker to look at
+	mostUrgent  = 2   // factor for a prevented drop on a worker that has been overloaded for long
 	surgeAtMost = 0.25
 )
 
-// An offer is the best that can be made of one partition.
+// An offer is the best move of one partition.
 type offer struct {
 	p, to int
-	price float64 // what the landing worker loses, with the cost of the move
+	price float64 // loss of the landing worker, plus the cost of the move
 	cost  float64
 }
 
-// A plan is moves that pay together, the best first.
+// A plan is moves that pay together, best first.
 type plan struct {
 	from  int
 	gain  float64
 	moves []offer
 }
 
-// improve makes the voluntary moves that pay, as far as the budget goes.
+// improve makes the voluntary moves that pay, within the budget.
 func (e *economist) improve(r *Report) (moves []Move) {
 	left := e.budget.left(e.budgetOf(r), r.At)
 	if e.mean <= 0 {
@@ -56,7 +56,7 @@ func (e *economist) improve(r *Report) (moves []Move) {
 	return moves
 }
 
-// bestPlan finds the plan that pays most, for one of the workers that hurt most.
+// bestPlan returns the plan that pays most, for one of the worst workers.
 func (e *economist) bestPlan(r *Report) (best plan) {
 	for i, w := range e.worst(r) {
 		if i == sources {
@@ -69,7 +69,7 @@ func (e *economist) bestPlan(r *Report) (best plan) {
 	return best
 }
 
-// worst lists the workers that hurt enough for a move to pay, the worst first.
+// worst lists the workers whose drops make a move worthwhile, worst first.
 func (e *economist) worst(r *Report) (workers []int) {
 	least := (1 + e.params.Margin) * e.params.FixedCost * e.mean / mostUrgent
 	for w := range e.machines {
@@ -81,8 +81,8 @@ func (e *economist) worst(r *Report) (workers []int) {
 	return workers
 }
 
-// urgency is how much a prevented drop counts: an overload that has lasted is
-// expected to go on, as far as loads are not drawn anew all the time.
+// urgency returns the factor for a prevented drop. A lasting overload is expected to continue,
+// unless loads change at random.
 func (e *economist) urgency(m *machine, now float64) float64 {
 	if math.IsInf(m.since, 1) {
 		return e.trust.of()
@@ -90,9 +90,8 @@ func (e *economist) urgency(m *machine, now float64) float64 {
 	return e.trust.of() * min(1+e.tide.stays()*(now-m.since)/e.params.Horizon, mostUrgent)
 }
 
-// planFor finds the moves that relieve a worker best: one, or several of those that
-// yield most for what they cost. The second lets a hot partition stay, and its
-// neighbours go.
+// planFor returns the moves that relieve a worker best: a single one, or several with the best
+// ratio of gain to cost. The second kind lets a hot partition stay while its neighbors go.
 func (e *economist) planFor(r *Report, a int) plan {
 	m := &e.machines[a]
 	urgency := e.urgency(m, r.At)
@@ -140,7 +139,7 @@ func (e *economist) planFor(r *Report, a int) plan {
 	return one
 }
 
-// offers finds for the partitions of a worker where each goes best.
+// offers returns the best move of each partition of a worker.
 func (e *economist) offers(r *Report, a int, urgency float64) []offer {
 	there := e.heaviest(a, perWorker)
 	out := make([]offer, 0, len(there))
@@ -152,7 +151,7 @@ func (e *economist) offers(r *Report, a int, urgency float64) []offer {
 	return out
 }
 
-// heaviest lists the partitions of a worker, the heaviest first, at most n.
+// heaviest lists up to n partitions of a worker, heaviest first.
 func (e *economist) heaviest(w, n int) []int {
 	there := slices.Clone(e.aboard[w])
 	slices.SortFunc(there, func(p, q int) int {
@@ -164,7 +163,7 @@ func (e *economist) heaviest(w, n int) []int {
 	return there[:min(n, len(there))]
 }
 
-// offer finds where a partition of a worker goes best.
+// offer returns the best move of a partition.
 func (e *economist) offer(r *Report, p, a int, urgency float64) offer {
 	best := offer{p: p, to: -1, price: math.Inf(1)}
 	for _, w := range e.cluster.Allowed[p] {
@@ -180,12 +179,12 @@ func (e *economist) offer(r *Report, p, a int, urgency float64) offer {
 	return best
 }
 
-// cost is what the landing costs; partitions whose workers have died get dearer.
+// cost returns the cost of a landing. It is higher for partitions whose workers have died.
 func (e *economist) cost(m *machine, p int, now float64) float64 {
 	return e.landing(m, p) * (1 + e.parts[p].crash.of(now, flapHalf))
 }
 
-// mayTake reports whether a voluntary move of a partition to a worker is to be thought of.
+// mayTake reports whether a voluntary move of a partition to a worker is possible.
 func (e *economist) mayTake(r *Report, w, p int) bool {
 	if !e.health.fit(r, w) || e.health.of[w].misses > 0 || e.parts[p].wasHome(w, r.At, e.params.NoReturn) {
 		return false

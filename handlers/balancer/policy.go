@@ -8,19 +8,19 @@ import (
 	"procaas/dsl/diag"
 )
 
-// A Policy decides which partitions move. Decide is asked for each report, in the
-// order of time; the moves it gives are applied before the next one.
+// A Policy decides which partitions move. Decide is called for each report, in order of time. Its
+// moves are applied before the next call.
 type Policy interface {
 	Decide(r *Report) []Move
 }
 
-// Names of the policies, the oldest first.
+// Names returns the names of the policies, oldest first.
 func Names() []string { return []string{"v1", "v2", "v3", "v4", "v5"} }
 
-// Default is the policy to take when nothing speaks for another.
+// Default is the recommended policy.
 const Default = "v5"
 
-// New makes a policy by its name.
+// New makes a policy by name.
 func New(name string, c Cluster, p Params) (Policy, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -42,17 +42,16 @@ func New(name string, c Cluster, p Params) (Policy, error) {
 	return newEconomist(c, p), nil
 }
 
-// Params tune policies. The zero value is not useful; see [DefaultParams].
+// Params are the parameters of policies. The zero value is not useful; see [DefaultParams].
 type Params struct {
 	// Cycle is how often v1 to v4 decide, in seconds.
 	Cycle float64 `json:"cycle_s"`
 
-	// Overload is the share of what a worker serves beyond which the median of what it
-	// has dropped in the last minute makes it overloaded, for v2 to v4.
+	// Overload is a share of what a worker serves. If the median of its drops in the last minute
+	// exceeds it, the worker is overloaded, for v2 to v4.
 	Overload float64 `json:"overload"`
 
-	// GiniHigh and GiniLow switch the even distribution of weights on and off, for v3
-	// and v4.
+	// GiniHigh and GiniLow turn the even distribution of weights on and off, for v3 and v4.
 	GiniHigh float64 `json:"gini_high"`
 	GiniLow  float64 `json:"gini_low"`
 
@@ -63,23 +62,23 @@ type Params struct {
 	// Horizon is how far v5 looks ahead, in seconds.
 	Horizon float64 `json:"horizon_s"`
 
-	// Margin is how many times a move of v5 must be worth its cost, beyond once. More
+	// Margin is how many times, beyond once, a move of v5 must be worth its cost. A higher value
 	// means fewer moves.
 	Margin float64 `json:"margin"`
 
-	// FixedCost is what v5 takes a move to cost beyond the drops that it causes, as a
-	// share of what a worker does in a second.
+	// FixedCost is the cost of a move in v5 in addition to its drops, as a share of what a worker
+	// does in a second.
 	FixedCost float64 `json:"fixed_cost"`
 
-	// Budget bounds the voluntary moves of v5 in any minute, as a share of all
-	// partitions, five at least. It is three times as much while the cluster drops.
+	// Budget limits the voluntary moves of v5 in any minute, as a share of all partitions, but at
+	// least five moves. It is three times as much while the cluster drops.
 	Budget float64 `json:"budget"`
 
 	// NoReturn is how long v5 does not move a partition back, in seconds.
 	NoReturn float64 `json:"no_return_s"`
 }
 
-// DefaultParams need no tuning.
+// DefaultParams returns parameters that need no tuning.
 func DefaultParams() Params {
 	return Params{
 		Cycle: 10, Overload: 0.01, GiniHigh: 0.12, GiniLow: 0.08, Friction: 1, FrictionTime: 600,

@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// corrected is the share of the partitions that are moved at once because a new
-	// map does not let their workers hold them any more.
+	// corrected is the share of partitions that move at once because a new map forbids their
+	// workers.
 	corrected = 0.02
 
-	// emptied is the share that is moved at once off workers that people drain, where the
-	// policy is one that looks at crashes only.
+	// emptied is the share that moves at once off workers that people drain, with a policy that
+	// only reacts to crashes.
 	emptied = 0.05
 
-	// evacuated is the share that is moved at once off workers that fell silent
-	// together with half of the cluster, once that is believed.
+	// evacuated is the share that moves at once off workers that fell silent together with half of
+	// the cluster, once they count as down.
 	evacuated = 0.05
 )
 
-// A pilot makes of the moves that a policy wants those that are made: people's levers
-// come first, nobody gets what it may not hold, and a cluster of which half falls silent
-// at once is not moved about by one that may be cut off itself.
+// A pilot applies a policy's moves within limits: people's levers come first, no worker gets a
+// forbidden partition, and if half of the cluster falls silent at once, nothing moves, because the
+// balancer itself may be cut off.
 type pilot struct {
 	allowed [][]int
 	workers []Observed
-	owners  []int // that follow from the moves so far
+	owners  []int // after the moves so far
 	report  *Report
 	levers  clusters.Levers
-	silent  []bool // with so many others that nobody is believed to be down
+	silent  []bool // silent with so many others that none counts as down
 
-	room  []float64 // capacity of each worker, as far as it is known
+	room  []float64 // capacity of each worker, if known
 	load  []float64 // weight of its partitions
 	moved map[int]bool
 	moves []Move
 
-	closed map[int]bool // workers that get nothing as people drain them, where the policy would not know
+	closed map[int]bool // workers that get nothing because people drain them, if the policy does not know
 }
 
 // newPilot prepares to steer.
@@ -72,8 +72,8 @@ func newPilot(o *Observation, allowed [][]int, r *Report, levers clusters.Levers
 	return s
 }
 
-// weight of a partition; one of which nothing is known weighs as much as the others do
-// on the average, at least something.
+// weight returns the weight of a partition. An unknown one has the mean weight of the others, but
+// more than zero.
 func (s *pilot) weight(p int) float64 {
 	if x := s.report.Weights[p]; !math.IsNaN(x) {
 		return clean(x) + 1e-3
@@ -85,7 +85,7 @@ func (s *pilot) banned(w int) bool { return has(s.levers.Banned, s.workers[w].ID
 
 func has[K comparable, V any](m map[K]V, key K) bool { _, ok := m[key]; return ok }
 
-// move makes a move, unless it makes no sense.
+// move makes a move, if it is possible.
 func (s *pilot) move(p, to int, reason string) bool {
 	if to < 0 || s.moved[p] || s.owners[p] == to {
 		return false
@@ -99,9 +99,8 @@ func (s *pilot) move(p, to int, reason string) bool {
 	return true
 }
 
-// best finds the worker with the most room for a partition: one that answers and goes
-// on doing so, or else one that is about to stop, or, when nobody holds the partition
-// yet, any; -1 for none.
+// best returns the worker with the most room for a partition, or -1. It prefers one that stays up,
+// then one that is about to stop. If no worker has the partition yet, any will do.
 func (s *pilot) best(p int) int {
 	tests := []func(w int) bool{
 		func(w int) bool { return s.report.Up[w] && !s.report.Draining[w] },
@@ -125,7 +124,7 @@ func (s *pilot) best(p int) int {
 	return -1
 }
 
-// heaviest returns the partitions that are chosen, the heaviest first.
+// heaviest returns the chosen partitions, heaviest first.
 func (s *pilot) heaviest(chosen func(p, owner int) bool) []int {
 	var out []int
 	for p, w := range s.owners {
@@ -137,7 +136,7 @@ func (s *pilot) heaviest(chosen func(p, owner int) bool) []int {
 	return out
 }
 
-// must makes the moves that no policy is asked about.
+// must makes the moves that do not depend on the policy.
 func (s *pilot) must() {
 	for _, p := range s.heaviest(func(_, w int) bool { return w < 0 }) {
 		s.move(p, s.best(p), "nobody had it")
@@ -166,9 +165,9 @@ func (s *pilot) must() {
 	}
 }
 
-// drain moves partitions off the workers that people drain, the heaviest first and a few at a
-// time, for policies that know nothing of drains, and lets these workers get no others. What a
-// worker itself says of its stop they do not look at, as in the article.
+// drain moves partitions off the workers that people drain, heaviest first and a few at a time, for
+// policies that do not know drains. These workers get no others. As in the article, such policies
+// ignore a worker's own announcement of a stop.
 func (s *pilot) drain(ids []string) {
 	s.closed = map[int]bool{}
 	for _, id := range ids {
@@ -186,7 +185,7 @@ func (s *pilot) drain(ids []string) {
 	}
 }
 
-// pinned returns the worker that a partition is pinned to; -1 for none.
+// pinned returns the worker to which a partition is pinned, or -1.
 func (s *pilot) pinned(p int) int {
 	pin, ok := s.levers.Pins[p]
 	if !ok {
@@ -195,7 +194,7 @@ func (s *pilot) pinned(p int) int {
 	return slices.IndexFunc(s.workers, func(w Observed) bool { return w.ID == pin.Worker })
 }
 
-// may makes the moves of a policy that nothing speaks against.
+// may makes the policy's moves that are allowed.
 func (s *pilot) may(moves []Move, evacuate int) {
 	for _, m := range moves {
 		if m.Partition < 0 || m.Partition >= len(s.owners) || m.To < 0 || m.To >= len(s.workers) {

@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// maxLine bounds a line of [Serve]: a report of 100,000 partitions fits.
+// maxLine bounds a line of [Serve]. A report of 100,000 partitions fits.
 const maxLine = 64 << 20
 
 // initLine is the first line of [Serve].
@@ -27,7 +27,7 @@ type initLine struct {
 	Step       float64    `json:"step_s"`
 }
 
-// cluster makes a Cluster of the line.
+// cluster converts the line to a Cluster.
 func (l *initLine) cluster() Cluster {
 	c := Cluster{Seed: l.Seed, Workers: l.Workers, Partitions: l.Partitions, Allowed: l.Allowed, Step: l.Step}
 	c.Assignment, _ = c.place(l.Assignment)
@@ -49,7 +49,7 @@ func (l *initLine) cluster() Cluster {
 	return c
 }
 
-// observeLine is a further line of [Serve].
+// observeLine is any later line of [Serve].
 type observeLine struct {
 	Type       string     `json:"type"`
 	At         float64    `json:"t"`
@@ -64,8 +64,8 @@ type observeLine struct {
 	Assignment []*int     `json:"assignment"`
 }
 
-// report makes what policies look at, and lists the partitions that nobody has. Lists
-// that are left out tell nothing; up and assignment may not be.
+// report converts the line for policies, and lists the partitions without a worker. Missing lists
+// mean unknown, but up and assignment are required.
 func (l *observeLine) report(c *Cluster) (r *Report, lost []int) {
 	r = &Report{
 		At: l.At, Up: l.Up, Gone: l.Gone, Draining: l.Draining, Requests: orNaN(l.Requests, c.Workers), Drops: orNaN(l.Drops, c.Workers),
@@ -78,8 +78,8 @@ func (l *observeLine) report(c *Cluster) (r *Report, lost []int) {
 	return r, lost
 }
 
-// place reads an assignment in which -1 and null are partitions that nobody has: policies
-// know no such state, and are shown them where they might be.
+// place converts an assignment in which -1 and null mean no worker. Policies know no such state, so
+// these partitions are shown at an allowed worker.
 func (c *Cluster) place(assignment []*int) (out, lost []int) {
 	out = make([]int, len(assignment))
 	for p, w := range assignment {
@@ -95,8 +95,8 @@ func (c *Cluster) place(assignment []*int) (out, lost []int) {
 	return out, lost
 }
 
-// adopt adds moves for the partitions that nobody has: each to the worker that is least
-// full for what it can do, by weights. A move of the policy is taken as it is.
+// adopt adds moves for partitions without a worker, each to the worker with the lowest utilization
+// by weights. It does not change a move of the policy.
 func adopt(c *Cluster, r *Report, lost []int, moves []Move) []Move {
 	if len(lost) == 0 {
 		return moves
@@ -134,7 +134,7 @@ func adopt(c *Cluster, r *Report, lost []int, moves []Move) []Move {
 	return moves
 }
 
-// orNaN reads null as a number that nobody told, and so a list that is left out.
+// orNaN converts null and missing values to NaN.
 func orNaN(list []*float64, n int) []float64 {
 	if list == nil {
 		return slices.Repeat([]float64{math.NaN()}, n)
@@ -149,10 +149,10 @@ func orNaN(list []*float64, n int) []float64 {
 	return out
 }
 
-// Serve lets anyone's simulator drive a policy over lines of JSON. The first line
-// describes the cluster and is not answered; each further line is what workers report,
-// and is answered by a line with moves. NaN and infinities are read as null. It returns at the end of the input. An error names
-// the line; nothing is decided by it.
+// Serve lets any simulator drive a policy over lines of JSON. The first line describes the cluster
+// and gets no answer. Each further line is a report, and the answer is a line with moves. NaN and
+// infinities are read as null. Serve returns at the end of the input. An error names the line, on
+// which nothing is decided.
 func Serve(in io.Reader, out io.Writer, policy string, params Params) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 1<<16), maxLine)
@@ -207,7 +207,7 @@ func answer(p Policy, c *Cluster, last *float64, line []byte) ([]Move, error) {
 	return adopt(c, r, lost, p.Decide(r)), nil
 }
 
-// readLine reads a line of a type.
+// readLine decodes a line.
 func readLine(line []byte, into any, have *string, want string) error {
 	if err := json.Unmarshal(numbersOnly(line), into); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -221,12 +221,12 @@ func readLine(line []byte, into any, have *string, want string) error {
 	return nil
 }
 
-// notNumbers are what JSON libraries of other languages write for floats that JSON has
-// no words for, longer ones first.
+// notNumbers are the words that JSON libraries of other languages write for special floats, longer
+// ones first.
 var notNumbers = []string{"-Infinity", "Infinity", "NaN"}
 
-// numbersOnly reads NaN and infinities outside of strings as null, a number that nobody
-// told: a worker that lies does not stop the balancer. Other lines are given back as they are.
+// numbersOnly replaces NaN and infinities outside of strings by null, so that a worker's nonsense
+// does not stop the balancer. It returns other lines unchanged.
 func numbersOnly(line []byte) []byte {
 	var out []byte
 	quoted, from := false, 0
@@ -252,7 +252,7 @@ func numbersOnly(line []byte) []byte {
 	return append(out, line[from:]...)
 }
 
-// writeMoves writes an answer, at once: who asks waits for it.
+// writeMoves writes an answer and flushes it, because the caller waits for it.
 func writeMoves(w *bufio.Writer, moves []Move) error {
 	if moves == nil {
 		moves = []Move{}

@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// trust learns how much of what voluntary moves promised to prevent they did prevent.
-// Where loads are bursts that are gone before a move takes effect, that is little, and
-// moves have to promise the more.
+// trust learns how much of what voluntary moves promised to prevent they did prevent. With bursts
+// that are over before a move takes effect that is little, and moves must promise more.
 type trust struct {
 	open           []promise
-	promised, kept float64 // of moves in the past, fading, in capacities of a worker
+	promised, kept float64 // of past moves, decayed, in capacities of a worker
 }
 
-// A promise is a voluntary move whose effect is watched for the horizon.
+// A promise is a voluntary move whose effect is observed for the horizon.
 type promise struct {
 	partition, from, to int
 	until               float64
@@ -21,12 +20,12 @@ type promise struct {
 }
 
 const (
-	trustHalf  = 3600 // seconds: half-life of what is remembered of promises
-	trustPrior = 20   // seconds of a worker's capacity, prevented as promised, that are taken for granted
+	trustHalf  = 3600 // seconds: half-life of the memory of promises
+	trustPrior = 20   // assumed kept promises, in seconds of a worker's capacity
 	leastTrust = 0.1
 )
 
-// of returns the share of what is promised that is to be expected.
+// of returns the expected share of what is promised.
 func (t *trust) of() float64 {
 	return min(max((trustPrior+t.kept)/(trustPrior+t.promised), leastTrust), 1)
 }
@@ -40,7 +39,7 @@ func (e *economist) watch(p, to int, now float64) {
 	}
 }
 
-// keepPromises counts what a step would have been without the moves that are watched.
+// keepPromises computes what a step would have been without the observed moves.
 func (e *economist) keepPromises(r *Report) {
 	t, step := &e.trust, e.cluster.Step
 	if e.mean <= 0 || len(t.open) == 0 && t.promised == 0 {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// units learns what the weights of partitions count: all that was asked for, or only what
-// was served. They may be counted in other units than the requests of workers.
+// units learns what the weights of partitions count: all requests, or only served ones. Their units
+// may differ from those of workers' requests.
 type units struct {
-	ratio      float64 // of the weights of a worker to its requests, where nothing is dropped
-	all, parts float64 // evidence, fading: how far the weights of workers that drop are from each
+	ratio      float64 // of the weights of a worker to its requests, without drops
+	all, parts float64 // decayed evidence: distance of the weights of dropping workers from each assumption
 }
 
 const (
-	telling = 0.05 // drops, as a share of what is served, that tell the two apart
+	telling = 0.05 // drops, as a share of served requests, that distinguish the two
 	quiet   = 0.005
 )
 
@@ -59,11 +59,11 @@ func (u *units) see(r *Report, aboard [][]int, step float64) {
 		if math.IsNaN(sum) || dropped < telling*served {
 			continue
 		}
-		share := sum / u.ratio / (served + dropped) // 1 when all is counted
+		share := sum / u.ratio / (served + dropped) // 1 if all requests are counted
 		u.all += math.Abs(1 - share)
 		u.parts += math.Abs(served/(served+dropped) - share)
 	}
 }
 
-// servedOnly reports whether weights leave out what was dropped.
+// servedOnly reports whether weights leave out dropped requests.
 func (u *units) servedOnly() bool { return u.parts < 0.5*u.all && u.all > 0.1 }

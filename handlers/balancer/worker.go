@@ -6,53 +6,52 @@ import (
 )
 
 const (
-	capacityHalf = 40  // seconds: half-life of what is learned about a capacity
-	shownHalf    = 8   // seconds: that while the worker drops, and so shows what it can do
-	freshShare   = 0.6 // of its capacity that a process has when it starts
-	freshTime    = 120 // seconds until it has all
+	capacityHalf = 40  // seconds: half-life of the learned capacity
+	shownHalf    = 8   // seconds: the same while the worker drops, and so shows its capacity
+	freshShare   = 0.6 // share of its capacity that a new process has
+	freshTime    = 120 // seconds until it has all of it
 	idle         = 0.1 // share of busy time below which nothing is learned
 	warm         = 0.05
-	saturated    = 0.05 // drops, as a share of what is served, of a worker that can do no more
+	saturated    = 0.05 // drops, as a share of served requests, of a saturated worker
 )
 
-// A machine is what is known of one worker, in loads of partitions.
+// A machine is the state of one worker, in loads of partitions.
 type machine struct {
-	capacity float64 // what it could serve when it is not fresh; 0 until known
-	least    float64 // what it has served, where nobody tells how busy it was
+	capacity float64 // capacity of a process that is not new; 0 until known
+	least    float64 // what it has served, if busy times are not reported
 	measured bool
-	ceiling  float64   // what it could serve when it dropped; infinite when it has not
-	shown    []float64 // that in each of the last steps
+	ceiling  float64   // what it could serve when it dropped; infinite if it has not
+	shown    []float64 // the same for each of the last steps
 	fresh    float64   // share of the capacity that it has now
 
-	now, due, variance float64 // of the load aboard
-	surge              float64 // extra work for cold caches now
+	now, due, variance float64 // of its load
+	surge              float64 // current extra work for cold caches
 
 	hurt  float64 // expected drops over the horizon
-	since float64 // when its overload began; infinite when there is none
+	since float64 // start of its overload; infinite for none
 }
 
-// freshness is the share of its capacity that a process of an age has.
+// freshness returns the share of its capacity that a process of an age has.
 func freshness(age float64) float64 {
 	return min(1, freshShare+(1-freshShare)*age/freshTime)
 }
 
-// coldModel learns how much more work requests to a cold cache are: kappa times more
-// at first, fading with tau seconds.
+// coldModel learns the extra work of requests to a cold cache: kappa times more at first, decaying
+// over tau seconds.
 type coldModel struct {
 	taus []float64
-	sums []coldSums // one for each tau
+	sums []coldSums // one per tau
 	best int
 }
 
-// coldSums are those of a regression of extra work on the cold load.
+// coldSums are the sums of a regression of extra work on cold load.
 type coldSums struct{ xx, xy, yy float64 }
 
 const (
 	priorKappa = 2.0
 	mostKappa  = 20.0
 	priorTau   = 1 // its index
-	// priorWeight is how much the prior counts, as a share of what one cold
-	// worker tells in a step.
+	// priorWeight is the weight of the prior, as a share of what one cold worker shows in a step.
 	priorWeight = 10
 )
 
@@ -63,14 +62,14 @@ func newColdModel() *coldModel {
 
 func (c *coldModel) tau() float64 { return c.taus[c.best] }
 
-// kappa is how many times more work a cold request is.
+// kappa returns how many times more work a cold request is.
 func (c *coldModel) kappa() float64 {
 	s := c.sums[c.best]
 	prior := priorWeight * 0.01 // cold loads are shares of a worker's load
 	return min(max((s.xy+prior*priorKappa)/(s.xx+prior), 0), mostKappa)
 }
 
-// see takes what one worker did: its extra work, and its cold load for each tau, both as
+// see adds an observation of one worker: its extra work, and its cold load for each tau, both as
 // shares of its load.
 func (c *coldModel) see(extra float64, cold []float64) {
 	for i := range c.sums {
@@ -81,7 +80,7 @@ func (c *coldModel) see(extra float64, cold []float64) {
 	}
 }
 
-// choose takes the tau that explains what was seen best, once enough was.
+// choose chooses the tau with the best fit, if there is enough data.
 func (c *coldModel) choose(step float64) {
 	fade := math.Exp2(-step / 1800)
 	least := math.Inf(1)
@@ -97,7 +96,7 @@ func (c *coldModel) choose(step float64) {
 	}
 }
 
-// learn updates what is known of all workers from a report.
+// learn updates the state of all workers from a report.
 func (e *economist) learn(r *Report) {
 	kappa, tau := e.cold.kappa(), e.cold.tau()
 	colds := make([]float64, len(e.cold.taus))
@@ -130,8 +129,8 @@ func (e *economist) learn(r *Report) {
 		for i := range colds {
 			colds[i] /= load
 		}
-		// Of what was asked for, by the weights of partitions: these may be counted in
-		// other units than what workers say they served.
+		// Of all requests, by the weights of partitions, whose units may differ from those of
+		// served requests.
 		can := told * served / (served + dropped) / busy / m.fresh
 		if colds[e.cold.best] < warm {
 			if !m.measured {
@@ -149,7 +148,7 @@ func (e *economist) learn(r *Report) {
 			work := m.capacity * busy * asked / served
 			e.cold.see(max(-1, work/told-1), colds)
 		} else if !m.measured {
-			// Cold from the start: what it can do is more than it shows.
+			// Cold from the start, so its capacity is more than it shows.
 			m.capacity = can * (1 + kappa*colds[e.cold.best])
 		}
 	}
@@ -160,9 +159,8 @@ func (e *economist) learn(r *Report) {
 	}
 }
 
-// busyOf is the share of the time that a worker was busy. One that drops for lack of
-// capacity was busy all the time, whatever it says; where it says nothing of use, drops
-// are all there is to go by.
+// busyOf returns the share of time that a worker was busy. One that drops was busy all the time,
+// whatever it reports. If its report is useless, drops are the only evidence.
 func busyOf(r *Report, w int) float64 {
 	busy, enough := share(r.Busy[w]), saturated
 	if busy < idle {
@@ -174,15 +172,14 @@ func busyOf(r *Report, w int) float64 {
 	return busy
 }
 
-// grow takes what a worker serves, of which nobody knows how busy that makes it, for the least
-// that it can do.
+// grow raises the least capacity of a worker to what it serves, if its busy time is unknown.
 func (m *machine) grow(served, step float64) {
 	if m.least = max(m.least, served); m.measured && served > m.capacity {
 		m.capacity += (1 - math.Exp2(-step/shownHalf)) * (served - m.capacity)
 	}
 }
 
-// loadOf is the load of a partition in a report; where nobody tells, what it was.
+// loadOf returns the reported load of a partition, or its last known one.
 func (e *economist) loadOf(r *Report, p int) float64 {
 	if x := e.units.asked(r, p); !math.IsNaN(x) {
 		return x
@@ -190,8 +187,8 @@ func (e *economist) loadOf(r *Report, p int) float64 {
 	return e.parts[p].now
 }
 
-// asked is the load of a partition that a report tells; NaN when it tells none. Where
-// weights count only what was served, what its worker dropped is added.
+// asked returns the reported load of a partition, or NaN. If weights count only served requests, it
+// adds its worker's drops.
 func (u *units) asked(r *Report, p int) float64 {
 	x, w := r.Weights[p], r.Assignment[p]
 	if math.IsNaN(x) || !r.Up[w] {
@@ -203,7 +200,7 @@ func (u *units) asked(r *Report, p int) float64 {
 	return clean(x)
 }
 
-// guess gives workers that nothing is known of what others like them have.
+// guess gives workers without data the values of similar ones.
 func (e *economist) guess() {
 	known := func(unit func(w int) float64) (m float64) {
 		var of []float64
@@ -232,8 +229,7 @@ func (e *economist) guess() {
 	e.mean = sum / max(n, 1)
 }
 
-// told is the capacity that the cluster's description tells; all are alike where it
-// tells none.
+// told returns the capacity in the cluster's description. If there is none, all workers are equal.
 func (e *economist) told(w int) float64 {
 	if len(e.cluster.Capacity) > 0 && e.cluster.Capacity[w] > 0 {
 		return e.cluster.Capacity[w]
@@ -241,18 +237,17 @@ func (e *economist) told(w int) float64 {
 	return 1
 }
 
-// coldness is the share of the cache of a partition that is still to be filled.
+// coldness returns the share of a partition's cache that is still empty.
 func (p *partition) coldness(now, tau float64) float64 {
 	return math.Exp(min(0, (p.since-now)/tau))
 }
 
-// wasCold is the mean of that over the step that a report tells of, which is what the work of
-// the step was made by: in a step as long as tau, what was cold at its beginning is warm at
-// its end.
+// wasCold returns the mean coldness over the step of a report, which determines the work of that
+// step. In a step as long as tau, a cache that is cold at the start is warm at the end.
 func (p *partition) wasCold(now, tau, step float64) float64 {
 	age := now - p.since
 	if age < step {
-		step = age // it has been aboard for a part of the step only
+		step = age // it has been there for only a part of the step
 	}
 	if !(step > 0) {
 		return 1
@@ -263,7 +258,7 @@ func (p *partition) wasCold(now, tau, step float64) float64 {
 	return tau / step * (math.Exp((step-age)/tau) - math.Exp(-age/tau))
 }
 
-// weigh sums up what is aboard a worker.
+// weigh sums up the partitions of a worker.
 func (e *economist) weigh(w int, r *Report, tau float64) {
 	m := &e.machines[w]
 	m.now, m.due, m.variance, m.surge = 0, 0, 0, 0

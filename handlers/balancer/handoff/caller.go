@@ -11,28 +11,28 @@ import (
 	"strings"
 )
 
-// mostState bounds the answer of a worker, in bytes. Each partition takes about 60: a
-// larger answer is cut off, and no state then.
+// mostState bounds the answer of a worker, in bytes. Each partition takes about 60. A larger answer
+// is cut off and invalid.
 const mostState = 8 << 20
 
-// A Caller gives orders to workers. It sets no timeout of its own: the context does.
+// A Caller sends orders to workers. It sets no timeout: use the context.
 type Caller struct {
-	// HTTP reaches the workers; it is needed.
+	// HTTP reaches the workers. It is required.
 	HTTP *http.Client
 
-	// Token is the bearer token of orders; they have none when it is empty.
+	// Token is the bearer token of orders. Empty sends none.
 	Token string
 }
 
-// State asks a worker what it holds.
+// State asks a worker for its state.
 func (c Caller) State(ctx context.Context, url string) (State, error) {
 	return c.call(ctx, http.MethodGet, url, Root, nil)
 }
 
-// Order sends a worker an order, and the answer is what the worker holds after it; path is one of the paths of the protocol. The error is
-// an [*OutdatedError] when the worker has heard of a newer assignment.
+// Order sends an order to a worker, and returns its state after that. path is one of the paths of
+// the protocol. The error is an [*OutdatedError] if the worker knows a newer assignment.
 func (c Caller) Order(ctx context.Context, url, path string, o Order) (State, error) {
-	if o.Partitions == nil { // null would be no list to workers in other languages
+	if o.Partitions == nil { // in other languages, null is not a list
 		o.Partitions = []int{}
 	}
 	body, err := json.Marshal(o)
@@ -77,9 +77,8 @@ func (c Caller) call(ctx context.Context, method, url, path string, body []byte)
 	return s, err
 }
 
-// arrange makes an answer one that can be searched. Workers are programs of others, and the
-// protocol leaves the order of partitions open; a number below 0 is no partition, and would
-// be taken for an index.
+// arrange sorts the partitions of an answer, whose order the protocol leaves open, and checks them.
+// A negative number would be used as an index.
 func (s *State) arrange(method, path string) error {
 	slices.SortFunc(s.Partitions, func(a, b Partition) int { return a.Partition - b.Partition })
 	if len(s.Partitions) > 0 && s.Partitions[0].Partition < 0 {
@@ -88,12 +87,11 @@ func (s *State) arrange(method, path string) error {
 	return nil
 }
 
-// refused makes the error of an answer. Only the refusal that says by its code that it is
-// one of an outdated order ends a round: a 409 of anything between here and the worker is
-// a worker that does not answer.
+// refused returns the error of an answer. Only a refusal with the code for an outdated order ends a
+// round. Any other 409, for example of a proxy, means that the worker does not answer.
 func refused(method, path string, status int, body []byte) error {
 	var r Refusal
-	_ = json.Unmarshal(body, &r) // what is no refusal is told as it is
+	_ = json.Unmarshal(body, &r) // anything that is not a refusal is reported as it is
 	if status == http.StatusConflict && r.Code == CodeOutdated {
 		return &OutdatedError{Heard: r.Heard}
 	}

@@ -8,63 +8,62 @@ import (
 	"time"
 )
 
-// A Holder is a worker's half of the hand-off: it knows which partitions the worker
-// serves. It keeps what it has while nobody gives orders, however long that is.
+// A Holder is a worker's part of the hand-off. It knows which partitions the worker serves. Without
+// orders it keeps what it has, for any time.
 type Holder struct {
 	options HolderOptions
 
 	mu      sync.Mutex // guards what follows
-	version int64      // the newest that an order has told; it never falls
+	version int64      // newest version in an order; never decreases
 	holds   map[int]*hold
-	loading sync.WaitGroup // of calls of Load; waited for without mu, which they need to end
+	loading sync.WaitGroup // calls of Load; waited for without mu, which they need to end
 }
 
-// HolderOptions say what a [Holder] is for.
+// HolderOptions configures a [Holder].
 type HolderOptions struct {
-	Cluster    string // its id; orders for another one are refused
+	Cluster    string // its id; orders for other clusters are refused
 	Partitions int    // of the cluster; orders for others than 0 to Partitions-1 are refused
 
-	// Heard is the version of the assignment that a worker knows when it starts. It may
-	// be 0; one that has asked for it cannot be fooled by a balancer that was replaced
-	// while the worker was away.
+	// Heard is the version of the assignment that a worker knows when it starts. It may be 0. A
+	// worker that has asked for it cannot be misled by a balancer that was replaced while the
+	// worker was away.
 	Heard int64
 
-	// Token is the bearer token that orders over HTTP must have. Orders are followed
-	// whoever gives them when it is empty.
+	// Token is the bearer token that orders over HTTP must have. If it is empty, all orders are
+	// followed.
 	Token string
 
-	// Load gets what a partition needs before it is served, such as a cache. It is a
-	// favour: a partition may be taken before it ends, whose context ends then. Nothing
-	// is loaded when nil.
+	// Load loads what a partition needs before it is served, such as a cache. It may be incomplete:
+	// if the partition is taken before Load ends, its context ends. Nil loads nothing.
 	Load func(ctx context.Context, partition int)
 
-	// Drop forgets what Load and serving have gathered of a partition that has gone. It
-	// must not wait, nor ask the holder anything: it is called while the holder is locked,
-	// so that nobody is served by what is about to go. Nothing is dropped when nil.
+	// Drop removes what Load and serving have collected for a partition that has left. It is called
+	// with the holder locked, so that no request uses the removed data. It must not wait or call
+	// the holder. Nil drops nothing.
 	Drop func(partition int)
 
-	Drain  time.Duration    // how long a release waits for requests under way before it answers; [DefaultDrain] when 0
-	Forget time.Duration    // how long a partition that was announced is waited for; [DefaultForget] when 0
-	Now    func() time.Time // [time.Now] when nil
+	Drain  time.Duration    // how long a release waits for requests in flight before it answers; 0 means [DefaultDrain]
+	Forget time.Duration    // how long an announced partition is expected; 0 means [DefaultForget]
+	Now    func() time.Time // nil means [time.Now]
 }
 
-// The times of a [Holder] that sets none itself.
+// These are the default times of a [Holder].
 const (
 	DefaultDrain  = 500 * time.Millisecond
 	DefaultForget = 2 * time.Minute
 )
 
-// A hold is what a worker has to do with one partition.
+// A hold is the state of one partition of a worker.
 type hold struct {
 	phase   Phase
-	version int64              // of the order that brought it into this phase: the token of who holds it
+	version int64              // of the order that set this phase: the fencing token
 	since   time.Time          // when it was announced or taken
-	serving int                // requests under way
-	idle    chan struct{}      // closed when it is not releasing any more; nil before it was
-	stop    context.CancelFunc // ends the loading; nil when nothing was loaded
+	serving int                // requests in flight
+	idle    chan struct{}      // closed when it is no longer releasing; nil before that
+	stop    context.CancelFunc // ends the loading; nil if nothing was loaded
 }
 
-// NewHolder makes a holder that holds nothing yet.
+// NewHolder makes a holder without partitions.
 func NewHolder(o HolderOptions) *Holder {
 	if o.Drain <= 0 {
 		o.Drain = DefaultDrain
@@ -78,9 +77,9 @@ func NewHolder(o HolderOptions) *Holder {
 	return &Holder{options: o, version: o.Heard, holds: map[int]*hold{}}
 }
 
-// Begin reports whether a partition is served here, and by which version of the assignment
-// it came: the fencing token of what is written for it. end must be called when the
-// request is over; more than once does no harm.
+// Begin reports whether a partition is served here, and the version of the assignment that brought
+// it. The version is the fencing token of writes for the partition. Call end when the request is
+// over. Calling it again does no harm.
 func (h *Holder) Begin(partition int) (token int64, end func(), ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,7 +91,7 @@ func (h *Holder) Begin(partition int) (token int64, end func(), ok bool) {
 	return x.version, sync.OnceFunc(func() { h.end(partition, x) }), true
 }
 
-// end ends a request. The last one of a partition that is being released sets it free.
+// end ends a request. The last one frees a partition that is being released.
 func (h *Holder) end(p int, x *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,14 +100,14 @@ func (h *Holder) end(p int, x *hold) {
 	}
 }
 
-// State returns what the worker holds.
+// State returns the worker's state.
 func (h *Holder) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state()
 }
 
-// state is [Holder.State] for who holds the lock.
+// state is State for a caller that holds the lock.
 func (h *Holder) state() State {
 	s := State{Cluster: h.options.Cluster, Version: h.version, Partitions: make([]Partition, 0, len(h.holds))}
 	for p, x := range h.holds {
@@ -118,7 +117,7 @@ func (h *Holder) state() State {
 	return s
 }
 
-// Prepare announces partitions, by the assignment before the one that gives them.
+// Prepare announces partitions, with the version before the one that assigns them.
 func (h *Holder) Prepare(o Order) (State, error) {
 	return h.obey(o, func(p int) {
 		if h.holds[p] == nil {
@@ -127,7 +126,7 @@ func (h *Holder) Prepare(o Order) (State, error) {
 	})
 }
 
-// Warm begins to load what partitions need that were announced.
+// Warm begins to load announced partitions.
 func (h *Holder) Warm(o Order) (State, error) {
 	return h.obey(o, func(p int) {
 		x := h.holds[p]
@@ -141,8 +140,7 @@ func (h *Holder) Warm(o Order) (State, error) {
 	})
 }
 
-// warm begins to load a partition. Loading belongs to the holder, not to the order: its
-// context is another one than that of the request that asked for it.
+// warm begins to load a partition. Loading does not use the context of the request that ordered it.
 func (h *Holder) warm(p int, x *hold) {
 	if h.options.Load == nil {
 		x.phase = Warm
@@ -170,7 +168,7 @@ func (h *Holder) Take(o Order) (State, error) {
 		switch {
 		case x == nil:
 			h.holds[p] = &hold{phase: Held, version: h.version, since: h.options.Now()}
-		// It keeps the version by which it came: requests under way have it as their token.
+		// It keeps its version, which is the token of requests in flight.
 		case x.phase == Held:
 		case x.phase == Releasing:
 			x.phase, x.version = Held, h.version
@@ -184,8 +182,8 @@ func (h *Holder) Take(o Order) (State, error) {
 	})
 }
 
-// Release ends the service of partitions. It answers when their requests have ended, or
-// when it has waited long enough: those that are left are releasing then.
+// Release stops serving partitions. It returns when their requests have ended, or when it has
+// waited long enough. The remaining ones are then releasing.
 func (h *Holder) Release(ctx context.Context, o Order) (State, error) {
 	var wait []<-chan struct{}
 	state, err := h.obey(o, func(p int) {
@@ -193,8 +191,8 @@ func (h *Holder) Release(ctx context.Context, o Order) (State, error) {
 		switch {
 		case x == nil:
 		case x.phase == Held && x.version == o.Version:
-			// It was taken by this very assignment: the order is one that was late.
-		// Whatever was only announced goes at once, too.
+			// It was taken with this very version, so the order came late. A partition that was
+			// only announced goes at once, too.
 		case x.serving == 0:
 			h.remove(p, x)
 		default:
@@ -219,14 +217,14 @@ func (h *Holder) Release(ctx context.Context, o Order) (State, error) {
 	return h.State(), nil
 }
 
-// obey follows an order, unless it is an outdated one.
+// obey follows an order, unless it is outdated.
 func (h *Holder) obey(o Order, follow func(partition int)) (State, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.check(o); err != nil {
 		return h.state(), err
 	}
-	// Before the partitions: what they become is by this version.
+	// Before the partitions, because they get this version.
 	h.version = o.Version
 	for _, p := range o.Partitions {
 		follow(p)
@@ -235,8 +233,8 @@ func (h *Holder) obey(o Order, follow func(partition int)) (State, error) {
 	return h.state(), nil
 }
 
-// check says why an order is not followed. What makes no sense is said before what is
-// outdated: a balancer of another cluster must not take this for a newer assignment.
+// check returns why an order is refused. Invalid orders are reported before outdated ones, because
+// a balancer of another cluster must not take the answer for a newer assignment.
 func (h *Holder) check(o Order) error {
 	switch {
 	case o.Cluster != h.options.Cluster:
@@ -255,8 +253,8 @@ func (h *Holder) check(o Order) error {
 	return nil
 }
 
-// sweep forgets what was announced and has not come. It runs with each order: without
-// orders nothing is announced, either.
+// sweep removes announced partitions that have not come. It runs with each order, because nothing
+// is announced without orders.
 func (h *Holder) sweep() {
 	for p, x := range h.holds {
 		if x.phase != Held && x.phase != Releasing && h.options.Now().Sub(x.since) > h.options.Forget {
@@ -265,10 +263,10 @@ func (h *Holder) sweep() {
 	}
 }
 
-// remove gives a partition up, and lets those go on who wait for its release.
+// remove removes a partition, and wakes those that wait for its release.
 func (h *Holder) remove(p int, x *hold) {
 	x.cancel()
-	x.phase = Releasing // whoever still loads it finds that it has gone
+	x.phase = Releasing // tells its loader that it has left
 	if x.idle != nil {
 		close(x.idle)
 		x.idle = nil
@@ -277,21 +275,21 @@ func (h *Holder) remove(p int, x *hold) {
 	h.forget(p)
 }
 
-// forget tells the worker that what it has of a partition is worthless.
+// forget tells the worker that its data of a partition is worthless.
 func (h *Holder) forget(p int) {
 	if h.options.Drop != nil {
 		h.options.Drop(p)
 	}
 }
 
-// cancel ends the loading, if there is any; more than once does no harm.
+// cancel ends the loading, if there is any. It may be called several times.
 func (x *hold) cancel() {
 	if x.stop != nil {
 		x.stop()
 	}
 }
 
-// Close ends what is being loaded, and waits for it.
+// Close cancels loading, and waits for its end.
 func (h *Holder) Close() {
 	h.mu.Lock()
 	for _, x := range h.holds {

@@ -1,10 +1,10 @@
-// Package handoff lets partitions move from worker to worker, so that no two serve one
-// partition at once and none is left without anybody.
+// Package handoff moves partitions between workers, so that two workers never serve one partition
+// at once, and none stays unserved.
 //
-// The assignment that is stored is the truth. The balancer's half of this package brings
-// the workers to it: [Prepare] lets those load what they are about to gain, and [Settle]
-// takes from each what is not its own any more before it gives it to the new owner. The
-// workers' half is [Holder]. README.md tells the protocol.
+// The stored assignment is the truth. The balancer's part brings the workers to it. [Prepare] lets
+// workers load what they will gain. [Settle] takes partitions from workers that should not serve
+// them, before it gives them to their new owners. The workers' part is [Holder]. README.md
+// describes the protocol.
 package handoff
 
 import (
@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// The paths at which a worker takes part, below its URL.
+// These are the paths of a worker, below its URL.
 const (
 	Root        = "/handoff"
 	PathPrepare = Root + "/prepare"
@@ -21,7 +21,7 @@ const (
 	PathRelease = Root + "/release"
 )
 
-// An Order is what a worker is told to do with some partitions, by an assignment. An order
+// An Order tells a worker what to do with some partitions, according to an assignment. An order
 // without partitions only tells the version.
 type Order struct {
 	Cluster    string `json:"cluster"`
@@ -29,34 +29,33 @@ type Order struct {
 	Partitions []int  `json:"partitions"`
 }
 
-// A State is what a worker answers to each order, and to who asks what it holds.
+// A State is a worker's answer to each order, and to the question for its state.
 type State struct {
 	Cluster    string      `json:"cluster"`
-	Version    int64       `json:"version"` // the newest that it has heard of; 0 for none
+	Version    int64       `json:"version"` // the newest that it knows; 0 for none
 	Partitions []Partition `json:"partitions"`
 }
 
-// A Partition is where one partition stands with a worker that has to do with it.
+// A Partition is a worker's state of one partition.
 type Partition struct {
 	Partition int   `json:"partition"`
 	Phase     Phase `json:"phase"`
 	Version   int64 `json:"version"` // of the order that brought it there
 }
 
-// A Phase says what a worker does about a partition.
+// A Phase says what a worker does with a partition.
 type Phase string
 
-// The phases, in the order in which a partition goes through them. Only one that is held
-// is served.
+// These are the phases, in order. Only a held partition is served.
 const (
 	Prepared  Phase = "prepared"  // it may come, and there is room for it
-	Warming   Phase = "warming"   // what it needs is being loaded
-	Warm      Phase = "warm"      // that has been done, or cannot be
+	Warming   Phase = "warming"   // it is being loaded
+	Warm      Phase = "warm"      // it has been loaded, or cannot be
 	Held      Phase = "held"      // its requests are served
-	Releasing Phase = "releasing" // its last requests are under way, new ones are refused
+	Releasing Phase = "releasing" // its last requests are in flight, new ones are refused
 )
 
-// find returns what a state says of a partition.
+// find returns a partition of a state.
 func (s *State) find(partition int) (Partition, bool) {
 	i, ok := slices.BinarySearchFunc(s.Partitions, partition, func(p Partition, n int) int { return p.Partition - n })
 	if !ok {
@@ -65,8 +64,8 @@ func (s *State) find(partition int) (Partition, bool) {
 	return s.Partitions[i], true
 }
 
-// An OutdatedError refuses an order of an older assignment than the worker has heard of:
-// whoever gave it is not the balancer any more.
+// An OutdatedError refuses an order of an older assignment than the worker knows. Its sender is no
+// longer the balancer.
 type OutdatedError struct {
 	Order, Heard int64 // versions
 }
@@ -76,7 +75,7 @@ func (e *OutdatedError) Error() string {
 	return fmt.Sprintf("the order is by version %d of the assignment, and version %d has been heard of", e.Order, e.Heard)
 }
 
-// A MisdirectedError refuses an order that is not for this worker, or makes no sense.
+// A MisdirectedError refuses an order for another worker, or an invalid one.
 type MisdirectedError struct{ Reason string }
 
 // Error implements error.

@@ -9,28 +9,27 @@ import (
 	"procaas/engine/clock"
 )
 
-// A Move is a partition that is about to go to a worker of a [Map]; To is an index into its
+// A Move is a partition that is about to move to a worker of a [Map]. To is an index into its
 // Workers.
 type Move struct{ Partition, To int }
 
-// Preparation is how far the workers are that are about to gain partitions.
+// A Preparation is the progress of the workers that will gain partitions.
 type Preparation struct {
 	Version int64    `json:"version"` // of the assignment before the move
-	Warm    int      `json:"warm"`    // partitions whose new workers have what they need
-	Cold    []int    `json:"cold"`    // those whose have not, in the time that there was
+	Warm    int      `json:"warm"`    // number of loaded partitions
+	Cold    []int    `json:"cold"`    // partitions that were not loaded in time
 	Silent  []string `json:"silent"`  // ids of workers that did not answer
 }
 
-// The pauses between questions whether partitions are warm.
+// These are the pauses between questions whether partitions are warm.
 const (
 	firstPause = 10 * time.Millisecond
 	mostPause  = 200 * time.Millisecond
 )
 
-// Prepare lets workers load what they are about to gain, by the assignment that holds
-// until then, for so long. Those that do not manage, or do not answer, keep nobody from
-// moving the partitions. The error is an [*OutdatedError] when a worker has heard of a
-// newer assignment.
+// Prepare lets workers load what they will gain, for up to patience. The version is that of the
+// assignment before the move. Workers that fail or do not answer do not prevent the move. The error
+// is an [*OutdatedError] if a worker knows a newer assignment.
 func (s Settler) Prepare(ctx context.Context, m Map, moves []Move, patience time.Duration) (Preparation, error) {
 	r := s.round(m)
 	gains := make([][]int, len(m.Workers))
@@ -53,7 +52,7 @@ func (s Settler) Prepare(ctx context.Context, m Map, moves []Move, patience time
 	return r.preparation(moves), ctx.Err()
 }
 
-// warming reports whether a worker that answers still loads what it gains.
+// warming reports whether an answering worker still loads what it gains.
 func (r *round) warming(gains [][]int) bool {
 	for w, list := range gains {
 		for _, p := range list {
@@ -65,7 +64,7 @@ func (r *round) warming(gains [][]int) bool {
 	return false
 }
 
-// ask asks the workers that gain something for their states.
+// ask asks the gaining workers for their states.
 func (r *round) ask(ctx context.Context, gains [][]int) {
 	r.each(func(w int) {
 		if r.silent[w] || len(gains[w]) == 0 {
@@ -77,14 +76,13 @@ func (r *round) ask(ctx context.Context, gains [][]int) {
 		switch {
 		case err == nil:
 			r.states[w] = state
-		case !errors.Is(ctx.Err(), context.DeadlineExceeded): // that was our patience
+		case !errors.Is(ctx.Err(), context.DeadlineExceeded): // then our patience is over
 			r.silent[w] = true
 		}
 	})
 }
 
-// preparation counts by what the workers have said last. What the new worker holds already
-// is warm, too.
+// preparation counts by the workers' last answers. What a new worker already holds is warm, too.
 func (r *round) preparation(moves []Move) Preparation {
 	done := Preparation{Version: r.m.Version, Cold: []int{}, Silent: []string{}}
 	for _, move := range moves {

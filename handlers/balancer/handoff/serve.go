@@ -14,29 +14,29 @@ import (
 	"procaas/engine"
 )
 
-// mostOrder bounds the body of an order, in bytes: a hundred thousand partitions.
+// mostOrder bounds the body of an order in bytes. A hundred thousand partitions fit.
 const mostOrder = 1 << 20
 
-// A Refusal is the body of the answer to an order that is not followed.
+// A Refusal is the body of the answer to a refused order.
 type Refusal struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 	Code   string `json:"code"`            // one of the codes
-	Heard  int64  `json:"heard,omitempty"` // the newest version that the worker has heard of, of outdated and not_held
+	Heard  int64  `json:"heard,omitempty"` // the newest version that the worker knows, for outdated and not_held
 }
 
-// The codes of refusals.
+// These are the codes of refusals.
 const (
-	CodeOutdated    = "outdated"    // 409: a newer assignment has been heard of
-	CodeMisdirected = "misdirected" // 422: the order is for another cluster, or makes no sense
+	CodeOutdated    = "outdated"    // 409: the worker knows a newer assignment
+	CodeMisdirected = "misdirected" // 422: the order is for another cluster, or invalid
 	CodeMalformed   = "malformed"   // 400: the body is not an order
-	CodeUnknown     = "unknown"     // 401: the order has not the token of the cluster
-	CodeNotHeld     = "not_held"    // 421: of requests: the partition is not served here
+	CodeUnknown     = "unknown"     // 401: the order does not have the token of the cluster
+	CodeNotHeld     = "not_held"    // 421, for requests: the partition is not served here
 )
 
-// Routes serves orders and the state over HTTP, at the paths of the protocol. Orders
-// without the token of the holder, if there is one, change nothing; the state needs none.
+// Routes serves orders and the state over HTTP, at the paths of the protocol. If the holder has a
+// token, orders without it change nothing. The state needs no token.
 func (h *Holder) Routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Root, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.State()) })
@@ -62,8 +62,7 @@ func (h *Holder) Routes() http.Handler {
 	return mux
 }
 
-// known reports whether a request has the token. The time it takes does not tell how much of
-// another token is right.
+// known reports whether a request has the token, in constant time.
 func (h *Holder) known(r *http.Request) bool {
 	if h.options.Token == "" {
 		return true
@@ -73,7 +72,7 @@ func (h *Holder) known(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(have[:], want[:]) == 1
 }
 
-// obeyed reads an order, follows it, and answers what the worker holds then.
+// obeyed decodes an order, follows it, and answers with the worker's state.
 func obeyed(w http.ResponseWriter, r *http.Request, follow func(context.Context, Order) (State, error)) {
 	var o Order
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostOrder)).Decode(&o); err != nil {
@@ -100,9 +99,8 @@ func obeyed(w http.ResponseWriter, r *http.Request, follow func(context.Context,
 	}
 }
 
-// NotHeld answers a request for a partition that this worker does not serve, and has not
-// looked at: whoever sent it asks again who does. version is the newest that the worker
-// has heard of.
+// NotHeld answers a request for a partition that this worker does not serve, without looking at the
+// request. Its sender should ask again for the owner. version is the newest that the worker knows.
 func NotHeld(w http.ResponseWriter, partition int, version int64) {
 	w.Header().Set(engine.HeaderAssignment, strconv.FormatInt(version, 10))
 	refuse(w, Refusal{
@@ -111,7 +109,7 @@ func NotHeld(w http.ResponseWriter, partition int, version int64) {
 	})
 }
 
-// refuse answers with a problem, as RFC 9457 has it.
+// refuse answers with a problem as in RFC 9457.
 func refuse(w http.ResponseWriter, r Refusal) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	write(w, r.Status, r)
@@ -122,7 +120,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	write(w, status, v)
 }
 
-// write replies. A failure to write is the client's: it has gone.
+// write writes the reply. An error means that the client has gone.
 func write(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {

@@ -9,68 +9,67 @@ import (
 	"time"
 )
 
-// A Map is an assignment with what is needed to bring the workers to it.
+// A Map is an assignment with the data that is needed to bring the workers to it.
 type Map struct {
 	Cluster string   // its id
 	Version int64    // from 1
-	Workers []Worker // all of them, in any order; those without partitions have to hear of the version, too
-	Owner   []int    // of each partition, an index into Workers; -1 for nobody
-	Since   []int64  // the version by which each partition came to its owner; nil when it is not known
-	Lost    []Loss   // lately; those that are over for a long time may be left out
+	Workers []Worker // all of them, in any order; those without partitions must learn the version, too
+	Owner   []int    // of each partition, an index into Workers; -1 for none
+	Since   []int64  // the version that brought each partition to its owner; nil if unknown
+	Lost    []Loss   // recent ones; older ones may be left out
 }
 
-// A Loss is that a worker has lost a partition to another one, or to nobody.
+// A Loss says that a worker has lost a partition.
 type Loss struct {
 	Partition, Worker int           // Worker is an index into those of the map
-	Age               time.Duration // since it was decided
+	Age               time.Duration // since the decision
 }
 
-// A Worker is where one worker of a [Map] takes orders.
+// A Worker is the address of one worker of a [Map].
 type Worker struct{ ID, URL string }
 
-// DefaultGrace is how long a silent worker may go on to serve a partition that was moved
-// away from it.
+// DefaultGrace is how long a silent worker may still serve a partition that was moved away from it.
 const DefaultGrace = 5 * time.Second
 
-// endedGrace is how long that is at most for a worker at whose address nothing listens any
-// more: its process has ended, and what it had begun ends with it, or soon.
+// endedGrace is the longest grace for a worker at whose address nothing listens. Its process has
+// ended, and its requests end with it or soon after.
 const endedGrace = 1500 * time.Millisecond
 
-// A Settler brings workers to an assignment. It keeps nothing: what it does follows from
-// the assignment and from what the workers say they hold, so that another one may go on
-// at any point.
+// A Settler brings workers to an assignment. It keeps no state. What it does depends on the
+// assignment and on the workers' states, so another process may continue at any point.
 type Settler struct {
 	Caller  Caller
-	Timeout time.Duration // of one order; must not be 0, or every worker is silent
+	Timeout time.Duration // of one order; 0 would make every worker silent
 
-	// Grace is how long after a move a worker that does not answer is taken to serve
-	// the partition still: so long its new owner does not get it.
+	// Grace is how long after a move a silent worker is assumed to still serve the partition. The
+	// new owner gets it after that.
 	Grace time.Duration
 
-	AtOnce int // how many workers get their orders at once; [DefaultAtOnce] when 0
+	AtOnce int // how many workers are called at once; 0 means [DefaultAtOnce]
 }
 
-// DefaultAtOnce is how many workers get their orders at once.
+// DefaultAtOnce is how many workers are called at once.
 const DefaultAtOnce = 64
 
-// Settled is how far the workers are.
+// A Settled is the progress of the workers.
 type Settled struct {
-	Version  int64    `json:"version"`  // of the assignment
-	Held     int      `json:"held"`     // partitions that their owners serve
-	Released int      `json:"released"` // that were taken from others now
-	Taken    int      `json:"taken"`    // that were given to their owners now
-	Waiting  []int    `json:"waiting"`  // partitions whose owners answer, and may not have them yet
-	Absent   []int    `json:"absent"`   // partitions whose owners do not answer, and of which it is unknown whether they are served
-	Silent   []string `json:"silent"`   // workers that do not answer
+	Version  int64 `json:"version"`  // of the assignment
+	Held     int   `json:"held"`     // partitions that their owners serve
+	Released int   `json:"released"` // taken from others in this round
+	Taken    int   `json:"taken"`    // given to their owners in this round
+	Waiting  []int `json:"waiting"`  // partitions whose owners answer, and may not have them yet
+	// partitions whose owners do not answer, so that it is unknown whether they are served
+	Absent []int    `json:"absent"`
+	Silent []string `json:"silent"` // workers that do not answer
 }
 
-// Settle does one round: it tells all workers the version, takes from each what is not
-// its own, and gives the owners what nobody else can hold any more. The error is an
-// [*OutdatedError] when a worker has heard of a newer assignment; nothing else is done then.
+// Settle does one round. It tells all workers the version, takes from each what it should not
+// serve, and gives owners what no other worker can hold any more. The error is an [*OutdatedError]
+// if a worker knows a newer assignment. Then it does nothing else.
 func (s Settler) Settle(ctx context.Context, m Map) (Settled, error) {
 	r := s.round(m)
-	// All hear of the version before anything is taken: from then on nobody follows an older
-	// balancer that is still at work.
+	// All workers learn the version before anything is taken. From then on none follows an older
+	// balancer.
 	none := make([][]int, len(m.Workers))
 	if err := r.order(ctx, PathRelease, none, true); err != nil {
 		return Settled{}, err
@@ -86,19 +85,19 @@ func (s Settler) Settle(ctx context.Context, m Map) (Settled, error) {
 	return r.result(strangers, gains), nil
 }
 
-// A round is one go of a [Settler].
+// A round is one round of a [Settler].
 type round struct {
 	Settler
 	m      Map
-	states []State       // the last that each worker has answered
-	silent []bool        // it has not answered an order of this round
-	ended  []bool        // for nothing listens at its address
+	states []State       // last answer of each worker
+	silent []bool        // it did not answer an order of this round
+	ended  []bool        // because nothing listens at its address
 	lost   map[Loss]bool // within the grace; Age is 0 in the keys
-	fresh  map[Loss]bool // those of them within the grace of workers that have ended
+	fresh  map[Loss]bool // those of them within the grace of ended workers
 }
 
-// round begins one. What a worker lost within the grace it may serve still, as long as it
-// does not say that it does not.
+// round starts a round. A worker may still serve what it lost within the grace, unless it says that
+// it does not.
 func (s Settler) round(m Map) *round {
 	r := &round{
 		Settler: s, m: m, states: make([]State, len(m.Workers)), silent: make([]bool, len(m.Workers)), ended: make([]bool, len(m.Workers)),
@@ -113,8 +112,8 @@ func (s Settler) round(m Map) *round {
 	return r
 }
 
-// order gives each worker its order, all at once. Workers without partitions get none
-// unless all do; those that are silent are not asked again.
+// order sends each worker its order, all at once. Workers without partitions get none unless all is
+// set. Silent ones are not asked again.
 func (r *round) order(ctx context.Context, path string, partitions [][]int, all bool) error {
 	errs := make([]error, len(r.m.Workers))
 	r.each(func(w int) {
@@ -138,10 +137,9 @@ func (r *round) order(ctx context.Context, path string, partitions [][]int, all 
 	return ctx.Err()
 }
 
-// strangers lists what each worker has to do with and should not: partitions of others,
-// unless they were announced by this very assignment, which is how the next one begins.
-// What an owner holds from an earlier time, between which and now the partition was
-// elsewhere, is strange, too: it is outdated.
+// strangers lists what each worker should not have: partitions of others, unless this very version
+// announced them, which starts the next move. An owner's hold is outdated, and therefore also
+// strange, if the partition was elsewhere since.
 func (r *round) strangers() [][]int {
 	lists := make([][]int, len(r.m.Workers))
 	for w, s := range r.states {
@@ -157,7 +155,7 @@ func (r *round) strangers() [][]int {
 	return lists
 }
 
-// free lists what each owner may take: what it does not hold, and nobody else can.
+// free lists what each owner may take: what it does not hold, and no other worker can hold.
 func (r *round) free() [][]int {
 	lists := make([][]int, len(r.m.Workers))
 	others := r.heldByOthers()
@@ -169,8 +167,8 @@ func (r *round) free() [][]int {
 	return lists
 }
 
-// heldByOthers describes each partition whether a worker that is not its owner may serve
-// it: by what it has said last, or because it says nothing and lost it a moment ago.
+// heldByOthers returns for each partition whether a worker other than its owner may serve it: by
+// its last answer, or because it is silent and lost the partition recently.
 func (r *round) heldByOthers() []bool {
 	held := make([]bool, len(r.m.Owner))
 	for l := range r.lost {
@@ -183,7 +181,7 @@ func (r *round) heldByOthers() []bool {
 			if p.Partition >= len(held) || r.m.Owner[p.Partition] == w {
 				continue
 			}
-			// One that does not end its last requests within the grace is not waited for.
+			// A worker that does not end its last requests within the grace is not waited for.
 			ending := p.Phase == Releasing && r.lost[Loss{Partition: p.Partition, Worker: w}]
 			if p.Phase == Held && !r.silent[w] || ending {
 				held[p.Partition] = true
@@ -193,18 +191,18 @@ func (r *round) heldByOthers() []bool {
 	return held
 }
 
-// holds reports whether an owner serves a partition, by what it has said last.
+// holds reports whether an owner serves a partition, by its last answer.
 func (r *round) holds(w, p int) bool {
 	x, ok := r.states[w].find(p)
 	return ok && x.Phase == Held && !r.outdated(x)
 }
 
-// outdated reports whether a partition came to its owner later than a hold of it began.
+// outdated reports whether a partition came to its owner after the hold began.
 func (r *round) outdated(p Partition) bool {
 	return p.Partition < len(r.m.Since) && p.Version < r.m.Since[p.Partition]
 }
 
-// result counts by what the workers have said last.
+// result counts by the workers' last answers.
 func (r *round) result(released, gains [][]int) Settled {
 	s := Settled{Version: r.m.Version, Waiting: []int{}, Absent: []int{}, Silent: []string{}}
 	for w, list := range gains {
@@ -242,7 +240,7 @@ func (r *round) each(f func(worker int)) {
 	if most <= 0 {
 		most = DefaultAtOnce
 	}
-	// As many as may be at work: a slot is given back when a worker has been called.
+	// limits the calls in flight
 	slots := make(chan struct{}, most)
 	var all sync.WaitGroup
 	for i := range r.m.Workers {

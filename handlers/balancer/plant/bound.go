@@ -2,8 +2,8 @@ package plant
 
 import "slices"
 
-// bound is how many requests of this step no assignment could have served, if
-// partitions could be divided over time and were always warm: the rest of a maximum flow from
+// bound returns how many requests of this step no assignment could have served, even if partitions
+// could be split over time and were always warm. It is what is left by a maximum flow from
 // partitions through the map to the workers that are up.
 func (w *world) bound(at float64) float64 {
 	if w.easy(at) {
@@ -27,7 +27,7 @@ func (w *world) bound(at float64) float64 {
 	return lost
 }
 
-// easy tells that the present assignment serves everything when it is warm.
+// easy reports whether the current assignment serves everything once it is warm.
 func (w *world) easy(at float64) bool {
 	work := make([]float64, len(w.workers))
 	for p := range w.parts {
@@ -41,19 +41,19 @@ func (w *world) easy(at float64) bool {
 	return true
 }
 
-// A flow is a maximum flow in the making.
+// A flow is a maximum flow in progress.
 type flow struct {
 	w    *world
 	free []float64  // what each worker can still do
-	rest []float64  // what of each partition is not placed
+	rest []float64  // what is left of each partition
 	over []float64  // what of each is too much for any worker
-	on   [][]placed // for each worker, what of which partitions is placed
+	on   [][]placed // what is placed on each worker
 
-	seenWorker []bool // in the path that is searched
+	seenWorker []bool // on the current search path
 	seenPart   []bool
 }
 
-// Some work for a partition is placed on a worker.
+// A placed is work for a partition that is placed on a worker.
 type placed struct {
 	p    int
 	work float64
@@ -73,7 +73,7 @@ func newFlow(w *world, free []float64) *flow {
 		work := w.offered[p] * w.demand.cost[p]
 		f.rest[p] = min(work, most)
 		f.over[p] = work - f.rest[p]
-		// Where it is, first: there is little to move then.
+		// Start where it is, so that little has to move.
 		f.place(p, w.parts[p].worker, f.rest[p])
 	}
 	for p := range f.rest {
@@ -84,7 +84,7 @@ func newFlow(w *world, free []float64) *flow {
 	return f
 }
 
-// place puts as much of a partition on a worker as fits.
+// place places as much of a partition on a worker as fits.
 func (f *flow) place(p, i int, most float64) float64 {
 	x := min(most, f.free[i])
 	if x <= 0 {
@@ -105,7 +105,7 @@ func (f *flow) place(p, i int, most float64) float64 {
 // least is work that is not worth a path.
 const least = 1e-6
 
-// push finds paths from what is not placed to free workers until there are none.
+// push searches paths from unplaced work to free workers until there are none.
 func (f *flow) push() {
 	for p := range f.rest {
 		for f.rest[p] > least {
@@ -118,8 +118,7 @@ func (f *flow) push() {
 	}
 }
 
-// path makes room for some of a partition, by moving others on; it gives how much
-// was placed.
+// path makes room for a part of a partition by moving others on, and returns how much was placed.
 func (f *flow) path(p int, most float64) float64 {
 	f.seenPart[p] = true
 	for _, i := range f.w.allowed[p] {
@@ -139,7 +138,7 @@ func (f *flow) path(p int, most float64) float64 {
 			if moved <= least {
 				continue
 			}
-			// It has been placed elsewhere in addition: take it from here.
+			// It was placed elsewhere in addition, so remove it here.
 			f.rest[q.p] += moved
 			f.on[i][k].work -= moved
 			f.free[i] += moved

@@ -10,25 +10,23 @@ import (
 )
 
 const (
-	// around is the time before and after a moment whose reports tell what a worker
-	// can do then, in seconds.
+	// seconds before and after a moment whose reports show what a worker can do then
 	around = 60
 
-	// leastBusy is the share of busy time below which a report tells nothing about it.
+	// leastBusy is the share of busy time below which a report shows nothing about capacity.
 	leastBusy = 0.1
 )
 
-// capacities are what workers can do at each observation, in requests a second; 0 where
-// nothing is known.
+// capacities are what workers can do at each observation, in requests per second; 0 if unknown.
 type capacities struct {
 	of     [][]float64
 	known  bool
-	source string // of what is known, for people
+	source string // where they are known from, for people
 }
 
-// capacities estimates them: the median of what a worker served for each second that it
-// was busy, around the moment; over the whole recording where there is none. A worker
-// that showed nothing can do what others of its declared capacity can.
+// capacities estimates the capacities. It uses the median of what a worker served per busy second
+// around the moment, or over the whole recording. A worker without data gets that of others with
+// its declared capacity.
 func (r *Recording) capacities() *capacities {
 	c := &capacities{of: make([][]float64, len(r.seen)), source: "the workers showed that they can do"}
 	for i := range c.of {
@@ -76,7 +74,7 @@ func (r *Recording) capacities() *capacities {
 	return c
 }
 
-// shown lists when a worker showed what it can do, and what.
+// shown lists when a worker showed its capacity, and the capacity.
 func (r *Recording) shown(w int) (at, can []float64) {
 	for i := range r.seen {
 		x := &r.seen[i].Workers[w]

@@ -20,7 +20,7 @@ type world struct {
 
 	workers []worker
 	parts   []part
-	offered []float64 // requests of this step for each partition
+	offered []float64 // of this step, per partition
 	report  balancer.Report
 }
 
@@ -29,23 +29,23 @@ type worker struct {
 	draining bool
 	began    float64 // when the process started
 	back     float64 // when it is up again
-	deaths   []death // planned, the next one first
+	deaths   []death // planned, next one first
 
 	requests, drops, busy float64 // of the last step
-	util                  float64 // work asked for, as a share of the capacity
+	util                  float64 // requested work as a share of the capacity
 }
 
-// A death is planned.
+// A death is a planned death.
 type death struct{ at, back float64 }
 
 type part struct {
 	worker  int
 	cold    float64
-	handing bool // has moved, and is not served at the beginning of this step
+	handing bool // it has moved, and is not served at the start of this step
 	homes   []home
 }
 
-// A home is where a partition was, for a while after it has left.
+// A home is a former worker of a partition, for a while.
 type home struct {
 	worker int
 	left   float64
@@ -110,7 +110,7 @@ func (w *world) mapOf(p int, r *rand.Rand) []int {
 	return r.Perm(n)[:k]
 }
 
-// place lays the partitions out, by number or the heaviest first by load.
+// place places the partitions, evenly by number or heaviest first by load.
 func (w *world) place() {
 	even := w.s.Partitions.Initial == "lpt"
 	order := make([]int, len(w.parts))
@@ -140,7 +140,7 @@ func (w *world) place() {
 	}
 }
 
-// plan says when workers die.
+// plan plans the deaths of workers.
 func (w *world) plan() {
 	for _, e := range w.s.Events {
 		kill := func(i int, at, down float64) {
@@ -181,7 +181,7 @@ func orForever(x float64) float64 {
 	return x
 }
 
-// live brings processes to a time: some die, some are back.
+// live advances processes to a time: some die, some come back.
 func (w *world) live(at float64) {
 	notice := 0.0
 	for _, e := range w.s.Events {
@@ -208,7 +208,7 @@ func (w *world) live(at float64) {
 	}
 }
 
-// poison kills the worker that has held a partition for long enough.
+// poison kills the worker that has held a partition long enough.
 func (w *world) poison(e *Event, at float64) {
 	p := &w.parts[w.demand.ranked[e.Rank]]
 	x := &w.workers[p.worker]
@@ -221,7 +221,7 @@ func (w *world) poison(e *Event, at float64) {
 	}
 }
 
-// speed is what a worker can do in a step.
+// speed returns how much work a worker can do in a step.
 func (w *world) speed(i int, at float64) float64 {
 	x := &w.workers[i]
 	f := w.s.Plant
@@ -237,15 +237,15 @@ func (w *world) speed(i int, at float64) float64 {
 	return max(c, 1e-9)
 }
 
-// A tally is what became of the requests of a step.
+// A tally counts the requests of a step.
 type tally struct {
 	offered, dropped float64
-	dead, handing    float64 // dropped since the worker is down, or in a hand-over
-	cold             float64 // requests that missed a cache
-	hottest          float64 // utilisation of the worker with the highest
+	dead, handing    float64 // dropped because the worker is down, or during a hand-over
+	cold             float64 // cache misses
+	hottest          float64 // highest utilization of a worker
 }
 
-// serve lets a step pass.
+// serve simulates a step.
 func (w *world) serve(at float64) (t tally) {
 	w.demand.requests(at, w.offered)
 	asked, work := make([]float64, len(w.workers)), make([]float64, len(w.workers))
@@ -295,7 +295,7 @@ func (w *world) serve(at float64) (t tally) {
 	return t
 }
 
-// observe makes the report of the step that has ended at a time.
+// observe makes the report of the step that ends at a time.
 func (w *world) observe(at float64) *balancer.Report {
 	r := &w.report
 	r.At = at
@@ -323,7 +323,7 @@ func (w *world) observe(at float64) *balancer.Report {
 	return r
 }
 
-// describe returns what policies know beforehand.
+// describe returns what policies know at the start.
 func (w *world) describe(seed uint64) balancer.Cluster {
 	c := balancer.Cluster{
 		Seed: seed, Workers: len(w.workers), Partitions: len(w.parts), Capacity: slices.Clone(w.capacity), Zone: w.zone,

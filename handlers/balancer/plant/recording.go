@@ -15,17 +15,17 @@ import (
 	"procaas/handlers/balancer"
 )
 
-// A Recording is what was seen of a live cluster over a while.
+// A Recording has the observations of a live cluster.
 type Recording struct {
 	about  clusters.Recording
-	Params balancer.Params // of the policy then
+	Params balancer.Params // of its policy
 
-	workers []clusters.AssignedWorker // those of the cluster at the end first
-	seen    []balancer.Observation    // the oldest first, all of the same workers
+	workers []clusters.AssignedWorker // those of the cluster at the end come first
+	seen    []balancer.Observation    // oldest first, all with the same workers
 	allowed [][]int
 }
 
-// WriteRecording writes a recording as lines: what is known of the cluster, then the
+// WriteRecording writes a recording as lines: the description of the cluster, then the
 // observations.
 func WriteRecording(w io.Writer, r clusters.Recording) error {
 	observations := r.Observations
@@ -51,14 +51,14 @@ func WriteRecording(w io.Writer, r clusters.Recording) error {
 // maxRecorded bounds a line of a recording, in bytes.
 const maxRecorded = 64 << 20
 
-// The bounds of what a recording may be about.
+// These bound a recording.
 const (
 	maxPartitions = 100_000
 	maxWorkers    = 10_000
 )
 
-// ReadRecording reads lines of [WriteRecording], or of several recordings of one cluster
-// one after the other. The error names the line.
+// ReadRecording reads lines of [WriteRecording], or of several recordings of one cluster in a row.
+// The error names the line.
 func ReadRecording(in io.Reader) (*Recording, error) {
 	r := &Recording{}
 	lines := bufio.NewScanner(in)
@@ -84,7 +84,7 @@ func ReadRecording(in io.Reader) (*Recording, error) {
 	return r, r.fit()
 }
 
-// take reads a line.
+// take decodes a line.
 func (r *Recording) take(line []byte) error {
 	var kind struct {
 		Holders json.RawMessage `json:"holders"`
@@ -128,7 +128,7 @@ func (r *Recording) take(line []byte) error {
 	return nil
 }
 
-// checkAbout says what no server could have written.
+// checkAbout refuses a description that no server could have written.
 func checkAbout(a *clusters.Recording) error {
 	switch {
 	case a.Cluster == "":
@@ -159,7 +159,7 @@ func checkAbout(a *clusters.Recording) error {
 	return nil
 }
 
-// observed takes an observation.
+// observed adds an observation.
 func (r *Recording) observed(line []byte) error {
 	var o balancer.Observation
 	if err := json.Unmarshal(line, &o); err != nil {
@@ -184,8 +184,8 @@ func (r *Recording) observed(line []byte) error {
 	return nil
 }
 
-// fit writes all observations in terms of the same workers: those of the cluster at the
-// end, and those that there were besides. Who was not there did not answer.
+// fit converts all observations to the same workers: those of the cluster at the end, then all
+// others. Workers that were not there did not answer.
 func (r *Recording) fit() error {
 	r.workers = slices.Clone(r.about.Workers)
 	places := map[string]int{}
@@ -226,8 +226,8 @@ func (r *Recording) fit() error {
 	return nil
 }
 
-// fill gives partitions that nobody told about the weight that they had last, or else
-// first. One that nobody ever told about has none.
+// fill gives partitions without a reported weight their last one, or else their next one. A
+// partition that was never reported has none.
 func (r *Recording) fill() {
 	for p := range r.about.Partitions {
 		var last *float64
@@ -235,7 +235,7 @@ func (r *Recording) fill() {
 			for k := range r.seen {
 				at := k
 				if pass == 1 {
-					at = len(r.seen) - 1 - k // backwards, for those before the first
+					at = len(r.seen) - 1 - k // backwards, for those before the first report
 				}
 				w := &r.seen[at].Weights[p]
 				if *w != nil && (!(**w >= 0) || math.IsInf(**w, 0)) {

@@ -8,28 +8,28 @@ import (
 	"procaas/handlers/balancer"
 )
 
-// AsRecorded names what really was done, among what policies would have done.
+// AsRecorded is the name of what really happened, among the policies.
 const AsRecorded = "recorded"
 
-// A Replayed compares what policies make of a recording.
+// A Replayed compares what policies would have made of a recording.
 type Replayed struct {
 	Cluster      string  `json:"cluster"`
-	Policy       string  `json:"policy"` // that decided while it was recorded
+	Policy       string  `json:"policy"` // the one that decided during the recording
 	From         float64 `json:"from"`   // Unix seconds
 	To           float64 `json:"to"`
 	Observations int     `json:"observations"`
-	Measured     float64 `json:"measured_drop_fraction"` // what workers reported
+	Measured     float64 `json:"measured_drop_fraction"` // as reported by workers
 
-	// Known reports whether workers, or else the cluster's description, say what they
-	// can do: nothing is known of drops and utilisation otherwise.
+	// Known reports whether the workers or the cluster's description show capacities. Otherwise
+	// drops and utilization are unknown.
 	Known bool `json:"capacities_known"`
 
 	Notes    []string  `json:"notes"`
-	Policies []Outcome `json:"policies"` // what was really done first
+	Policies []Outcome `json:"policies"` // what really happened comes first
 }
 
-// An Outcome is what a policy would have made of it. Drops and utilisation are estimates:
-// null where nothing is known of capacities.
+// An Outcome is what a policy would have made of it. Drops and utilization are estimates. They are
+// null if capacities are unknown.
 type Outcome struct {
 	Policy       string   `json:"policy"`
 	Moves        int      `json:"moves"`
@@ -40,19 +40,19 @@ type Outcome struct {
 	Gini         float64  `json:"mean_gini"`
 	Last         float64  `json:"last_gini"`
 	Moved        []Moved  `json:"moved"`
-	Samples      []Moment `json:"samples,omitempty"` // of every observation
+	Samples      []Moment `json:"samples,omitempty"` // one per observation
 }
 
 // A Moved is one move.
 type Moved struct {
-	After     float64 `json:"after_s"` // seconds since the recording began
+	After     float64 `json:"after_s"` // seconds since the start of the recording
 	Partition int     `json:"partition"`
 	From      string  `json:"from"`
 	To        string  `json:"to"`
 	Reason    string  `json:"reason,omitempty"`
 }
 
-// A Moment is one observation under a policy.
+// A Moment is one observation with a policy.
 type Moment struct {
 	After   float64  `json:"after_s"`
 	Gini    float64  `json:"gini"`
@@ -61,9 +61,9 @@ type Moment struct {
 	Moves   int      `json:"moves"`
 }
 
-// Replay lets each policy decide about what was seen, from the first assignment of the
-// recording on. What workers would have reported follows from the recorded weights of
-// the partitions and from what the workers have shown that they can do.
+// Replay lets each policy decide about the observations, starting with the first assignment of the
+// recording. It computes what workers would have reported from the recorded weights of partitions
+// and from the capacities that workers have shown.
 func (r *Recording) Replay(policies []string) (*Replayed, error) {
 	first, last := &r.seen[0], &r.seen[len(r.seen)-1]
 	out := &Replayed{
@@ -96,7 +96,7 @@ func (r *Recording) Replay(policies []string) (*Replayed, error) {
 	return out, nil
 }
 
-// leversOf returns the levers of which an observation tells.
+// leversOf returns the levers of an observation.
 func leversOf(o *balancer.Observation) clusters.Levers {
 	l := clusters.Levers{Banned: map[string]clusters.Lever{}, Draining: map[string]clusters.Lever{}}
 	for _, id := range o.Banned {
@@ -108,10 +108,10 @@ func leversOf(o *balancer.Observation) clusters.Levers {
 	return l
 }
 
-// mostTold bounds a count: beyond it, it is a lie, and sums would lose all others.
+// mostTold bounds a count. A larger one is nonsense, and sums with it would lose all others.
 const mostTold = 1e12
 
-// told reads a count that may be missing, or be a lie.
+// told returns a count that may be missing or nonsense.
 func told(x *float64) float64 {
 	if x == nil || !(*x > 0) {
 		return 0
@@ -119,7 +119,7 @@ func told(x *float64) float64 {
 	return min(*x, mostTold)
 }
 
-// measured is the share of requests that workers reported as dropped.
+// measured returns the share of requests that workers reported as dropped.
 func (r *Recording) measured() float64 {
 	served, dropped := 0.0, 0.0
 	for i := range r.seen {
@@ -136,8 +136,8 @@ func (r *Recording) measured() float64 {
 	return dropped / (served + dropped)
 }
 
-// length is how long an observation counts, in seconds. A gap, such as between two
-// recordings, counts little.
+// length returns how long an observation counts, in seconds. A gap, such as between two recordings,
+// counts little.
 func (r *Recording) length(i int) float64 {
 	if i+1 == len(r.seen) {
 		return r.about.Step
@@ -145,11 +145,11 @@ func (r *Recording) length(i int) float64 {
 	return min(r.seen[i+1].At-r.seen[i].At, 10*r.about.Step)
 }
 
-// silences is how many observations in a row a worker must be silent to have served
-// nothing meanwhile: a single lost healthcheck drops no requests.
+// silences is how many observations in a row a worker must be silent to have served nothing. A
+// single lost healthcheck drops no requests.
 const silences = 3
 
-// dead tells for each observation which workers served nothing.
+// dead returns for each observation which workers served nothing.
 func (r *Recording) dead() [][]bool {
 	out := make([][]bool, len(r.seen))
 	for i := range out {
@@ -176,7 +176,7 @@ type gauge struct {
 	c      *capacities
 	dead   [][]bool
 	owners []int
-	homes  [][]home // of each partition, where it was lately
+	homes  [][]home // of each partition, its recent workers
 	out    Outcome
 
 	offered, dropped, hottest, gini, time float64
@@ -190,7 +190,7 @@ func newGauge(r *Recording, c *capacities, dead [][]bool, policy string) *gauge 
 	}
 }
 
-// follow takes over the assignment that was recorded.
+// follow applies the recorded assignment.
 func (g *gauge) follow(i int) {
 	for p, to := range g.r.seen[i].Owners {
 		if to >= 0 {
@@ -201,7 +201,7 @@ func (g *gauge) follow(i int) {
 	}
 }
 
-// apply makes the moves of a policy.
+// apply applies the moves of a policy.
 func (g *gauge) apply(i int, moves []balancer.Decided) {
 	for _, m := range moves {
 		to := slices.IndexFunc(g.r.workers, func(w clusters.AssignedWorker) bool { return w.ID == m.To })
@@ -211,7 +211,7 @@ func (g *gauge) apply(i int, moves []balancer.Decided) {
 	}
 }
 
-// move notes a move; the first place of a partition is none.
+// move records a move. The first place of a partition is not a move.
 func (g *gauge) move(i, p, to int, reason string) bool {
 	from, at := g.owners[p], g.r.seen[i].At
 	g.owners[p] = to
@@ -232,7 +232,7 @@ func (g *gauge) after(i int) float64 {
 	return math.Round(1000*(g.r.seen[i].At-g.r.seen[0].At)) / 1000
 }
 
-// measure returns what would have been observed, and notes it.
+// measure returns what would have been observed, and records it.
 func (g *gauge) measure(i int) *balancer.Observation {
 	o := g.r.seen[i]
 	o.Owners, o.Workers, o.Weights = slices.Clone(g.owners), slices.Clone(o.Workers), slices.Clone(o.Weights)
@@ -247,7 +247,7 @@ func (g *gauge) measure(i int) *balancer.Observation {
 			dropped += x
 		}
 		if w < 0 || !o.Workers[w].Up || o.Workers[w].Requests == nil {
-			o.Weights[p] = nil // nobody would have told
+			o.Weights[p] = nil // nobody would have reported it
 		}
 	}
 	hottest := 0.0

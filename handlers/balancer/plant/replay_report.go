@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// shownMoves is how many moves of each policy are shown to people.
+// shownMoves is how many moves of each policy are shown.
 const shownMoves = 5
 
-// Strip leaves out what happened at each observation.
+// Strip removes the data of single observations.
 func (r *Replayed) Strip() {
 	for i := range r.Policies {
 		r.Policies[i].Samples = nil

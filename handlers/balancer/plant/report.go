@@ -15,7 +15,7 @@ type Report struct {
 	Scenarios []Comparison `json:"scenarios"`
 }
 
-// A Comparison is what became of one scenario.
+// A Comparison has the results of one scenario.
 type Comparison struct {
 	Scenario string   `json:"scenario"`
 	About    string   `json:"about"`
@@ -23,12 +23,12 @@ type Comparison struct {
 	Policies []Mean   `json:"policies"` // over all seeds
 }
 
-// A Mean is what became of a scenario under a policy, over all seeds.
+// A Mean has the mean results of a scenario with a policy over all seeds.
 type Mean struct {
 	Policy       string  `json:"policy"`
 	Runs         int     `json:"runs"`
 	Drops        float64 `json:"drop_fraction"`
-	Excess       float64 `json:"excess_drop_fraction"` // beyond what no assignment could have served
+	Excess       float64 `json:"excess_drop_fraction"` // in addition to what no assignment could have served
 	Moves        float64 `json:"moves"`
 	Voluntary    float64 `json:"voluntary_moves"`
 	Oscillations float64 `json:"oscillations"`
@@ -38,7 +38,7 @@ type Mean struct {
 	Invalid      int     `json:"invalid_moves"`
 }
 
-// Compare runs each policy through a scenario, with as many seeds.
+// Compare runs each policy through a scenario, with a number of seeds.
 func Compare(s *Scenario, policies []string, params balancer.Params, seeds int) (Comparison, error) {
 	c := Comparison{Scenario: s.Name, About: s.About}
 	for _, p := range policies {
@@ -56,7 +56,7 @@ func Compare(s *Scenario, policies []string, params balancer.Params, seeds int) 
 	return c, nil
 }
 
-// add takes one more run into the mean.
+// add adds one run to the mean.
 func (m *Mean) add(r Result) {
 	m.Runs++
 	for _, f := range []struct {
@@ -76,7 +76,7 @@ func (m *Mean) add(r Result) {
 	m.Invalid += r.Invalid
 }
 
-// Strip leaves out what happened in each half minute.
+// Strip removes the data of single half minutes.
 func (r Report) Strip() {
 	for _, c := range r.Scenarios {
 		for i := range c.Results {
@@ -107,7 +107,7 @@ func (r Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// columns is how wide charts are.
+// columns is the width of charts.
 const columns = 72
 
 // chart draws the drops of the first run of each policy over time.
@@ -128,8 +128,7 @@ func (c Comparison) chart(b *strings.Builder) {
 	}
 }
 
-// bars draws numbers from 0 to top, as many in a column as it takes: the highest of
-// them counts.
+// bars draws numbers from 0 to top. A column shows the highest of its numbers.
 func bars(samples []float64, top float64) string {
 	const levels = " ▁▂▃▄▅▆▇█"
 	var b strings.Builder
@@ -140,17 +139,17 @@ func bars(samples []float64, top float64) string {
 		}
 		high, level := slices.Max(samples[from:to]), 0
 		if high > 0 {
-			level = 1 + int(7*math.Sqrt(high/top)) // small ones are to be seen, too
+			level = 1 + int(7*math.Sqrt(high/top)) // makes small ones visible
 		}
 		b.WriteRune([]rune(levels)[level])
 	}
 	return b.String()
 }
 
-// compare tells the geometric means over all scenarios, as ratios to v4 where it is
-// among the policies, to the first one otherwise.
+// compare writes the geometric means over all scenarios, as ratios to v4 if it is among the
+// policies, or else to the first one.
 func (r Report) compare(b *strings.Builder) {
-	const least = 1e-4 // drops below it are all the same
+	const least = 1e-4 // smaller drops are all equal
 	policies := r.Scenarios[0].Policies
 	base := 0
 	for i, m := range policies {

@@ -8,30 +8,32 @@ import (
 	"procaas/handlers/balancer"
 )
 
-// returnWithin is the time in which a partition that comes back to a worker counts as
-// an oscillation, in seconds.
+// returnWithin is the time in seconds within which a partition that comes back to a worker counts
+// as an oscillation.
 const returnWithin = 600
 
-// A Result is what became of one run of a scenario under a policy.
+// A Result has the results of one run of a scenario with a policy.
 type Result struct {
 	Policy string `json:"policy"`
 	Seed   uint64 `json:"seed"`
 
-	Offered      float64 `json:"offered"`                   // requests
-	Drops        float64 `json:"drop_fraction"`             // share of them that was not served
-	Bound        float64 `json:"drop_fraction_bound"`       // share that no assignment could have served
-	Dead         float64 `json:"drop_fraction_on_dead"`     // since the worker was down
-	Handing      float64 `json:"drop_fraction_in_handoff"`  // since the partition was moving
-	Cold         float64 `json:"cold_request_fraction"`     // share that missed a cache
-	Moves        int     `json:"moves"`                     // of partitions
-	Voluntary    int     `json:"voluntary_moves"`           // off workers that were up and staying
-	Oscillations int     `json:"oscillations"`              // moves back to a worker within ten minutes
-	Invalid      int     `json:"invalid_moves"`             // that the map does not allow, or to a worker that is down for long
-	Worst        float64 `json:"worst_utilisation"`         // of any worker at any time
-	MeanHottest  float64 `json:"mean_hottest_utilisation"`  // over time
-	Suffering    float64 `json:"time_with_drops_over_1pct"` // share of the time
-	Recovery     float64 `json:"worst_recovery_s"`          // from an event until drops are below 1 % for half a minute
-	Samples      []Point `json:"samples,omitempty"`         // of every half minute
+	Offered      float64 `json:"offered"`                  // requests
+	Drops        float64 `json:"drop_fraction"`            // share of requests that were not served
+	Bound        float64 `json:"drop_fraction_bound"`      // share that no assignment could have served
+	Dead         float64 `json:"drop_fraction_on_dead"`    // because the worker was down
+	Handing      float64 `json:"drop_fraction_in_handoff"` // because the partition was moving
+	Cold         float64 `json:"cold_request_fraction"`    // share of cache misses
+	Moves        int     `json:"moves"`                    // of partitions
+	Voluntary    int     `json:"voluntary_moves"`          // off workers that were up and staying
+	Oscillations int     `json:"oscillations"`             // moves back to a worker within ten minutes
+	// that the map forbids, or to a worker that has been down for long
+	Invalid     int     `json:"invalid_moves"`
+	Worst       float64 `json:"worst_utilisation"`         // of any worker at any time
+	MeanHottest float64 `json:"mean_hottest_utilisation"`  // over time
+	Suffering   float64 `json:"time_with_drops_over_1pct"` // share of the time
+	// longest time from an event until drops stay below 1 % for half a minute
+	Recovery float64 `json:"worst_recovery_s"`
+	Samples  []Point `json:"samples,omitempty"` // one per half minute
 }
 
 // A Point is one moment of a run.
@@ -40,11 +42,10 @@ type Point struct {
 	Drops   float64 `json:"drop_fraction"`
 	Hottest float64 `json:"hottest_utilisation"`
 	Gini    float64 `json:"gini"`
-	Moves   int     `json:"moves"` // since the last one
+	Moves   int     `json:"moves"` // since the last point
 }
 
-// Run lets a cluster go through a scenario under a policy. The seed is added to
-// that of the scenario.
+// Run runs a cluster with a policy through a scenario. seed is added to that of the scenario.
 func Run(s *Scenario, policy string, params balancer.Params, seed uint64) (Result, error) {
 	seed += uint64(s.Seed)
 	w := newWorld(s, seed)
@@ -70,7 +71,7 @@ func Run(s *Scenario, policy string, params balancer.Params, seed uint64) (Resul
 	return m.result(), nil
 }
 
-// unbalanced reports whether nobody balances.
+// unbalanced reports whether the balancer is down.
 func (w *world) unbalanced(at float64) bool {
 	return slices.ContainsFunc(w.s.Events, func(e *Event) bool { return e.Kind == "balancer_down" && e.active(at) })
 }
@@ -87,7 +88,7 @@ type meter struct {
 	point        Point
 	pointOffered float64
 	pointDropped float64
-	shares       []float64 // of requests dropped in each step
+	shares       []float64 // shares of requests dropped in each step
 }
 
 func newMeter(s *Scenario, policy string, seed uint64) *meter {
@@ -120,7 +121,7 @@ func (m *meter) move(w *world, move balancer.Move, at float64) {
 	q.worker, q.cold, q.handing = move.To, 1, true
 }
 
-// step notes what became of a step.
+// step records the results of a step.
 func (m *meter) step(w *world, at float64, t tally, bound float64) {
 	share := 0.0
 	if t.offered > 0 {
@@ -150,7 +151,7 @@ func (m *meter) step(w *world, at float64, t tally, bound float64) {
 	}
 }
 
-// sample closes a point of the picture.
+// sample completes a point of the chart.
 func (m *meter) sample(w *world, at float64) {
 	load := make([]float64, 0, len(w.workers))
 	for i := range w.workers {
@@ -182,8 +183,7 @@ func (m *meter) result() Result {
 	return m.out
 }
 
-// recovery is how long after a time drops are above 1 %, until they are not for half a
-// minute.
+// recovery returns how long after a time drops exceed 1 %, until they do not for half a minute.
 func (m *meter) recovery(at float64) float64 {
 	calm := max(1, int(30/m.s.Step))
 	quiet, hurt := 0, false
@@ -202,7 +202,7 @@ func (m *meter) recovery(at float64) float64 {
 	return m.s.Duration - at
 }
 
-// Excess is what was dropped beyond what no assignment could have served.
+// Excess returns the drops in addition to what no assignment could have served.
 func (r Result) Excess() float64 { return max(0, r.Drops-r.Bound) }
 
 // String tells the main figures, for logs.

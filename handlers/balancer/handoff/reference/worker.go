@@ -1,5 +1,5 @@
-// Package reference is a reference worker: it serves partitions of a cluster, as a service with
-// state in memory would, and takes part in the hand-off.
+// Package reference is a reference worker. It serves partitions of a cluster, like a service with
+// state in memory, and takes part in the hand-off.
 package reference
 
 import (
@@ -17,29 +17,28 @@ import (
 	"procaas/handlers/balancer/handoff"
 )
 
-// Options say what a [Worker] is.
+// Options configures a [Worker].
 type Options struct {
 	ID         string
 	Cluster    string
 	Partitions int // of the cluster
 
-	// Capacity is how many requests to warm partitions it serves in a second. What
-	// comes faster is dropped.
+	// Capacity is how many requests to warm partitions it serves per second. It drops the rest.
 	Capacity float64
 
-	// Cold is how many times as much work a request to a cold partition is, and
-	// ColdTime how long it takes until a third of that excess is left. A partition that
-	// was warmed has cold behind it when it is taken.
+	// Cold is how many times as much work a request to a cold partition is. ColdTime is how long it
+	// takes until a third of that excess is left. A partition that was warmed is not cold when it
+	// is taken.
 	Cold     float64
 	ColdTime time.Duration
 
-	Window time.Duration // over which the healthcheck counts
+	Window time.Duration // counting period of the healthcheck
 	Heard  int64         // as in [handoff.HolderOptions]
-	Token  string        // as there
+	Token  string        // as in [handoff.HolderOptions]
 	Now    func() time.Time
 }
 
-// DefaultOptions are those of a small worker.
+// DefaultOptions returns those of a small worker.
 func DefaultOptions() Options {
 	return Options{
 		ID: "worker", Cluster: "demo", Partitions: 64, Capacity: 200,
@@ -47,7 +46,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Check refuses options that make no sense.
+// Check refuses invalid options.
 func (o Options) Check() error {
 	switch {
 	case o.Cluster == "":
@@ -64,17 +63,17 @@ func (o Options) Check() error {
 	return nil
 }
 
-// The paths of a worker, besides those of the hand-off.
+// These are the paths of a worker, besides those of the hand-off.
 const (
 	PathHealthcheck = "/healthcheck"
 	PathPing        = "/ping"
-	PathKeys        = "/keys/" // and a key; with the header of a partition, any other path does, too
+	PathKeys        = "/keys/" // followed by a key; with the partition header, any other path works, too
 )
 
-// HeaderDropped marks the answer to a request that was dropped.
+// HeaderDropped marks the answer to a dropped request.
 const HeaderDropped = "Procaas-Dropped"
 
-// A Worker serves partitions. Each request is counted for its key; that is its state.
+// A Worker serves partitions. Its state is the number of requests per key.
 type Worker struct {
 	o       Options
 	holder  *handoff.Holder
@@ -85,11 +84,11 @@ type Worker struct {
 	budget   float64 // requests that it may serve at once
 	filled   time.Time
 	window   counts
-	last     counts // of the window before
+	last     counts // of the previous window
 	draining bool
 }
 
-// A cache is what a worker keeps of a partition.
+// A cache is a worker's data of a partition.
 type cache struct {
 	since  time.Time // when it began to get warm
 	served map[string]int64
@@ -103,7 +102,7 @@ type counts struct {
 	partitions      map[int]int64
 }
 
-// New makes a worker that holds nothing yet.
+// New makes a worker without partitions.
 func New(o Options) *Worker {
 	w := &Worker{o: o, started: o.Now(), caches: map[int]*cache{}, budget: o.most(), filled: o.Now()}
 	w.window = counts{from: w.started, partitions: map[int]int64{}}
@@ -113,20 +112,20 @@ func New(o Options) *Worker {
 	return w
 }
 
-// Holder is its half of the hand-off.
+// Holder returns its part of the hand-off.
 func (w *Worker) Holder() *handoff.Holder { return w.holder }
 
-// Close ends what it loads.
+// Close ends loading.
 func (w *Worker) Close() { w.holder.Close() }
 
-// Drain tells the balancer that the worker is going to stop.
+// Drain announces that the worker is going to stop.
 func (w *Worker) Drain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.draining = true
 }
 
-// Holds returns how many partitions are served here, or have last requests under way.
+// Holds returns how many partitions are served here or still have requests in flight.
 func (w *Worker) Holds() int {
 	n := 0
 	for _, p := range w.holder.State().Partitions {
@@ -137,10 +136,10 @@ func (w *Worker) Holds() int {
 	return n
 }
 
-// warmUp is how long loading takes ahead of a move.
+// warmUp is how long loading takes before a move.
 const warmUp = 200 * time.Millisecond
 
-// load makes a partition warm before it comes: its cold time is over then.
+// load warms a partition before it comes.
 func (w *Worker) load(ctx context.Context, p int) {
 	t := time.NewTimer(warmUp)
 	defer t.Stop()
@@ -156,15 +155,14 @@ func (w *Worker) load(ctx context.Context, p int) {
 	}
 }
 
-// drop runs under the lock of the holder, which is why nothing here calls the holder under
-// its own.
+// drop runs with the holder locked, so nothing here calls the holder with its own lock held.
 func (w *Worker) drop(p int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.caches, p)
 }
 
-// Handler serves everything that a worker serves.
+// Handler returns the worker's HTTP handler.
 func (w *Worker) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(handoff.Root, w.holder.Routes())
@@ -176,14 +174,14 @@ func (w *Worker) Handler() http.Handler {
 	return mux
 }
 
-// An Answer is what a request gets that is served.
+// An Answer is the answer to a served request.
 type Answer struct {
 	Worker    string `json:"worker"`
 	Partition int    `json:"partition"`
 	Key       string `json:"key,omitempty"`
 	Served    int64  `json:"served"` // requests for the key since the partition came
-	Cold      bool   `json:"cold"`   // it was more work than one to a warm partition
-	Token     int64  `json:"token"`  // the version by which the partition came
+	Cold      bool   `json:"cold"`   // it was more work than for a warm partition
+	Token     int64  `json:"token"`  // the version that brought the partition
 }
 
 func (w *Worker) serve(rw http.ResponseWriter, r *http.Request) {
@@ -218,13 +216,13 @@ func (w *Worker) serve(rw http.ResponseWriter, r *http.Request) {
 	reply(rw, http.StatusOK, a)
 }
 
-// burst is for how long a worker that was idle makes up for it.
+// burst is for how many seconds an idle worker can catch up.
 const burst = 0.25 // seconds
 
-// most is how many requests it may serve at once.
+// most returns how many requests it may serve at once.
 func (o Options) most() float64 { return max(o.Capacity*burst, o.Cold) }
 
-// work does the work of a request, or tells that it is too much.
+// work does the work of a request, or reports that it is too much.
 func (w *Worker) work(a *Answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +252,7 @@ func (w *Worker) work(a *Answer) bool {
 	return true
 }
 
-// mostKeys bounds the keys that are counted in one partition.
+// mostKeys bounds the counted keys of one partition.
 const mostKeys = 10_000
 
 // roll ends windows that are over.
@@ -265,7 +263,7 @@ func (w *Worker) roll(now time.Time) {
 	}
 	whole := passed / w.o.Window
 	w.last = w.window
-	if whole > 1 { // nothing came in the last one
+	if whole > 1 { // the last one had no requests
 		w.last = counts{partitions: map[int]int64{}}
 	}
 	w.window = counts{from: w.window.from.Add(whole * w.o.Window), partitions: map[int]int64{}}
@@ -274,16 +272,16 @@ func (w *Worker) roll(now time.Time) {
 // A Health is the extended healthcheck.
 type Health struct {
 	Requests   int64         `json:"requests"`   // served in the window
-	Drops      int64         `json:"drops"`      // refused in the window because of too much work
-	Busy       float64       `json:"busy"`       // share of what the worker can do
+	Drops      int64         `json:"drops"`      // refused in the window because of overload
+	Busy       float64       `json:"busy"`       // share of its capacity in use
 	Age        float64       `json:"age_s"`      // of the process
-	Window     float64       `json:"window_s"`   // over which is counted: the last that is over
-	Partitions map[int]int64 `json:"partitions"` // requests to each partition that is held, dropped ones too
+	Window     float64       `json:"window_s"`   // length of the counting period, the last complete one
+	Partitions map[int]int64 `json:"partitions"` // requests to each held partition, including dropped ones
 	Draining   bool          `json:"draining"`   // the worker is going to stop
-	Version    int64         `json:"version"`    // of the assignment that it has heard of
+	Version    int64         `json:"version"`    // of the assignment that it knows
 }
 
-// Health returns how the worker does.
+// Health returns the health of the worker.
 func (w *Worker) Health() Health {
 	state := w.holder.State()
 	w.mu.Lock()
@@ -311,5 +309,5 @@ func reply(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a failure is the client's: it has gone
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
