@@ -1,17 +1,16 @@
-// Package alert tells people when something is wrong with a path, once, and when
-// it is well again: by Alertmanager's API and by webhooks.
+// Package alert tells people once when something is wrong with a path, and once when it is well
+// again, with Alertmanager's API and webhooks.
 //
-// What has happened comes as notices of the engine. A book makes troubles of
-// them: for each path at most one alert is firing, that of the gravest trouble,
-// however often it happens. Each receiver has a sender of its own, which repeats
-// what could not be sent; the engine never waits for any of it.
+// The engine reports events as notices. A book turns them into troubles. For each path at most one
+// alert fires, that of the gravest trouble, however often it happens. Each receiver has its own
+// sender, which retries. The engine never waits for any of this.
 //
-// Each node tells what it has seen itself. Alertmanager takes equal alerts of
-// several nodes for one, since nothing in their labels says from which node they
-// come; a webhook may get one from each node, with the same id.
+// Each node reports what it has seen itself. Alertmanager merges equal alerts of several nodes,
+// because their labels do not name the node. A webhook may get one alert from each node, with the
+// same id.
 //
-// For those who alert by what Prometheus sees, [WriteRules] and [WriteDashboard]
-// write rules and a dashboard of the pipelines.
+// For alerts based on Prometheus, [WriteRules] and [WriteDashboard] write rules and a dashboard of
+// the pipelines.
 package alert
 
 import (
@@ -25,24 +24,24 @@ import (
 // A Kind says what is wrong.
 type Kind string
 
-// The kinds. Of the first five a path has the gravest alone; they are in this
-// order.
+// These are the kinds. Of the first five, a path has only the gravest. They are ordered by gravity.
 const (
-	KeyBlocked         Kind = "KeyBlocked"         // later events of a key wait for a run that has failed, or stands still
-	RunParked          Kind = "RunParked"          // a run stands still until an operator decides
+	// later events of a key wait for a run that has failed or waits for an operator
+	KeyBlocked         Kind = "KeyBlocked"
+	RunParked          Kind = "RunParked"          // a run waits until an operator decides
 	RunFailed          Kind = "RunFailed"          // runs have failed
-	HandlerDegraded    Kind = "HandlerDegraded"    // a handler is out of the flow by itself
-	HandlerFailing     Kind = "HandlerFailing"     // a handler that is not critical keeps failing
-	ServiceDown        Kind = "ServiceDown"        // runs cannot go on without a service that answers hardly any call
+	HandlerDegraded    Kind = "HandlerDegraded"    // fallback has turned a handler off
+	HandlerFailing     Kind = "HandlerFailing"     // a non-critical handler keeps failing
+	ServiceDown        Kind = "ServiceDown"        // runs wait for a service that answers hardly any call
 	PipelineMultiplies Kind = "PipelineMultiplies" // runs of a pipeline start more and more of its runs
-	ServiceDegraded    Kind = "ServiceDegraded"    // the handlers of a service are out of the flow by themselves
+	ServiceDegraded    Kind = "ServiceDegraded"    // fallback has turned the handlers of a service off
 	FallbacksFrozen    Kind = "FallbacksFrozen"    // half of all services fail at once
 	NodeUnhealthy      Kind = "NodeUnhealthy"      // a node cannot work
 	CanaryRolledBack   Kind = "CanaryRolledBack"   // a new version was worse than the old one
 	DefinitionOutdated Kind = "DefinitionOutdated" // a node cannot run the current definition
 )
 
-// Severity returns how soon somebody should look: critical or warning.
+// Severity returns the urgency: critical or warning.
 func (k Kind) Severity() string {
 	switch k {
 	case HandlerDegraded, HandlerFailing, ServiceDegraded, CanaryRolledBack, DefinitionOutdated:
@@ -54,24 +53,26 @@ func (k Kind) Severity() string {
 // An Alert is one thing that is wrong, or was.
 type Alert struct {
 	Kind     Kind
-	Path     string // pipeline, or pipeline/stage/handler; empty when it is about no path
+	Path     string // pipeline, or pipeline/stage/handler; empty if it is not about a path
 	Service  string // of a ServiceDown or a ServiceDegraded
 	Node     string // of a NodeUnhealthy or DefinitionOutdated
 	Owner    string
-	Critical bool // the runs of the path cannot succeed without it
+	Critical bool // runs cannot succeed without the path
 
 	Since time.Time
 	Ended time.Time // zero while it fires
-	Until time.Time // when a fallback ends, at the soonest; zero for others
+	Until time.Time // earliest end of a fallback; zero for others
 
-	Ratio    *float64 // of the path's calls, how many succeed; nil when nobody knows
-	Error    string   // the last one
-	Run      string   // the last one that it happened to
-	Runs     int      // to how many runs it has happened, on this node; of a ServiceDown or a PipelineMultiplies, how many wait on all nodes
-	Parked   bool     // they stand still and have not failed
-	Keys     []string // flow/key that are blocked; the last ones
-	KeyCount int      // of all
-	Handlers []string // that are out with a service
+	Ratio *float64 // success ratio of the path's calls; nil if unknown
+	Error string   // the last error
+	Run   string   // the last affected run
+	// Runs is the number of affected runs on this node. For ServiceDown or PipelineMultiplies, it
+	// is the number of waiting runs on all nodes.
+	Runs     int
+	Parked   bool     // the runs wait, and have not failed
+	Keys     []string // the last blocked ones, as flow/key
+	KeyCount int      // number of all blocked keys
+	Handlers []string // that are off with a service
 }
 
 // ID is the same for the same trouble, on all nodes.
@@ -80,7 +81,7 @@ func (a *Alert) ID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Summary says in one line what is wrong.
+// Summary describes the trouble in one line.
 func (a *Alert) Summary() string {
 	switch a.Kind {
 	case KeyBlocked:
@@ -120,9 +121,8 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// SwitchOff is the command that switches off what the alert is about; empty when
-// there is nothing to switch. What runs cannot succeed without is held, which
-// loses nothing.
+// SwitchOff returns the command that switches off what the alert is about, or empty. A critical
+// handler is held instead, so nothing is lost.
 func (a *Alert) SwitchOff(server string) string {
 	verb := "switch off"
 	if a.Critical || a.Path != "" && strings.Count(a.Path, "/") < 2 {
@@ -131,10 +131,10 @@ func (a *Alert) SwitchOff(server string) string {
 	return a.commands(verb, " --reason "+quote("alert "+string(a.Kind)), server)
 }
 
-// SwitchOn is the command that takes SwitchOff back.
+// SwitchOn returns the command that undoes SwitchOff.
 func (a *Alert) SwitchOn(server string) string { return a.commands("switch on", "", server) }
 
-// commands makes one command for each path.
+// commands returns one command per path.
 func (a *Alert) commands(what, options, server string) string {
 	paths := a.Handlers
 	if a.Path != "" {
@@ -147,8 +147,7 @@ func (a *Alert) commands(what, options, server string) string {
 	return strings.Join(out, "; ")
 }
 
-// Retry is the command that continues with the runs that failed or stand still;
-// empty when there are none.
+// Retry returns the command that retries the failed or waiting runs, or empty.
 func (a *Alert) Retry(server string) string {
 	switch {
 	case a.Kind != KeyBlocked && a.Kind != RunFailed && a.Kind != RunParked:
@@ -159,7 +158,7 @@ func (a *Alert) Retry(server string) string {
 	return "procaas runs retry --handler " + a.Path + serverFlag(server)
 }
 
-// Look is the command that shows what is wrong.
+// Look returns the command that shows the trouble.
 func (a *Alert) Look(server string) string {
 	switch {
 	case a.Kind == ServiceDown:
@@ -177,7 +176,7 @@ func (a *Alert) Look(server string) string {
 	return "procaas top --sort failures" + serverFlag(server)
 }
 
-// serverFlag names the server in a command; it may be left to the environment.
+// serverFlag returns the flag that names the server, or nothing if the environment names it.
 func serverFlag(server string) string {
 	if server == "" {
 		return ""
@@ -185,7 +184,7 @@ func serverFlag(server string) string {
 	return " --server " + quote(server)
 }
 
-// RunURL is where the run can be looked at; empty without a run.
+// RunURL returns the address of the run in the console, or empty.
 func (a *Alert) RunURL(server string) string {
 	if a.Run == "" {
 		return ""
@@ -193,7 +192,7 @@ func (a *Alert) RunURL(server string) string {
 	return strings.TrimRight(server, "/") + "/v1/runs/" + a.Run
 }
 
-// quote makes a text one word for a shell.
+// quote quotes a text as one word for a shell.
 func quote(text string) string {
 	special := func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_./:@", c)

@@ -24,30 +24,30 @@ import (
 
 const (
 	sweepEvery = time.Second
-	sweepGap   = 100 * time.Millisecond // at least, however much happens
+	sweepGap   = 100 * time.Millisecond // the shortest time between two sweeps
 	maxPending = 4096                   // notices between two sweeps
-	checkMost  = 20                     // runs that are looked at in one sweep
-	adoptMost  = 100                    // runs of each kind that are looked at when the node starts
-	adoptAgain = 10 * time.Second       // when the store could not be asked
-	askTime    = 5 * time.Second        // of one question to the engine
+	checkMost  = 20                     // runs that one sweep checks
+	adoptMost  = 100                    // runs of each kind that are checked when the node starts
+	adoptAgain = 10 * time.Second       // pause if the store cannot be reached
+	askTime    = 5 * time.Second        // timeout of one question to the engine
 )
 
-// Options says who is told, and what.
+// Options says where alerts go, and what they contain.
 type Options struct {
-	Alertmanagers []string          // URLs; each is told everything
+	Alertmanagers []string          // URLs; each gets all alerts
 	Webhooks      []string          // URLs
-	Labels        map[string]string // that all alerts get, such as the name of the cluster
+	Labels        map[string]string // added to all alerts, such as the name of the cluster
 
-	Server  string                // where people reach the API: links and commands name it
+	Server  string                // address of the API for links and commands
 	Node    string                // the name of this node
-	Log     *slog.Logger          // nothing is logged when nil
-	Metrics prometheus.Registerer // nothing is counted when nil
+	Log     *slog.Logger          // nil logs nothing
+	Metrics prometheus.Registerer // nil counts nothing
 
-	// Breakers keep requests from receivers that do not answer; the alerter has its own when nil.
+	// Breakers stop requests to receivers that do not answer. Nil means the alerter's own.
 	Breakers *outbound.Breakers
 }
 
-// An Engine is what an [Alerter] asks.
+// An Engine answers an [Alerter]'s questions.
 type Engine interface {
 	Handler(path string) (stats.HandlerInfo, bool)
 	Handlers() []stats.HandlerInfo
@@ -63,7 +63,7 @@ type Engine interface {
 
 var _ Engine = (*engine.Engine)(nil)
 
-// An Alerter takes notices in and tells people. It may be nil, which tells nobody.
+// An Alerter turns notices into alerts. A nil Alerter sends nothing.
 type Alerter struct {
 	o       Options
 	senders []*sender
@@ -74,7 +74,7 @@ type Alerter struct {
 	pending []model.Notice
 }
 
-// New makes an alerter; nil when nobody is to be told. Nothing is told before Run.
+// New makes an alerter, or returns nil if there are no receivers. It sends nothing before Run.
 func New(o Options) (*Alerter, error) {
 	if len(o.Alertmanagers)+len(o.Webhooks) == 0 {
 		return nil, nil
@@ -100,8 +100,8 @@ func New(o Options) (*Alerter, error) {
 	return a, nil
 }
 
-// parseURL reads where somebody is told. Errors do not repeat the URL: it may hold
-// a password, and that of a webhook is one as a whole.
+// parseURL parses the URL of a receiver. Errors do not contain the URL, because it may have a
+// password, and that of a webhook is a secret as a whole.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -114,7 +114,7 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Notice takes a notice in. It returns at once: it is for [engine.Options].Notify.
+// Notice accepts a notice. It returns at once: use it for [engine.Options].Notify.
 func (a *Alerter) Notice(n model.Notice) {
 	a.mu.Lock()
 	if len(a.pending) < maxPending {
@@ -129,7 +129,7 @@ func (a *Alerter) Notice(n model.Notice) {
 	}
 }
 
-// take returns the notices that have come since it was called last.
+// take returns the notices since its last call.
 func (a *Alerter) take() []model.Notice {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -138,10 +138,9 @@ func (a *Alerter) take() []model.Notice {
 	return list
 }
 
-// Run tells people what happens until ctx ends. What it then could not tell yet it
-// tries to tell once more. Alerts that fire are not ended by that: the next
-// process continues with those that it can see. When stopping is closed, the node
-// need not be healthy any more.
+// Run sends alerts until ctx ends. Then it tries once more to send what is left. Firing alerts
+// stay: the next process continues with those that it can see. After stopping is closed, the node
+// need not be healthy.
 func (a *Alerter) Run(ctx context.Context, stopping <-chan struct{}, e Engine) {
 	if a == nil {
 		return
@@ -175,10 +174,10 @@ func (a *Alerter) Run(ctx context.Context, stopping <-chan struct{}, e Engine) {
 		a.check(ctx, b, e)
 		a.sweep(b, e)
 	}
-	a.sweep(b, e) // what has happened at the very end
+	a.sweep(b, e) // for the last notices
 }
 
-// sweep brings the book up to date and hands out what has changed.
+// sweep updates the book and passes on what has changed.
 func (a *Alerter) sweep(b *book, e Engine) {
 	now := time.Now()
 	for _, n := range a.take() {
@@ -191,25 +190,24 @@ func (a *Alerter) sweep(b *book, e Engine) {
 	}
 }
 
-// check finds out which runs do not wait for an operator any more.
+// check finds runs that no longer wait for an operator.
 func (a *Alerter) check(ctx context.Context, b *book, e Engine) {
 	now := time.Now()
 	for _, run := range b.due(now, checkMost) {
 		limited, cancel := context.WithTimeout(ctx, askTime)
 		v, err := e.RunByID(limited, run)
 		cancel()
-		away := errors.Is(err, store.ErrAway) // only where this run is: it must not keep the others from being looked at
+		away := errors.Is(err, store.ErrAway) // only the part of the store with this run: check the others
 		if err != nil && !away && !errors.Is(err, store.ErrNotFound) {
-			return // the store is away; next time
+			return // the store is unreachable; next time
 		}
 		waits := away || err == nil && (v.Status == model.Failed || v.Status == model.Parked && v.Due == nil)
 		b.found(run, waits, now)
 	}
 }
 
-// adopt looks for keys that are blocked and runs that stand still since before this
-// process began, and takes them in as if they had been told. It is false when the
-// store could not be asked.
+// adopt reads blocked keys and waiting runs from before this process, as if there had been notices.
+// It returns false if the store could not be read.
 func (a *Alerter) adopt(ctx context.Context, e Engine) bool {
 	ctx, cancel := context.WithTimeout(ctx, 4*askTime)
 	defer cancel()
@@ -240,7 +238,7 @@ func (a *Alerter) adopt(ctx context.Context, e Engine) bool {
 	return true
 }
 
-// stuckAt is the path of the handler at which a run has failed or stands still.
+// stuckAt returns the path of the handler at which a run has failed or waits.
 func stuckAt(v checkpoint.RunView) string {
 	if v.FailedPath != "" {
 		return v.FailedPath

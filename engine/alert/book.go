@@ -13,30 +13,29 @@ import (
 	"procaas/engine/stats"
 )
 
-// downAfter is how long a service must fail before somebody is told: the blip of a restart
-// is none.
+// downAfter is how long a service must fail before an alert, so that a restart causes none.
 const downAfter = 3 * time.Second
 
-// sickAfter is how long a node may be unhealthy before somebody is told: it may
-// just start, or rejoin.
+// sickAfter is how long a node may be unhealthy before an alert, because it may be starting or
+// rejoining.
 const sickAfter = 10 * time.Second
 
-// A book knows what is wrong. It does no I/O and reads no clock.
+// A book knows the troubles. It does no I/O and reads no clock.
 type book struct {
 	paths    map[string]*trouble
 	services map[string]*outage
-	down     map[string]time.Time // since when a service is seen to fail without which runs cannot go on
+	down     map[string]time.Time // since when each critical service has been failing
 	frozen   *outage
-	sick     outage // this node; since is zero while it is well
+	sick     outage // this node; since is zero while it is healthy
 	behind   outage
-	firing   map[string]*Alert // by id, as they were told last
+	firing   map[string]*Alert // by id, as last reported
 }
 
 func newBook() *book {
 	return &book{paths: map[string]*trouble{}, services: map[string]*outage{}, down: map[string]time.Time{}, firing: map[string]*Alert{}}
 }
 
-// heed takes a notice in.
+// heed takes a notice.
 func (b *book) heed(n model.Notice, now time.Time) {
 	switch {
 	case n.Kind == model.NoticeFrozen:
@@ -59,7 +58,7 @@ func (b *book) heed(n model.Notice, now time.Time) {
 	}
 }
 
-// forgive forgets what handlers did before their service went out, or came back.
+// forgive forgets failures of handlers before their service was turned off or came back.
 func (b *book) forgive(paths []string) {
 	for _, path := range paths {
 		if t := b.paths[path]; t != nil {
@@ -69,7 +68,7 @@ func (b *book) forgive(paths []string) {
 	}
 }
 
-// health notes how this node is.
+// health sets the state of this node.
 func (b *book) health(sick, behind error, now time.Time) {
 	for _, h := range []struct {
 		state *outage
@@ -86,8 +85,7 @@ func (b *book) health(sick, behind error, now time.Time) {
 	}
 }
 
-// due lists runs of which it should be found out whether they still wait for an
-// operator, those first that were looked at longest ago.
+// due lists runs to check, least recently checked first.
 func (b *book) due(now time.Time, most int) []string {
 	type dueRun struct {
 		run     string
@@ -114,7 +112,7 @@ func (b *book) due(now time.Time, most int) []string {
 	return runs
 }
 
-// found notes whether a run still waits.
+// found records whether a run still waits.
 func (b *book) found(run string, waits bool, now time.Time) {
 	for _, t := range b.paths {
 		for i := range t.stuck {
@@ -129,7 +127,7 @@ func (b *book) found(run string, waits bool, now time.Time) {
 	}
 }
 
-// A world tells how things are.
+// A world answers questions about the current state.
 type world interface {
 	Handler(path string) (stats.HandlerInfo, bool)
 	Handlers() []stats.HandlerInfo
@@ -138,8 +136,8 @@ type world interface {
 	Canary() *canary.State
 }
 
-// sweep ends what is over, and returns all alerts that fire, with those that have
-// ended since the last sweep, in the order of their ids.
+// sweep ends troubles that are over. It returns all firing alerts, and those that have ended since
+// the last sweep, ordered by id.
 func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	present := map[string]*Alert{}
 	put := func(a *Alert) {
@@ -188,8 +186,8 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	return b.turn(present, now)
 }
 
-// downServices returns the alerts of services that runs cannot do without. They are told before
-// a run fails: protection lets runs wait instead, for as long as it takes.
+// downServices returns the alerts of critical services. They are sent before a run fails, because
+// protection makes runs wait for as long as it takes.
 func (b *book) downServices(services []guard.ServiceInfo, now time.Time) (out []*Alert) {
 	seen := map[string]bool{}
 	for _, s := range services {
@@ -215,8 +213,8 @@ func isFrozen(h stats.HandlerInfo) bool {
 	return h.Fallback != nil && h.Fallback.State == fallback.Frozen
 }
 
-// ofService returns the alert of a service that is out; nil when it is back, which
-// another node has seen.
+// ofService returns the alert of a service that is off, or nil if another node has seen it come
+// back.
 func (b *book) ofService(service string, o *outage, w world, now time.Time) *Alert {
 	out := now.Sub(o.since) <= outageGrace
 	a := &Alert{
@@ -238,7 +236,7 @@ func (b *book) ofService(service string, o *outage, w world, now time.Time) *Ale
 	return a
 }
 
-// turn makes these the alerts that fire.
+// turn sets the firing alerts.
 func (b *book) turn(present map[string]*Alert, now time.Time) []Alert {
 	var out []Alert
 	for id, a := range b.firing {

@@ -8,7 +8,7 @@ import (
 	"procaas/engine/planner"
 )
 
-// A dashboard is one of Grafana, as far as it is needed.
+// A dashboard is a Grafana dashboard, with the parts that are needed.
 type dashboard struct {
 	UID           string     `json:"uid"`
 	Title         string     `json:"title"`
@@ -80,16 +80,15 @@ type fieldDefaults struct {
 	Max  *float64 `json:"max,omitempty"`
 }
 
-// The grid of a dashboard is 24 wide; three panels stand side by side.
+// The grid of a dashboard is 24 wide, with three panels in a row.
 const (
 	panelWidth  = 8
 	panelHeight = 8
 	perLine     = 3
 )
 
-// WriteDashboard writes a dashboard for Grafana: a row for all nodes, and one for
-// each pipeline, whose panels show its handlers by path. The same pipelines give
-// the same text.
+// WriteDashboard writes a dashboard for Grafana: a row for all nodes, and one per pipeline, whose
+// panels show its handlers. The same pipelines give the same text.
 func WriteDashboard(w io.Writer, plans []*planner.Plan) error {
 	d := &dashboard{
 		UID: "procaas", Title: "ProcaaS", Tags: []string{"procaas"}, Timezone: "browser", Editable: true, SchemaVersion: 39,
@@ -116,8 +115,8 @@ func WriteDashboard(w io.Writer, plans []*planner.Plan) error {
 	return datum.WriteJSON(w, d)
 }
 
-// row adds a row of panels at a height, and gives that of the next one. The panels
-// of a row that is collapsed are part of it.
+// row adds a row of panels at a height, and returns the next height. A collapsed row contains its
+// panels.
 func (d *dashboard) row(y int, title string, collapsed bool, panels []*panel) (next int) {
 	row := &panel{Type: "row", Title: title, GridPos: gridPos{H: 1, W: perLine * panelWidth, Y: y}, Collapsed: &collapsed}
 	d.Panels = append(d.Panels, row)
@@ -184,8 +183,7 @@ func pipelinePanels(id string) []*panel {
 	}
 }
 
-// quantiles are the middle and the slowest hundredth of a histogram, for each of
-// some labels.
+// quantiles are the median and the 99th percentile of a histogram, by some labels.
 func quantiles(buckets, of, by string) []target {
 	legend := ""
 	if by != "" {
@@ -212,7 +210,7 @@ func graph(title, unit string, targets ...target) *panel {
 	}
 }
 
-// timeline is a panel of what is so, or is not.
+// timeline is a panel of a yes/no value.
 func timeline(title string, t target) *panel {
 	p := graph(title, "bool_yes_no", t)
 	p.Type = "state-timeline"

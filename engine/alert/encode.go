@@ -18,9 +18,8 @@ type postableAlert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// forAlertmanager writes alerts for Alertmanager. One that fires gets an end in
-// the future, after which it ends unless it is told again: should this node die,
-// nobody else would end it.
+// forAlertmanager encodes alerts for Alertmanager. A firing alert gets an end in the future, and
+// expires unless it is sent again. Otherwise nothing would end it if this node died.
 func (o *Options) forAlertmanager(alerts []Alert, now time.Time) ([]byte, error) {
 	out := make([]postableAlert, len(alerts))
 	for i := range alerts {
@@ -40,8 +39,7 @@ func (o *Options) forAlertmanager(alerts []Alert, now time.Time) ([]byte, error)
 	return json.Marshal(out)
 }
 
-// labels say which alert it is: those of the same trouble are the same on all
-// nodes and at all times.
+// labels identify an alert: the same trouble has the same labels on all nodes at all times.
 func (o *Options) labels(a *Alert) map[string]string {
 	parts := strings.SplitN(a.Path+"//", "/", 3)
 	labels := maps.Clone(o.Labels)
@@ -59,7 +57,7 @@ func (o *Options) labels(a *Alert) map[string]string {
 	return labels
 }
 
-// annotations are what people read.
+// annotations are the texts for people.
 func (o *Options) annotations(a *Alert) map[string]string {
 	out := map[string]string{}
 	for name, value := range map[string]string{
@@ -75,7 +73,7 @@ func (o *Options) annotations(a *Alert) map[string]string {
 	return out
 }
 
-// description says all in a few lines.
+// description describes the alert in a few lines.
 func (o *Options) description(a *Alert) string {
 	lines := []string{a.Summary() + "."}
 	add := func(format, value string) {
@@ -107,16 +105,16 @@ func ratioText(r *float64) string {
 	return fmt.Sprintf("%.3g", *r)
 }
 
-// A webhookBody is what webhooks get.
+// A webhookBody is the body for webhooks.
 type webhookBody struct {
 	Version int            `json:"version"` // 1
 	Sent    time.Time      `json:"sent"`
-	Node    string         `json:"node"` // that tells
+	Node    string         `json:"node"` // the sender
 	Alerts  []webhookAlert `json:"alerts"`
 }
 
-// A webhookAlert is one alert of a webhook. The same id comes again when it has
-// ended, and may come from several nodes.
+// A webhookAlert is one alert for a webhook. The same id comes again at the end, and may come from
+// several nodes.
 type webhookAlert struct {
 	ID       string            `json:"id"`
 	Status   string            `json:"status"` // firing or resolved
@@ -145,7 +143,7 @@ type webhookAlert struct {
 	Retry     string `json:"retry,omitempty"`
 }
 
-// forWebhook writes alerts for a webhook.
+// forWebhook encodes alerts for a webhook.
 func (o *Options) forWebhook(alerts []Alert, now time.Time) ([]byte, error) {
 	body := webhookBody{Version: 1, Sent: now.UTC(), Node: o.Node, Alerts: make([]webhookAlert, len(alerts))}
 	for i := range alerts {

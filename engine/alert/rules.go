@@ -10,29 +10,28 @@ import (
 	"procaas/engine/model"
 )
 
-// What the rules take for too much.
+// These are the thresholds of the rules.
 const (
-	oldestDue      = 60      // seconds that a run which is due waits
+	oldestDue      = 60      // seconds that a due run waits
 	slowCheckpoint = 1       // second
-	lateTasks      = 60      // seconds that tasks wait beyond what they tolerate
-	unaskedTasks   = 10 * 60 // seconds that no worker asks for tasks that wait
-	parkedLong     = 5 * 60  // seconds that a run stands still which nobody has told to
-	undecidedLong  = 30 * 60 // seconds that a run waits for somebody to decide
+	lateTasks      = 60      // seconds that tasks wait beyond their tolerance
+	unaskedTasks   = 10 * 60 // seconds without a worker that asks for waiting tasks
+	parkedLong     = 5 * 60  // seconds that a run waits without an operator's order
+	undecidedLong  = 30 * 60 // seconds that a run waits for an operator
 )
 
 // A rule is one alerting rule of Prometheus.
 type rule struct {
 	name        string
 	expr        string
-	after       string // how long it must hold
+	after       string // how long it must be true
 	labels      [][2]string
 	annotations [][2]string
 }
 
-// WriteRules writes alerting rules for Prometheus: those of the nodes, and one of each kind
-// for all pipelines and all handlers that make calls. Which one it is about, and its owner,
-// are labels; the commands that an operator needs are made of them. Server is named in the
-// commands; it may be empty.
+// WriteRules writes alerting rules for Prometheus: those of the nodes, and one of each kind for all
+// pipelines and all handlers that make calls. Labels name the pipeline or handler and its owner,
+// and the commands for an operator contain them. The commands name server, which may be empty.
 func WriteRules(w io.Writer, server string) error {
 	var b bytes.Buffer
 	b.WriteString("# Alerting rules for Prometheus, written by procaas gen alerts. They hold for all pipelines,\n# and stay as they are when pipelines change.\ngroups:\n")
@@ -114,31 +113,31 @@ func nodeRules(server string) []rule {
 	}
 }
 
-// The paths of what an alert is about, as templates.
+// These are the paths of alerts, as templates.
 const (
 	ofPipeline = "{{ $labels.pipeline }}"
 	ofHandler  = "{{ $labels.pipeline }}/{{ $labels.stage }}/{{ $labels.handler }}"
 )
 
-// The labels of pipelines and of handlers, and the owners: nodes that follow a reload may
-// differ for a moment, and the greatest of what they say counts.
+// These are the labels of pipelines, handlers and owners. After a reload, nodes may differ for a
+// moment, so the greatest value counts.
 const (
 	byHandler         = "(pipeline, stage, handler)"
 	pipelineTolerance = "max by (pipeline, owner) (procaas_pipeline_tolerance)"
 )
 
-// handlerTolerance is that of the critical handlers, or of the others.
+// handlerTolerance is the metric of the tolerance of critical handlers, or of others.
 func handlerTolerance(critical bool) string {
 	return fmt.Sprintf("max by (pipeline, stage, handler, owner) (procaas_handler_tolerance{critical=\"%t\"})", critical)
 }
 
-// failing is the share of what failed, where it is more than is tolerated.
+// failing is the share of failures where it exceeds the tolerance.
 func failing(counter, label, by, tolerance string) string {
 	return fmt.Sprintf(`sum by %[3]s (rate(%[1]s{%[2]s="failed"}[5m])) / sum by %[3]s (rate(%[1]s{%[2]s=~"succeeded|failed"}[5m])) > on %[3]s group_left (owner) %[4]s`,
 		counter, label, by, tolerance)
 }
 
-// pipelineRules are those of all pipelines.
+// pipelineRules are the rules of all pipelines.
 func pipelineRules(server string) []rule {
 	return []rule{{
 		name:   "ProcaasRunsFailing",
@@ -174,15 +173,15 @@ func pipelineRules(server string) []rule {
 	}}
 }
 
-// parkedFor is how many runs of a pipeline wait for one of the reasons, where the first has done
-// so for longer than the seconds.
+// parkedFor is how many runs of a pipeline wait for one of the reasons, if the first has waited
+// longer than seconds.
 func parkedFor(reasons string, seconds int) string {
 	const by = "max by (pipeline, reason) "
 	return fmt.Sprintf(`%[1]s(procaas_runs_parked{reason=~"%[2]s"}) + on (pipeline) group_left (owner) 0 * %[3]s and on (pipeline, reason) %[1]s(procaas_runs_parked_oldest_seconds) > %[4]d`,
 		by, reasons, pipelineTolerance, seconds)
 }
 
-// handlerRules are those of all handlers that make calls.
+// handlerRules are the rules of all handlers that make calls.
 func handlerRules(server string) []rule {
 	ruleOf := func(level, after string, critical bool, consequence string) rule {
 		about := &Alert{Kind: HandlerFailing, Path: ofHandler, Critical: critical}
@@ -213,12 +212,12 @@ func handlerRules(server string) []rule {
 
 func severity(level string) [][2]string { return [][2]string{{"severity", level}} }
 
-// labelsOf are the labels beside those of the series, which say what it is about.
+// labelsOf returns the additional labels of an alert.
 func labelsOf(level, path string) [][2]string {
 	return append(severity(level), [2]string{"path", path})
 }
 
-// explain says what is wrong, what that means and where to look first.
+// explain returns what is wrong, what it means and where to look first.
 func explain(summary, meaning, look string) [][2]string {
 	text := meaning
 	if look != "" {
@@ -227,7 +226,7 @@ func explain(summary, meaning, look string) [][2]string {
 	return [][2]string{{"summary", summary}, {"description", text}}
 }
 
-// commands are what an operator may do about it.
+// commands lists what an operator can do.
 func commands(a *Alert, server string) [][2]string {
 	out := [][2]string{{"switch_off", a.SwitchOff(server)}, {"switch_on", a.SwitchOn(server)}}
 	if a.Critical || a.Kind == RunFailed {
@@ -255,8 +254,7 @@ func writeGroup(b *bytes.Buffer, name string, rules []rule) {
 	}
 }
 
-// scalar writes a text in YAML: in single quotes, or as JSON when something in it
-// has to be escaped.
+// scalar formats a YAML text: in single quotes, or as JSON if it needs escapes.
 func scalar(s string) string {
 	if !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) {
 		return "'" + strings.ReplaceAll(s, "'", "''") + "'"

@@ -23,24 +23,24 @@ import (
 	"procaas/engine/outbound"
 )
 
-// The kinds of receivers.
+// These are the kinds of receivers.
 const (
 	kindAlertmanager = "alertmanager"
 	kindWebhook      = "webhook"
 )
 
 const (
-	maxItems   = 4096             // alerts that a sender keeps
-	maxBatch   = 64               // of one request
-	postTime   = 10 * time.Second // of one request
-	lastTry    = 3 * time.Second  // of the one at the end
-	againPause = time.Second      // before a request is repeated
-	awayPause  = time.Minute      // between requests to a receiver that does not answer
-	resend     = time.Minute      // Alertmanager is told of what fires …
-	lapseAfter = 4 * resend       // … and takes for over what it is not told of
+	maxItems   = 4096             // alerts that a sender keeps, at most
+	maxBatch   = 64               // alerts in one request, at most
+	postTime   = 10 * time.Second // timeout of one request
+	lastTry    = 3 * time.Second  // timeout of the last request
+	againPause = time.Second      // pause before a retry
+	awayPause  = time.Minute      // pause between requests to a receiver that does not answer
+	resend     = time.Minute      // interval of resending firing alerts to Alertmanager
+	lapseAfter = 4 * resend       // when Alertmanager expires them
 )
 
-// counts are what is counted of all senders.
+// counts are the metrics of all senders.
 type counts struct {
 	sent, failed *prometheus.CounterVec
 	dropped      prometheus.Counter
@@ -71,8 +71,8 @@ func newCounts(r prometheus.Registerer) *counts {
 	return c
 }
 
-// A sender tells one receiver. It keeps the newest of each alert, so what waits
-// for a receiver that is away is bounded, and told when it is back.
+// A sender sends to one receiver. It keeps the newest state of each alert, so the backlog for an
+// unreachable receiver is bounded.
 type sender struct {
 	kind   string
 	url    *url.URL
@@ -86,12 +86,12 @@ type sender struct {
 	items map[string]*item
 }
 
-// An item is an alert that the receiver is to know.
+// An item is the state of an alert at the receiver.
 type item struct {
 	alert   Alert
-	changed bool      // the receiver does not know it
-	tried   bool      // it may know of it
-	again   time.Time // repeat it
+	changed bool      // the receiver does not know this state
+	tried   bool      // the receiver may know it
+	again   time.Time // when to resend it
 }
 
 func newSender(kind string, u *url.URL, o *Options, c *counts) *sender {
@@ -102,12 +102,12 @@ func newSender(kind string, u *url.URL, o *Options, c *counts) *sender {
 	client = o.Breakers.Guard("alerts", client, awayPause)
 	return &sender{
 		kind: kind, url: u, o: o, counts: c, client: client, wake: make(chan struct{}, 1), items: map[string]*item{},
-		// Not the URL: that of a webhook is a secret.
+		// Not the URL, because that of a webhook is a secret.
 		log: o.Log.With("receiver", kind, "host", u.Host),
 	}
 }
 
-// put takes an alert that fires or has ended.
+// put adds a firing or ended alert.
 func (s *sender) put(a Alert) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *sender) put(a Alert) {
 	it := s.items[id]
 	switch {
 	case it == nil && !a.Ended.IsZero():
-		return // nobody was told of it
+		return // the receiver never knew it
 	case it == nil && len(s.items) >= maxItems:
 		s.counts.dropped.Inc()
 		return
@@ -137,13 +137,13 @@ func (s *sender) put(a Alert) {
 	}
 }
 
-// A dispatch is an alert on its way.
+// A dispatch is an alert that is being sent.
 type dispatch struct {
 	id    string
 	alert Alert
 }
 
-// due returns what the receiver is to be told now, and when to ask again.
+// due returns what to send now, and when to ask again.
 func (s *sender) due(now time.Time) (batch []dispatch, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *sender) due(now time.Time) (batch []dispatch, next time.Time) {
 	return batch, next
 }
 
-// done notes that the receiver knows, or does not want to know.
+// done records that the receiver has accepted or refused alerts.
 func (s *sender) done(batch []dispatch, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *sender) done(batch []dispatch, now time.Time) {
 		it := s.items[d.id]
 		it.again = now.Add(resend)
 		if it.alert.Ended.IsZero() != d.alert.Ended.IsZero() {
-			continue // it has turned meanwhile
+			continue // it has changed meanwhile
 		}
 		it.changed = false
 		if !it.alert.Ended.IsZero() {
@@ -183,7 +183,7 @@ func (s *sender) done(batch []dispatch, now time.Time) {
 	}
 }
 
-// run tells the receiver until ctx ends.
+// run sends until ctx ends.
 func (s *sender) run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	for ctx.Err() == nil {
@@ -210,7 +210,7 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// sleep waits until there may be something to tell.
+// sleep waits until there may be something to send.
 func (s *sender) sleep(ctx context.Context, next time.Time) {
 	var due <-chan time.Time
 	if !next.IsZero() {
@@ -225,16 +225,15 @@ func (s *sender) sleep(ctx context.Context, next time.Time) {
 	}
 }
 
-// A sendError says why alerts were not taken.
+// A sendError says why alerts were not accepted.
 type sendError struct {
 	error
-	refused bool          // sending them again is useless
-	after   time.Duration // what the receiver asks for
+	refused bool          // a retry is useless
+	after   time.Duration // the delay that the receiver asks for
 }
 
-// send tells alerts, in one request. Of those that the receiver refuses it finds
-// the ones that are wrong, and gives them up. The error is nil or one that may go
-// away.
+// send sends alerts in one request. If the receiver refuses them, it finds and drops the invalid
+// ones. The error is nil or temporary.
 func (s *sender) send(ctx context.Context, batch []dispatch, most time.Duration) *sendError {
 	err := s.post(ctx, batch, most)
 	switch half := len(batch) / 2; {
@@ -284,7 +283,7 @@ func (s *sender) post(ctx context.Context, batch []dispatch, most time.Duration)
 	reply, err := s.client.Do(r)
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err // its text has the URL
+			err = wrapped.Err // its text would contain the URL
 		}
 		return &sendError{error: err}
 	}
@@ -299,7 +298,7 @@ func (s *sender) post(ctx context.Context, batch []dispatch, most time.Duration)
 	}
 }
 
-// retryAfter reads for how long the receiver wants to be left alone.
+// retryAfter returns the delay that the receiver asks for.
 func retryAfter(h http.Header) time.Duration {
 	n, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || n < 0 {

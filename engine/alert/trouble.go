@@ -9,23 +9,23 @@ import (
 	"procaas/engine/stats"
 )
 
-// What makes a trouble, and what ends it.
+// These define when a trouble begins and ends.
 const (
-	failuresNeeded = 3                // of a handler that is not critical …
+	failuresNeeded = 3                // of a non-critical handler …
 	failuresWithin = time.Hour        // … in this time …
-	failuresRatio  = 0.9              // … while fewer of its calls succeed: then it keeps failing
-	quietAfter     = 5 * time.Minute  // without failures, when there was a success since
-	staleAfter     = time.Hour        // without failures, when there was none
-	outageGrace    = 15 * time.Second // until what a notice says of an outage is known here, too
-	checkEvery     = 5 * time.Second  // whether a run still stands still
-	maxStuck       = 1000             // runs of a path that are remembered
-	maxKeys        = 10               // that an alert lists
+	failuresRatio  = 0.9              // … at a lower success ratio: then it keeps failing
+	quietAfter     = 5 * time.Minute  // without failures, if there was a success since
+	staleAfter     = time.Hour        // without failures, if there was no success
+	outageGrace    = 15 * time.Second // until this node knows the outage from a notice
+	checkEvery     = 5 * time.Second  // interval for checking whether a run still waits
+	maxStuck       = 1000             // runs of a path to remember
+	maxKeys        = 10               // to list in an alert
 	maxError       = 500              // bytes
 )
 
-// A lapse is something that happens again and again.
+// A lapse is a repeated failure.
 type lapse struct {
-	since time.Time // zero: it does not happen
+	since time.Time // zero: it does not occur
 	last  time.Time
 	count int
 	run   string
@@ -40,7 +40,7 @@ func (l *lapse) happened(n model.Notice, now time.Time) {
 	l.count++
 }
 
-// over reports whether it has stopped. The handler is nil for a path that is none.
+// over reports whether it has stopped. The handler is nil for other paths.
 func (l *lapse) over(h *stats.HandlerInfo, now time.Time) bool {
 	switch idle := now.Sub(l.last); {
 	case idle >= staleAfter:
@@ -51,8 +51,7 @@ func (l *lapse) over(h *stats.HandlerInfo, now time.Time) bool {
 	return h == nil || h.LastSuccess != nil && h.LastSuccess.After(l.last)
 }
 
-// An outage is the time that a handler, or a service, is out of the flow by
-// itself.
+// An outage is the time that fallback has turned a handler or a service off.
 type outage struct {
 	since, until time.Time
 	ratio        float64
@@ -64,28 +63,28 @@ type outage struct {
 // A stuckRun is one that waits for an operator.
 type stuckRun struct {
 	run     string
-	key     string // flow/key that is blocked by it; empty when none is
+	key     string // flow/key that it blocks; empty for none
 	parked  bool   // it has not failed
 	since   time.Time
 	checked time.Time
 	err     string
 }
 
-// A trouble is all that is wrong at one path.
+// A trouble is everything that is wrong at one path.
 type trouble struct {
 	path     string
 	owner    string
 	critical bool
 
-	failed  lapse // runs have
-	givenUp lapse // a handler has, which is not critical
+	failed  lapse // failed runs
+	givenUp lapse // a non-critical handler has given up
 	recent  [failuresNeeded]time.Time
 	keeps   time.Time // since when it keeps failing; zero: it does not
 	out     *outage
 	stuck   []stuckRun
 }
 
-// heed takes a notice in.
+// heed takes a notice.
 func (t *trouble) heed(n model.Notice, now time.Time) {
 	t.owner, t.critical = n.Owner, t.critical || n.Critical
 	switch n.Kind {
@@ -106,7 +105,7 @@ func (t *trouble) heed(n model.Notice, now time.Time) {
 	}
 }
 
-// stand notes a run that waits for an operator, or that its key is blocked.
+// stand adds a run that waits for an operator, or whose key is blocked.
 func (t *trouble) stand(n model.Notice, s stuckRun, now time.Time) {
 	s.since, s.checked, s.err = now, now, short(n.Error)
 	if i := slices.IndexFunc(t.stuck, func(o stuckRun) bool { return o.run == s.run }); i >= 0 {
@@ -119,8 +118,7 @@ func (t *trouble) stand(n model.Notice, s stuckRun, now time.Time) {
 	t.stuck = append(t.stuck, s)
 }
 
-// free forgets a run that does not wait any more. When none is left, the failures
-// before are done with, too.
+// free removes a run that no longer waits. When none is left, earlier failures are over, too.
 func (t *trouble) free(run string) {
 	t.stuck = slices.DeleteFunc(t.stuck, func(s stuckRun) bool { return s.run == run })
 	if len(t.stuck) == 0 {
@@ -133,7 +131,7 @@ func (t *trouble) forgive() {
 	t.givenUp, t.keeps, t.recent = lapse{}, time.Time{}, [failuresNeeded]time.Time{}
 }
 
-// settle ends what is over. The handler is nil for a path that is none.
+// settle ends what is over. The handler is nil for other paths.
 func (t *trouble) settle(h *stats.HandlerInfo, now time.Time) {
 	if !t.failed.since.IsZero() && len(t.stuck) == 0 && t.failed.over(h, now) {
 		t.failed = lapse{}
@@ -151,7 +149,7 @@ func (t *trouble) settle(h *stats.HandlerInfo, now time.Time) {
 		float64(h.RecentCalls) < failuresRatio*float64(h.RecentCalls+h.LeftOut)
 	switch {
 	case out:
-		t.keeps = time.Time{} // that it is out says it all
+		t.keeps = time.Time{} // its outage says enough
 	case t.keeps.IsZero() && often && mostly:
 		t.keeps = now
 	}
@@ -162,8 +160,7 @@ func (t *trouble) clear() bool {
 	return t.failed.since.IsZero() && t.givenUp.since.IsZero() && t.out == nil && len(t.stuck) == 0
 }
 
-// worst returns the alert of the gravest of what is wrong; nil when nothing is that
-// people need to know.
+// worst returns the alert of the gravest trouble, or nil.
 func (t *trouble) worst(h *stats.HandlerInfo) *Alert {
 	a := &Alert{Path: t.path, Owner: t.owner, Critical: t.critical}
 	if h != nil {
@@ -192,8 +189,8 @@ func (t *trouble) worst(h *stats.HandlerInfo) *Alert {
 	return a
 }
 
-// blocked lists the keys that are, since when the first one is, and the last run
-// that blocks one.
+// blocked lists the blocked keys, since when the first is blocked, and the last run that blocks
+// one.
 func (t *trouble) blocked() (keys []string, first time.Time, last stuckRun) {
 	for _, s := range t.stuck {
 		if s.key == "" {
@@ -207,7 +204,7 @@ func (t *trouble) blocked() (keys []string, first time.Time, last stuckRun) {
 	return keys, first, last
 }
 
-// short cuts a text.
+// short shortens a text.
 func short(text string) string {
 	if len(text) <= maxError {
 		return text

@@ -1,9 +1,9 @@
-// Package api serves the engine over HTTP: events in, runs and keys out, live
-// settings, health, metrics, the description of itself and a page for people.
+// Package api serves the engine over HTTP: events, runs, keys, live settings, health, metrics, its
+// own description, and the console.
 //
-// Each group of calls is a package of its own below this one, with the ports that it needs.
-// Every route is one [rest.Operation]: what serves it and what describes it are made of the
-// same declarations, so that the description cannot drift from the router.
+// Each group of calls has its own package below this one, with the ports that it needs. Every route
+// is one [rest.Operation]. The same declarations serve and describe it, so the description always
+// matches the router.
 package api
 
 import (
@@ -36,60 +36,59 @@ import (
 	"procaas/engine/transfers"
 )
 
-// DefaultMaxBody bounds the body of a request when [Options] sets no bound.
+// DefaultMaxBody is the default bound of a request's body in bytes.
 const DefaultMaxBody = 1 << 20
 
-// Options says what the API serves. Only Engine is needed.
+// Options configures the API. Only Engine is required.
 type Options struct {
 	Engine   Ports
-	Log      *slog.Logger        // nothing is logged when nil
-	Registry prometheus.Gatherer // what /metrics shows; nothing when nil
-	Token    string              // of an admin, as [engine.HashToken] reads it; may be empty
+	Log      *slog.Logger        // nil logs nothing
+	Registry prometheus.Gatherer // the metrics of /metrics; nil for none
+	Token    string              // of an admin, in the form of [engine.HashToken]; may be empty
 	Open     []string            // groups of calls that never need a token; see [access.OpenGroups]
 
-	// Local says that the server is reached from this machine only. Callers without a
-	// token must then call it localhost, by a loopback address or by one of Hosts: a page
-	// of another site, whose name was made to lead here, calls it by that name.
+	// Local says that only this machine reaches the server. Callers without a token must then call
+	// it localhost, a loopback address or one of Hosts. A page of another site whose name resolves
+	// to this machine uses that site's name.
 	Local bool
 	Hosts []string
 
-	MaxBody int64  // of a request, in bytes; [DefaultMaxBody] when 0
+	MaxBody int64  // of a request, in bytes; 0 means [DefaultMaxBody]
 	Version string // of the program, for people
-	Dev     bool   // pipelines are worked on here: the console shows its design language
+	Dev     bool   // pipelines are developed here: the console shows its design language
 
-	// Shards answers where keys live; nobody does when it is nil.
+	// Shards says where keys live. Nil for none.
 	Shards transfers.ShardMaps
 
-	// Inbox tells of the databases of the inbox; nil when there is one.
+	// Inbox has the databases of the inbox. Nil if there is one.
 	Inbox inbox.Cells
 
-	// Documents keep the evidence of incidents; the process forgets it when they are nil.
+	// Documents stores the evidence of incidents. Nil keeps it in memory.
 	Documents store.Documents
 
-	// TraceURL is the address of a trace, with {trace_id} in it; empty for none.
+	// TraceURL is the address of a trace, with {trace_id} in it. Empty for none.
 	TraceURL string
 
-	// Play runs what the playground of the console tries. It only checks when nil.
+	// Play runs the console's playground. Nil only checks.
 	Play ui.Player
 
-	// Tasks is the queue of tasks; its calls are refused when it is nil.
+	// Tasks is the queue of tasks. Nil refuses its calls.
 	Tasks *store.TaskStore
 
-	// StrictTasks refuses tasks of types that no pipeline declares and nobody asks for;
-	// otherwise they are taken in with a warning.
+	// StrictTasks refuses tasks of types that no pipeline declares and no worker asks for.
+	// Otherwise they are accepted with a warning.
 	StrictTasks bool
 
-	// Closing is closed when the server is about to end: who waits for tasks waits
-	// no more.
+	// Closing is closed when the server is about to end. Then callers no longer wait for tasks.
 	Closing <-chan struct{}
 
-	// Reload reads the node's pipelines again, or a version that the store keeps, activates it on all
-	// nodes and tells what that changes. The error is a [*definitions.LoadError] when it
-	// is refused. The call is refused when it is nil.
+	// Reload reads the node's pipelines again, or a stored version, activates it on all nodes and
+	// returns the differences. The error is a [*definitions.LoadError] if it is refused. Nil
+	// refuses the call.
 	Reload func(ctx context.Context, how definitions.Change, by store.Actor) (diff.Diff, error)
 }
 
-// Ports is what the API needs of the engine, by what each group of calls does with it.
+// Ports are the ports of the engine for each group of calls.
 type Ports struct {
 	Intake    intake.Intake
 	Runs      runs.Reader
@@ -108,7 +107,7 @@ type Ports struct {
 	Console   ui.Engine
 }
 
-// Of takes all ports from an engine.
+// Of returns the ports of an engine.
 func Of(e *engine.Engine) Ports {
 	return Ports{
 		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
@@ -117,22 +116,21 @@ func Of(e *engine.Engine) Ports {
 	}
 }
 
-// New makes the handler of all routes. It panics when its own page does not
-// parse, which the first test meets, and when [engine.HashToken] refuses
-// Options.Token.
+// New makes the handler of all routes. It panics if its own page does not parse, or if
+// [engine.HashToken] refuses Options.Token.
 func New(o Options) http.Handler {
 	h, _ := NewWithConsole(o)
 	return h
 }
 
-// NewWithConsole makes the handler of all routes, and the console among them, whose
-// Run must go on while it is to show numbers over time.
+// NewWithConsole makes the handler of all routes, and the console. The console's Run must be
+// running to show numbers over time.
 func NewWithConsole(o Options) (http.Handler, *ui.Console) {
 	s := newServer(o)
 	return s.handler(), s.console
 }
 
-// A server holds the routes together.
+// A server combines the routes.
 type server struct {
 	Options
 	access  *access.Checker
@@ -215,7 +213,7 @@ func (s *server) add(o *rest.Operation) {
 	}))
 }
 
-// handler puts the middleware before the router.
+// handler puts the middleware in front of the router.
 func (s *server) handler() http.Handler {
 	f := &transport.Middleware{
 		Access: s.access, Log: s.Log, Healthy: s.healthy, MaxBody: s.MaxBody,
@@ -234,8 +232,8 @@ func (s *server) unknownPath(_ http.ResponseWriter, r *http.Request) error {
 	return problem.New(problem.UnknownPath, "there is nothing at %s; /openapi.json lists all calls", r.URL.Path)
 }
 
-// unknownMethod is served where there are routes, but none of that method. The router knows
-// them by the path as it was sent, in which keys may hold escaped slashes.
+// unknownMethod is served if a path has routes, but none for the method. The router matches the
+// path as it was sent, because keys may contain escaped slashes.
 func (s *server) unknownMethod(_ http.ResponseWriter, r *http.Request) error {
 	path := r.URL.RawPath
 	if path == "" {

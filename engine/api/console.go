@@ -42,7 +42,7 @@ func (s *server) newConsole() *ui.Console {
 	return ui.New(o)
 }
 
-// serveConsole lets people in by the cookie of the sign-in page, or sends them there.
+// serveConsole admits people by the cookie of the sign-in page, or redirects them there.
 func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 	if ui.Public(r.URL.Path) {
 		s.console.ServeHTTP(w, r)
@@ -53,7 +53,7 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 	admitted, err := s.access.AdmitToConsole(r, path == "/" || path == ui.SubmitPage || path == ui.SignOutPage)
 	var p *problem.Problem
 	if errors.As(err, &p) && p.Status == http.StatusUnauthorized {
-		next := "/" // after a form there is no page to go back to
+		next := "/" // there is no page to go back to after a form
 		if r.Method == http.MethodGet {
 			next = r.URL.RequestURI()
 		}
@@ -71,8 +71,8 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// submit hands in an event that somebody has filled in, by the route of all events: who may, what is checked and what is
-// counted is the same.
+// submit submits an event from a form through the route for all events, so that the same checks and
+// counts apply.
 func (s *server) submit(r *http.Request, event []byte) (status int, reply []byte) {
 	r = r.Clone(context.WithValue(r.Context(), chi.RouteCtxKey, chi.NewRouteContext()))
 	r.Method, r.URL, r.RequestURI = http.MethodPost, &url.URL{Path: "/v1/events"}, "/v1/events"
@@ -83,7 +83,7 @@ func (s *server) submit(r *http.Request, event []byte) (status int, reply []byte
 	return a.status, a.body.Bytes()
 }
 
-// An answer keeps what a route replies.
+// An answer records the reply of a route.
 type answer struct {
 	header http.Header
 	status int
@@ -94,7 +94,7 @@ func (a *answer) Header() http.Header                  { return a.header }
 func (a *answer) WriteHeader(status int)               { a.status = status }
 func (a *answer) Write(data []byte) (n int, err error) { return a.body.Write(data) }
 
-// numbers reads what the console shows of the metrics.
+// numbers reads the metrics that the console shows.
 func (s *server) numbers() ui.Numbers {
 	n := ui.Numbers{Runs: map[string]float64{}}
 	families, err := s.Registry.Gather()
@@ -120,7 +120,7 @@ func (s *server) numbers() ui.Numbers {
 	return n
 }
 
-// label returns the value of a label of a metric; empty when it has none of that name.
+// label returns the value of a metric's label, or empty.
 func label(m *dto.Metric, name string) string {
 	for _, l := range m.GetLabel() {
 		if l.GetName() == name {

@@ -8,8 +8,8 @@ import (
 	"procaas/engine/api/rest"
 )
 
-// newDocument makes a description without operations. Its version is that of
-// the API, not that of the program.
+// newDocument makes a description without operations. It has the version of the API, not of the
+// program.
 func newDocument() *rest.Document {
 	return rest.NewDocument(&huma.OpenAPI{
 		OpenAPI: "3.1.0",
@@ -42,7 +42,7 @@ func newDocument() *rest.Document {
 	})
 }
 
-// describeFields says of the schemas what the engine's own types do not.
+// describeFields adds to the schemas what the engine's types lack.
 func describeFields(doc *rest.Document) {
 	schemas := doc.Components.Schemas.Map()
 	schemas["CloudEvent"] = intake.CloudEvent()

@@ -12,10 +12,10 @@ import (
 	"procaas/engine/api/wire"
 )
 
-// Health tells whether the node can work.
+// Health reports whether the node can work.
 type Health interface {
-	// Healthy returns why the node cannot work, and must get no requests; Degraded what does
-	// not work although it can.
+	// Healthy returns why the node cannot work and must get no requests, or nil. Degraded returns
+	// what does not work although the node can.
 	Healthy(ctx context.Context) error
 	Degraded() error
 }
@@ -49,14 +49,14 @@ func (s *server) statusOperations() []rest.Operation {
 	}
 }
 
-// getHealth asks nothing of the engine: a node whose store is away is alive, and starting it
-// anew would not help.
+// getHealth does not ask the engine. A node without its store is alive, and a restart would not
+// help.
 func (s *server) getHealth(c *rest.Call) error {
 	return c.Reply(http.StatusOK, wire.Health{Status: "ok", Version: s.Version})
 }
 
-// getReady reports whether requests should come here. What only degrades the node is told, and
-// keeps none away: it would be the same on the others.
+// getReady reports whether the node should get requests. A degraded node still should, because
+// others would be no better.
 func (s *server) getReady(c *rest.Call) error {
 	if err := s.healthy(c.Context()); err != nil {
 		return problem.New(problem.NotReady, "%s", err).With("Retry-After", "1")
@@ -68,8 +68,7 @@ func (s *server) getReady(c *rest.Call) error {
 	return c.Reply(http.StatusOK, h)
 }
 
-// metricsHandler shows the metrics. An error of one collector does not hide the
-// others.
+// metricsHandler serves the metrics. An error of one collector does not hide the others.
 func (s *server) metricsHandler() func(*rest.Call) error {
 	h := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
@@ -84,6 +83,6 @@ func (s *server) metricsHandler() func(*rest.Call) error {
 }
 
 func (s *server) getDescription(c *rest.Call) error {
-	c.W.Header().Set("Access-Control-Allow-Origin", "*") // it is the same for everyone, and no secret
+	c.W.Header().Set("Access-Control-Allow-Origin", "*") // it is the same for all callers, and not secret
 	return c.Reply(http.StatusOK, s.doc.OpenAPI)
 }

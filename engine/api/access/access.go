@@ -1,5 +1,5 @@
-// Package access says who may make which call. Until a token is configured or made, everybody
-// may make all of them.
+// Package access decides who may make which call. Until a token is configured or made, everybody
+// may make all calls.
 package access
 
 import (
@@ -22,15 +22,15 @@ import (
 	"procaas/engine/store"
 )
 
-// A Need is what a call needs of its caller. The zero need is nothing.
+// A Need is what a call requires of its caller. The zero Need requires nothing.
 type Need struct {
 	Role       credentials.Role
-	everywhere bool   // a grant that is bound to paths does not do
-	open       string // one of the groups of [Options].Open that free the call; empty for none
+	everywhere bool   // a grant with paths is not enough
+	open       string // the group of [Options].Open that frees the call; empty for none
 }
 
-// The needs of calls. Those that name a path, a pipeline or a run look at the
-// paths of the grant besides; see mayAt.
+// These are the needs of calls. Calls that name a path, a pipeline or a run also check the paths of
+// the grant; see mayAt.
 var (
 	free    = Need{}
 	Submits = Need{Role: credentials.RoleSubmitter, open: OpenEvents}
@@ -44,17 +44,17 @@ var (
 	rules   = Need{Role: credentials.RoleAdmin}
 )
 
-// The groups of calls that need no token when [Options].Open has them.
+// These are the groups of calls that need no token if [Options].Open has them.
 const (
 	OpenEvents  = "events"  // submitting events and tasks
 	OpenRuns    = "runs"    // reading runs and keys
 	OpenMetrics = "metrics" // /metrics
 )
 
-// OpenGroups lists them.
+// OpenGroups lists these groups.
 func OpenGroups() []string { return []string{OpenEvents, OpenRuns, OpenMetrics} }
 
-// Needs is the one table of what the operations need, by their ids.
+// Needs is the table of the needs of all operations, by id.
 var Needs = map[string]Need{
 	"submit-events": Submits,
 	"put-tasks":     Submits,
@@ -77,7 +77,7 @@ var Needs = map[string]Need{
 	"follow-run":      reads,
 	"explain-run":     reads,
 	"get-key":         reads,
-	"page":            free, // serveConsole lets people in
+	"page":            free, // serveConsole checks
 	"retry-run":       steers,
 	"cancel-run":      steers,
 	"rerun-run":       steers,
@@ -152,7 +152,7 @@ var Needs = map[string]Need{
 	"describe": free,
 }
 
-// Access tells who callers are.
+// Access identifies callers.
 type Access interface {
 	Guarded(ctx context.Context) (bool, error)
 	GrantOf(ctx context.Context, token [sha256.Size]byte) (credentials.Grant, error)
@@ -162,7 +162,7 @@ type Access interface {
 	AuditRefusal(ctx context.Context, by store.Actor, call, detail string) error
 }
 
-// A Checker tells callers apart, and lets in those who may come in.
+// A Checker identifies callers, and admits those with permission.
 type Checker struct {
 	access Access
 	log    *slog.Logger
@@ -175,23 +175,23 @@ type Checker struct {
 	refusals refusals
 }
 
-// Options says who may come in.
+// Options configures who may call the API.
 type Options struct {
 	Access Access
 	Log    *slog.Logger
 
-	// Token is that of an admin, as [engine.HashToken] reads it; empty for none.
+	// Token is that of an admin, in the form of [engine.HashToken]. Empty for none.
 	Token string
 	Open  []string // groups of calls that never need a token; see [OpenGroups]
 
-	// Local says that the server is reached from this machine only. Callers without a
-	// token must then call it localhost, by a loopback address or by one of Hosts: a page
-	// of another site, whose name was made to lead here, calls it by that name.
+	// Local says that only this machine reaches the server. Callers without a token must then call
+	// it localhost, a loopback address or one of Hosts. A page of another site whose name resolves
+	// to this machine uses that site's name.
 	Local bool
 	Hosts []string
 }
 
-// New makes a checker of callers. It panics when [engine.HashToken] refuses Options.Token.
+// New makes a checker. It panics if [engine.HashToken] refuses Options.Token.
 func New(o Options) *Checker {
 	d := &Checker{access: o.Access, log: o.Log, open: o.Open, local: o.Local}
 	for _, h := range o.Hosts {
@@ -210,10 +210,10 @@ func New(o Options) *Checker {
 	return d
 }
 
-// anonymous is who needs no token.
+// anonymous is the name of a caller that needs no token.
 const anonymous = "anonymous"
 
-// Admit lets a request in, with the grant of its caller, or refuses it.
+// Admit returns a request with the grant of its caller, or refuses it.
 func (d *Checker) Admit(r *http.Request, n Need) (*http.Request, error) {
 	if n.Role == "" {
 		return r, nil
@@ -225,7 +225,7 @@ func (d *Checker) Admit(r *http.Request, n Need) (*http.Request, error) {
 	return rest.WithGrant(r, g), nil
 }
 
-// grantFor finds the grant of the caller of a request, and refuses one that does not do.
+// grantFor returns the grant of a request's caller, or an error if it does not suffice.
 func (d *Checker) grantFor(r *http.Request, n Need) (credentials.Grant, error) {
 	g, err := d.identify(r, n)
 	if err != nil {
@@ -233,16 +233,16 @@ func (d *Checker) grantFor(r *http.Request, n Need) (credentials.Grant, error) {
 	}
 	switch {
 	case d.isOpen(n):
-		g.Paths = nil // they keep nobody from what everybody may do
+		g.Paths = nil // paths do not restrict what everybody may do
 	case !g.Has(n.Role), n.everywhere && !g.Covers(""):
 		return g, forbidden(g, n)
 	}
 	return g, nil
 }
 
-// identify returns who sends a request. Without a token it is nobody in particular,
-// who is let in where that is allowed. A token that is sent counts even there: a wrong one
-// is refused, so that its bearer learns of it before a call that needs it.
+// identify returns the grant of a request's caller. A caller without a token is anonymous, and
+// admitted where that is allowed. Even there, a wrong token is refused, so that its bearer notices
+// before a call that needs it.
 func (d *Checker) identify(r *http.Request, n Need) (credentials.Grant, error) {
 	if g, given, err := d.signedIn(r); given || err != nil {
 		return g, err
@@ -269,11 +269,11 @@ func (d *Checker) identify(r *http.Request, n Need) (credentials.Grant, error) {
 	return d.authenticate(r, token)
 }
 
-// isOpen reports whether a call is of a group that needs no token. A call of no group never
-// is: an empty name among the open groups must not open all of them.
+// isOpen reports whether a call's group needs no token. A call without a group is never open, even
+// if the open groups contain an empty name.
 func (d *Checker) isOpen(n Need) bool { return n.open != "" && slices.Contains(d.open, n.open) }
 
-// bearer returns the token of a request; given is false for one without, which is no error.
+// bearer returns the token of a request. given is false if there is none.
 func bearer(r *http.Request) (token string, given bool, err error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -295,13 +295,12 @@ func (d *Checker) guarded(ctx context.Context) (bool, error) {
 	return d.access.Guarded(ctx)
 }
 
-// adminName is what the audit calls the bearer of the configured token, which has no name of
-// its own.
+// adminName is the audit's name for the bearer of the configured token.
 const adminName = "admin"
 
-// authenticate finds the grant of a token. A good one counts whatever others have sent from
-// the same address, which may be a proxy's: neither those that were made nor the configured
-// one can be guessed. Who has sent many wrong ones learns only that this one is wrong, too.
+// authenticate returns the grant of a token. A valid one is accepted whatever others have sent from
+// the same address, which may be a proxy's. Valid tokens cannot be guessed. A caller that has sent
+// many wrong ones only learns that this one is wrong, too.
 func (d *Checker) authenticate(r *http.Request, token string) (credentials.Grant, error) {
 	g, err := d.grantOf(r.Context(), sha256.Sum256([]byte(token)))
 	if err == nil || !isWrong(err) {
@@ -318,8 +317,8 @@ func (d *Checker) authenticate(r *http.Request, token string) (credentials.Grant
 		With("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`)
 }
 
-// grantOf finds the grant of a token by its hash. The configured one counts also while the
-// store is away.
+// grantOf returns the grant of a token by its hash. The configured one works even if the store is
+// unreachable.
 func (d *Checker) grantOf(ctx context.Context, token [sha256.Size]byte) (credentials.Grant, error) {
 	if d.token != nil && subtle.ConstantTimeCompare(token[:], d.token[:]) == 1 {
 		return credentials.Grant{Name: adminName, Role: credentials.RoleAdmin}, nil
@@ -327,7 +326,7 @@ func (d *Checker) grantOf(ctx context.Context, token [sha256.Size]byte) (credent
 	return d.access.GrantOf(ctx, token)
 }
 
-// isWrong reports whether an error says that a token is none, or none any more.
+// isWrong reports whether an error means that a token is invalid.
 func isWrong(err error) bool {
 	return errors.Is(err, credentials.ErrUnknownToken) || errors.Is(err, credentials.ErrTokenExpired)
 }
@@ -335,8 +334,8 @@ func isWrong(err error) bool {
 // A sessionKey finds the session of a request in its context.
 type sessionKey struct{}
 
-// signedIn finds the grant of the session of a request; given is false for one without, or
-// whose session or token has ended.
+// signedIn returns the grant of a request's session. given is false if there is none, or if the
+// session or its token has ended.
 func (d *Checker) signedIn(r *http.Request) (g credentials.Grant, given bool, err error) {
 	session, ok := r.Context().Value(sessionKey{}).(string)
 	if !ok {
@@ -352,25 +351,25 @@ func (d *Checker) signedIn(r *http.Request) (g credentials.Grant, given bool, er
 	return g, err == nil, err
 }
 
-// admitEvery is how often it is looked whether the caller of a call that lasts may still
-// make it.
+// admitEvery is how often a long call checks whether its caller may still make it.
 const admitEvery = time.Second
 
-// May refuses a caller who may not make the call of an operation.
+// May returns an error if the caller may not call an operation.
 func (d *Checker) May(r *http.Request, operation string) error {
 	_, err := d.grantFor(r, Needs[operation])
 	return err
 }
 
-// MayGoOn reports whether a caller may continue with a call of an operation that lasts: not when the
-// token is withdrawn, but a store that is away keeps nobody from what is in memory.
+// MayGoOn reports whether a caller may continue a long call of an operation. It returns false if
+// the token was revoked. If the store is unreachable it returns true, because the answer comes from
+// memory.
 func (d *Checker) MayGoOn(r *http.Request, operation string) bool {
 	err := d.May(r, operation)
 	return err == nil || problem.Of(err).Status >= http.StatusInternalServerError
 }
 
-// WhileAdmitted ends a call that lasts when its caller may not make it any more: the token
-// is revoked, or the session has ended. release must be called when the call is over.
+// WhileAdmitted ends a long call when its caller may no longer make it, because the token is
+// revoked or the session has ended. Call release when the call is over.
 func (d *Checker) WhileAdmitted(r *http.Request, n Need) (lasting *http.Request, release func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan struct{})
@@ -394,7 +393,8 @@ func (d *Checker) WhileAdmitted(r *http.Request, n Need) (lasting *http.Request,
 	return r.WithContext(ctx), func() { cancel(); <-ended }
 }
 
-// addressOf is where a request comes from, without the port: a new connection is no new caller.
+// addressOf returns the address of a request without the port, because a new connection is not a
+// new caller.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -403,9 +403,9 @@ func addressOf(r *http.Request) string {
 	return host
 }
 
-// checkHost refuses a caller without a token on a server of this machine that
-// calls it by a foreign name. A browser does when a page of another site has let
-// its own name resolve to this machine: to it, both are the same site.
+// checkHost refuses a caller without a token that calls a local server by a foreign name. A browser
+// does so if a page of another site has let its own name resolve to this machine, because then both
+// are the same site to it.
 func (d *Checker) checkHost(r *http.Request) error {
 	if !d.local {
 		return nil
@@ -425,15 +425,15 @@ func (d *Checker) checkHost(r *http.Request) error {
 		"tokens and send one", host)
 }
 
-// forwardings are what proxies add to the requests that they pass on.
+// forwardings are the headers that proxies add.
 var forwardings = []string{
 	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Server", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip",
 	"X-Cluster-Client-Ip",
 	"X-Original-Forwarded-For", "X-Envoy-External-Address", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Via",
 }
 
-// refuseForwarded refuses a caller without a token that a proxy of this machine has passed
-// on: it may be anybody. A proxy that calls the server by a name of --host is meant.
+// refuseForwarded refuses a caller without a token behind a proxy on this machine, because it may
+// be anybody. It allows a proxy that calls the server by a name of --host.
 func refuseForwarded(r *http.Request, host string, hosts []string) error {
 	i := slices.IndexFunc(forwardings, func(name string) bool { return r.Header.Get(name) != "" })
 	if i < 0 || slices.Contains(hosts, host) && !isLoopback(host) {
@@ -452,7 +452,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// forbidden says that the role of a token does not allow a call.
+// forbidden returns the problem of a role without permission.
 func forbidden(g credentials.Grant, n Need) *problem.Problem {
 	if g.Has(n.Role) {
 		return by(g, problem.New(problem.Forbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name,
@@ -461,13 +461,13 @@ func forbidden(g credentials.Grant, n Need) *problem.Problem {
 	return by(g, problem.New(problem.Forbidden, "the token %s is %s's; the call needs %s's", g.Name, article(g.Role), article(n.Role)))
 }
 
-// by says to whom something is refused.
+// by adds the name of the refused caller.
 func by(g credentials.Grant, p *problem.Problem) *problem.Problem {
 	p.Token = g.Name
 	return p
 }
 
-// article puts the indefinite article before a role.
+// article returns a role with its indefinite article.
 func article(r credentials.Role) string {
 	if strings.HasPrefix(string(r), "o") || strings.HasPrefix(string(r), "a") {
 		return "an " + string(r)

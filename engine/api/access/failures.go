@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// failures counts the wrong tokens of each address, so that nobody can try many.
-// The zero value is ready.
+// failures counts the wrong tokens of each address, to limit guesses. The zero value is ready to
+// use.
 type failures struct {
 	mu    sync.Mutex // guards the rest
 	began time.Time
@@ -15,8 +15,8 @@ type failures struct {
 
 const (
 	failureWindow  = 10 * time.Second
-	mostFailures   = 20   // of one address in a window
-	mostAddresses  = 4096 // that are counted apart
+	mostFailures   = 20   // per address in a window
+	mostAddresses  = 4096 // counted separately
 	manyOthersName = "others"
 )
 
@@ -34,7 +34,7 @@ func (f *failures) note(address string) {
 	f.count[f.key(address)]++
 }
 
-// key returns the name by which an address is counted, in the present window.
+// key returns the name of an address in the current window.
 func (f *failures) key(address string) string {
 	if now := time.Now(); f.count == nil || now.Sub(f.began) >= failureWindow {
 		f.began, f.count = now, map[string]int{}

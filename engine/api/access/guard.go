@@ -8,13 +8,12 @@ import (
 	"procaas/engine/credentials"
 )
 
-// proxyAuthorization carries the token of a [Guard]: the header Authorization belongs to
-// whom the request is for.
+// proxyAuthorization has the token of a [Guard], because the header Authorization belongs to the
+// receiver of the request.
 const proxyAuthorization = "Proxy-Authorization"
 
-// Guard lets requests through to a handler that is not a part of the API, by its rules: as
-// soon as there is a token, each needs one of a submitter that holds everywhere, in the
-// header Proxy-Authorization.
+// Guard protects a handler that is not part of the API. Once there is a token, each request needs
+// an unrestricted one of a submitter in the header Proxy-Authorization.
 func Guard(o Options, next http.Handler) http.Handler {
 	d := New(o)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,16 +9,16 @@ import (
 	"procaas/engine/store"
 )
 
-// refusals remembers which calls of which tokens the audit has been told of, so that
-// whoever repeats a call that is refused does not fill it. The zero value is ready.
+// refusals remembers which refused calls were audited, so that repeated calls do not fill the
+// audit. The zero value is ready to use.
 type refusals struct {
 	mu    sync.Mutex // guards the rest
 	began time.Time
 	told  map[[2]string]bool // by token and call
-	count map[string]int     // of a token
+	count map[string]int     // per token
 }
 
-// How many refusals a node tells the audit of in an hour.
+// These bound the refusals that a node audits in an hour.
 const (
 	refusalWindow    = time.Hour
 	mostRefusals     = 100
@@ -27,7 +27,7 @@ const (
 	longestCall      = 200 // bytes of a method and a path
 )
 
-// first reports whether a refusal is to be told.
+// first reports whether to audit a refusal.
 func (f *refusals) first(token, call string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,7 +43,7 @@ func (f *refusals) first(token, call string) bool {
 	return true
 }
 
-// noteRefusal writes down that the bearer of a token has tried what it may not.
+// noteRefusal audits that the bearer of a token tried a call without permission.
 func (d *Checker) noteRefusal(r *http.Request, token, detail string) {
 	call := r.Method + " " + r.URL.EscapedPath()
 	call = call[:min(len(call), longestCall)]

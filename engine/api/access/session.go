@@ -12,12 +12,11 @@ import (
 	"procaas/engine/credentials"
 )
 
-// sessionCookie keeps the session of who has signed in, which is no token: it opens the
-// console alone, and ends. Scripts cannot read it, and browsers send it to no other site,
-// nor for pages of one.
+// sessionCookie has the session of a signed-in browser, not the token. It opens only the console,
+// and ends. Scripts cannot read it, and browsers do not send it to or from other sites.
 const sessionCookie = "procaas_session"
 
-// setSession keeps a session in the browser, or takes it away when it is empty.
+// setSession sets the session in the browser, or removes it if it is empty.
 func setSession(w http.ResponseWriter, r *http.Request, session string) {
 	c := &http.Cookie{
 		Name: sessionCookie, Value: session, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
@@ -29,13 +28,13 @@ func setSession(w http.ResponseWriter, r *http.Request, session string) {
 	http.SetCookie(w, c)
 }
 
-// encrypted reports whether the browser came over TLS, also by a proxy that ends it. Whoever
-// claims that falsely gets a cookie which its browser sends less often, and nothing else.
+// encrypted reports whether the browser uses TLS, also through a proxy. A false claim only
+// restricts when the browser sends the cookie.
 func encrypted(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// errToken refuses what cannot be a token.
+// errToken refuses an invalid token.
 var errToken = errors.New("This is no token of this server, or it has expired.") //nolint:staticcheck // shown to people as it is
 
 // SignIn checks a token and opens a session for its bearer.
@@ -61,7 +60,8 @@ func (d *Checker) SignIn(w http.ResponseWriter, r *http.Request, token string) e
 	return nil
 }
 
-// AdmitToConsole lets in who may look at it, and to the page of events also who may only submit them.
+// AdmitToConsole admits callers who may view it, and to the page of events also those who may only
+// submit.
 func (d *Checker) AdmitToConsole(r *http.Request, events bool) (*http.Request, error) {
 	admitted, err := d.Admit(r, Views)
 	if p := (*problem.Problem)(nil); events && errors.As(err, &p) && p.Status == http.StatusForbidden {
@@ -70,8 +70,7 @@ func (d *Checker) AdmitToConsole(r *http.Request, events bool) (*http.Request, e
 	return admitted, err
 }
 
-// SignOut ends the session, so that nobody can use it who has kept the cookie. The browser
-// forgets it in any case.
+// SignOut ends the session, so that a kept cookie is useless. The browser removes it in any case.
 func (d *Checker) SignOut(w http.ResponseWriter, r *http.Request) error {
 	setSession(w, r, "")
 	if c, err := r.Cookie(sessionCookie); err == nil {
@@ -80,7 +79,8 @@ func (d *Checker) SignOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// WithSession returns the request with the session of its cookie, which counts where there is no token.
+// WithSession returns the request with the session of its cookie, which is used if there is no
+// token.
 func WithSession(r *http.Request) *http.Request {
 	c, err := r.Cookie(sessionCookie)
 	if err != nil || r.Header.Get("Authorization") != "" {

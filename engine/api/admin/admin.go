@@ -1,5 +1,5 @@
-// Package admin serves the calls of operators about a node and its store: what it has seen,
-// who changed what, the definition that it serves, tokens, and the databases of the inbox.
+// Package admin serves operators' calls about a node and its store: what the node has seen, the
+// audit, definitions, tokens, and the databases of the inbox.
 package admin
 
 import (
@@ -23,9 +23,9 @@ import (
 	"procaas/engine/store"
 )
 
-// Status tells what a node works with.
+// Status describes the state of a node.
 type Status interface {
-	// Handlers and Services tell what this node has seen of them; others see other things.
+	// Handlers and Services return what this node has seen. Other nodes see other things.
 	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
 
@@ -34,11 +34,11 @@ type Status interface {
 	Nodes(ctx context.Context) ([]records.NodeView, error)
 	Audit(ctx context.Context, f store.AuditFilter) ([]records.AuditView, error)
 
-	// VerifyAudit follows the chains of the audit, and looks for hashes that were kept.
+	// VerifyAudit checks the chains of the audit, and looks for known hashes.
 	VerifyAudit(ctx context.Context, kept []string) (records.AuditReport, error)
 }
 
-// Tokens lists, makes and revokes them.
+// Tokens lists, makes and revokes tokens.
 type Tokens interface {
 	Guarded(ctx context.Context) (bool, error)
 	Tokens(ctx context.Context) ([]credentials.TokenView, error)
@@ -51,15 +51,15 @@ type Group struct {
 	Status   Status
 	Tokens   Tokens
 	Versions Versions
-	Inbox    inbox.Cells // nil when the inbox has one database
+	Inbox    inbox.Cells // nil if the inbox has one database
 
-	// Configured says that a token of an admin was configured, which cannot be revoked.
+	// Configured says that an admin token was configured, which cannot be revoked.
 	Configured bool
 
-	// Reload reads the node's pipelines again, or a version that the store keeps; nil when it cannot.
+	// Reload reads the node's pipelines again, or a stored version. Nil if that is not possible.
 	Reload func(ctx context.Context, how definitions.Change, by store.Actor) (diff.Diff, error)
 
-	verifying chan struct{} // has room for one who reads the whole audit
+	verifying chan struct{} // admits one reader of the whole audit
 }
 
 // Operations lists the calls.

@@ -18,7 +18,7 @@ import (
 	"procaas/engine/store"
 )
 
-// This file is who changed what.
+// This file serves the audit.
 
 func (g *Group) auditOperations() []rest.Operation {
 	return []rest.Operation{
@@ -48,7 +48,7 @@ type auditQuery struct {
 	rest.PageQuery
 }
 
-// audit asks for one change more than a page holds: so it knows whether another page follows.
+// audit reads one change more than a page has, to find out whether another page follows.
 func (g *Group) audit(c *rest.Call, in *auditQuery) (page wire.Page[records.AuditView], err error) {
 	filter := store.AuditFilter{Kind: in.Kind, Name: in.Name, By: in.By, Since: in.Since, Until: in.Until}
 	position, err := in.Position(rest.CursorAudit)
@@ -72,11 +72,11 @@ func (g *Group) audit(c *rest.Call, in *auditQuery) (page wire.Page[records.Audi
 }
 
 const (
-	// auditStep is how many changes are read at once: one of a setting may hold a megabyte
+	// auditStep is how many changes are read at once. A change of a setting may contain a megabyte
 	// twice.
 	auditStep = 20
 
-	// mostAudited bounds a page of changes, in bytes of JSON. One change is always on it.
+	// mostAudited bounds a page of changes, in bytes of JSON. A page has at least one change.
 	mostAudited = 8 << 20
 )
 
@@ -114,7 +114,7 @@ var chainHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // maxExpected bounds the hashes that one call looks for.
 const maxExpected = 16
 
-// verify reads the whole audit, so one call after the other does.
+// verify reads the whole audit, so only one call at a time does it.
 func (g *Group) verify(c *rest.Call, in *verifyQuery) (report records.AuditReport, err error) {
 	var kept []string
 	if in.Expect != "" {

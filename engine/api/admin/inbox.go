@@ -55,7 +55,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 	}
 }
 
-// divided refuses calls where the inbox has one database.
+// divided refuses calls if the inbox has one database.
 func (g *Group) divided() error {
 	if g.Inbox == nil {
 		return problem.New(problem.NoCells, "the inbox has one database; serve --cell NAME=postgres://… adds others")
@@ -83,7 +83,7 @@ func (g *Group) readInbox(c *rest.Call, in *readInbox) (v inbox.View, err error)
 
 type moveSlots struct{ Body wire.InboxMoveRequest }
 
-// moveSlots replies 202 to a move that has begun, and 200 to what one would be.
+// moveSlots replies 202 to a move that has begun, and 200 to a preview.
 func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.Move, err error) {
 	if err := g.divided(); err != nil {
 		return m, err
@@ -105,7 +105,7 @@ func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.Move, err error)
 
 type removeCell struct{ Body wire.InboxRemovalRequest }
 
-// removeCell replies with the inbox as it is now, which shows that the database is gone.
+// removeCell replies with the inbox without the database.
 func (g *Group) removeCell(c *rest.Call, in *removeCell) (v inbox.View, err error) {
 	if err := g.divided(); err != nil {
 		return v, err

@@ -42,7 +42,7 @@ func (g *Group) tokenOperations() []rest.Operation {
 
 type newToken struct{ Body wire.NewToken }
 
-// newToken makes a token. The secret is in this reply only: the store has a hash of it.
+// newToken makes a token. Only this reply has the secret, because the store has only its hash.
 func (g *Group) newToken(c *rest.Call, in *newToken) (made wire.MadeToken, err error) {
 	b := &in.Body
 	spec := credentials.TokenSpec{Name: b.Name, Role: credentials.Role(b.Role), Paths: b.Paths, Quota: b.Quota, Expires: b.Expires, Forever: b.Forever}
@@ -73,8 +73,7 @@ func (g *Group) revokeToken(c *rest.Call, in *revokeToken) (view credentials.Tok
 	return view, tokenProblem(err)
 }
 
-// keepAnAdmin refuses to revoke the last token of an admin: nobody could make
-// another one.
+// keepAnAdmin refuses to revoke the last admin token, because nobody could make another one.
 func (g *Group) keepAnAdmin(ctx context.Context, name string) error {
 	if g.Configured {
 		return nil
@@ -96,7 +95,7 @@ func (g *Group) keepAnAdmin(ctx context.Context, name string) error {
 	return nil
 }
 
-// tokenProblem says over HTTP why a token is not made or revoked.
+// tokenProblem converts the error of a token call to a problem.
 func tokenProblem(err error) error {
 	if wrong, ok := errors.AsType[*credentials.AccessError](err); ok {
 		return problem.New(problem.KnownCode(wrong.Code, problem.InvalidToken), "%s", wrong.Message)

@@ -15,7 +15,7 @@ import (
 	"procaas/engine/store"
 )
 
-// Versions tells which definitions the store keeps.
+// Versions shows the stored definitions.
 type Versions interface {
 	Versions(ctx context.Context, limit int) ([]definitions.Version, error)
 	Show(ctx context.Context, name string) (definitions.VersionDetail, error)
@@ -23,8 +23,8 @@ type Versions interface {
 	Previous(ctx context.Context) (definitions.Version, error)
 	Find(ctx context.Context, name string) (definitions.Version, error)
 
-	// Canary returns the last trial of a new version; nil when there was none. ShareTrial changes the share of the
-	// keys that use the new version, EndTrial rolls it back.
+	// Canary returns the last trial of a new version, or nil. ShareTrial changes its share of the
+	// keys, and EndTrial rolls it back.
 	Canary() *canary.State
 	ShareTrial(ctx context.Context, percent float64, hold bool, by store.Actor) (*canary.State, error)
 	EndTrial(ctx context.Context, by store.Actor) (*canary.State, error)
@@ -124,7 +124,7 @@ func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error
 				found, err = g.Versions.Differ(c.Context(), t.New, t.Old)
 				return found, ofVersion(err)
 			}
-			how.To = t.Old // the new version is current, or nodes are about to make it so
+			how.To = t.Old // the new version is current, or is about to be
 		}
 	}
 	if how.To == "" {
@@ -146,7 +146,7 @@ func (g *Group) promote(c *rest.Call, in *promotion) (canary.View, error) {
 	return t.View(), ofVersion(err)
 }
 
-// ofVersion says over HTTP that there is no such version, or what a canary cannot do.
+// ofVersion converts the error of a version or canary call to a problem.
 func ofVersion(err error) error {
 	if refused, ok := errors.AsType[*definitions.CanaryError](err); ok {
 		return problem.New(problem.CanaryRefused, "%s", refused)

@@ -18,10 +18,10 @@ import (
 	"procaas/engine/store"
 )
 
-// adminCalls are the calls that are about a node and its store.
+// adminCalls are the calls about a node and its store.
 type adminCalls struct{ *caller }
 
-// Handlers lists the handlers with what the server's node has seen of them.
+// Handlers lists the handlers as the server's node sees them.
 func (c adminCalls) Handlers(ctx context.Context) ([]stats.HandlerInfo, error) {
 	return list[stats.HandlerInfo](ctx, c.caller, "/admin/v1/handlers")
 }
@@ -31,7 +31,7 @@ func (c adminCalls) Backlog(ctx context.Context) (stats.BacklogView, error) {
 	return send[stats.BacklogView](ctx, c.caller, http.MethodGet, "/admin/v1/backlog", nil, nil)
 }
 
-// Services lists the services with what the server's node has seen of them.
+// Services lists the services as the server's node sees them.
 func (c adminCalls) Services(ctx context.Context) ([]guard.ServiceInfo, error) {
 	return list[guard.ServiceInfo](ctx, c.caller, "/admin/v1/services")
 }
@@ -41,7 +41,7 @@ func (c adminCalls) Nodes(ctx context.Context) ([]records.NodeView, error) {
 	return list[records.NodeView](ctx, c.caller, "/admin/v1/nodes")
 }
 
-// Reload lets the server read its pipelines again.
+// Reload makes the server read its pipelines again.
 func (c adminCalls) Reload(ctx context.Context, how wire.Reload) (diff.Diff, error) {
 	return send[diff.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/reload", how, nil)
 }
@@ -52,7 +52,7 @@ func (c adminCalls) Versions(ctx context.Context, limit int) ([]definitions.Vers
 	return list[definitions.Version](ctx, c.caller, "/v1/versions?"+q.Encode())
 }
 
-// Version reads one of them.
+// Version reads one version.
 func (c adminCalls) Version(ctx context.Context, name string) (definitions.VersionDetail, error) {
 	return send[definitions.VersionDetail](ctx, c.caller, http.MethodGet, "/v1/versions/"+url.PathEscape(name), nil, nil)
 }
@@ -68,24 +68,23 @@ func (c adminCalls) RollBack(ctx context.Context, how wire.Rollback) (diff.Diff,
 	return send[diff.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/rollback", how, nil)
 }
 
-// Canary reads how the last canary does.
+// Canary reads the state of the last canary.
 func (c adminCalls) Canary(ctx context.Context) (canary.View, error) {
 	return send[canary.View](ctx, c.caller, http.MethodGet, "/v1/canary", nil, nil)
 }
 
-// Promote lets more keys use the version of the canary.
+// Promote increases the share of keys of the canary.
 func (c adminCalls) Promote(ctx context.Context, how wire.Promotion) (canary.View, error) {
 	return send[canary.View](ctx, c.caller, http.MethodPost, "/admin/v1/promote", how, nil)
 }
 
-// VerifyAudit reports whether the audit is as it was written, and holds hashes that were kept.
+// VerifyAudit reports whether the audit is unchanged, also against known hashes.
 func (c adminCalls) VerifyAudit(ctx context.Context, kept []string) (records.AuditReport, error) {
 	q := queryOf(map[string]string{"expect": strings.Join(kept, ",")})
 	return send[records.AuditReport](ctx, c.caller, http.MethodGet, "/admin/v1/audit/verify?"+q.Encode(), nil, nil)
 }
 
-// Audit reads a page of who changed what, newest first; the cursor is next of the
-// page before, or empty.
+// Audit reads a page of the audit, newest first. cursor is Next of the page before, or empty.
 func (c adminCalls) Audit(ctx context.Context, f store.AuditFilter, cursor string) (wire.Page[records.AuditView], error) {
 	q := queryOf(map[string]string{
 		"kind": f.Kind, "name": f.Name, "by": f.By, "since": timeText(f.Since), "until": timeText(f.Until), "cursor": cursor,
@@ -94,12 +93,12 @@ func (c adminCalls) Audit(ctx context.Context, f store.AuditFilter, cursor strin
 	return send[wire.Page[records.AuditView]](ctx, c.caller, http.MethodGet, "/admin/v1/audit?"+q.Encode(), nil, nil)
 }
 
-// Inbox reads which database has what.
+// Inbox reads which database has which slots.
 func (c adminCalls) Inbox(ctx context.Context) (inbox.View, error) {
 	return send[inbox.View](ctx, c.caller, http.MethodGet, "/admin/v1/inbox", nil, nil)
 }
 
-// InboxLoads reads that with the load of each slot.
+// InboxLoads is Inbox with the load of each slot.
 func (c adminCalls) InboxLoads(ctx context.Context) (inbox.View, error) {
 	return send[inbox.View](ctx, c.caller, http.MethodGet, "/admin/v1/inbox?loads=true", nil, nil)
 }
@@ -109,7 +108,7 @@ func (c adminCalls) MoveSlots(ctx context.Context, order wire.InboxMoveRequest) 
 	return send[inbox.Move](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/moves", order, nil)
 }
 
-// RemoveCell takes a database out of the inbox for good, and returns the inbox without it.
+// RemoveCell permanently removes a database from the inbox, and returns the inbox without it.
 func (c adminCalls) RemoveCell(ctx context.Context, request wire.InboxRemovalRequest) (inbox.View, error) {
 	return send[inbox.View](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/removals", request, nil)
 }

@@ -19,9 +19,8 @@ import (
 	"procaas/engine/api/wire"
 )
 
-// A Client calls the API of a server. Errors that the server tells are
-// [*problem.Problem]; any other error means that the call may or may not have taken
-// effect. It is safe for concurrent use.
+// A Client calls the API of a server. Errors from the server are [*problem.Problem]. After any
+// other error, the outcome of the call is unknown. It is safe for concurrent use.
 type Client struct {
 	eventsCalls
 	runsCalls
@@ -32,14 +31,13 @@ type Client struct {
 	adminCalls
 }
 
-// callTime bounds one call; the server gives up earlier.
+// callTime bounds one call. The server gives up earlier.
 const callTime = 15 * time.Second
 
 // maxReply bounds what is read of a reply, in bytes.
 const maxReply = 64 << 20
 
-// New makes a client of the server at base, such as
-// http://127.0.0.1:8080. The token may be empty.
+// New makes a client of the server at base, such as http://127.0.0.1:8080. The token may be empty.
 func New(base, token string) *Client {
 	c := &caller{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{Timeout: callTime}}
 	return &Client{eventsCalls{c}, runsCalls{c}, controlsCalls{c}, clustersCalls{c}, shardsCalls{c}, queuesCalls{c}, adminCalls{c}}
@@ -47,12 +45,12 @@ func New(base, token string) *Client {
 
 // A caller sends requests to a server.
 type caller struct {
-	base  string // without a slash at its end
+	base  string // without a slash at the end
 	token string // empty for none
 	http  *http.Client
 }
 
-// lasting is the caller for calls that the server lets wait for a time.
+// lasting returns the caller for calls that may wait.
 func (c *caller) lasting(wait time.Duration) *caller {
 	longer := *c
 	longer.http = &http.Client{Timeout: callTime + wait, Transport: c.http.Transport}
@@ -65,7 +63,7 @@ func send[T any](ctx context.Context, c *caller, method, path string, body any, 
 	return reply, err
 }
 
-// queryOf makes a query of what is said; what is empty is not.
+// queryOf makes a query without empty values.
 func queryOf(said map[string]string) url.Values {
 	q := url.Values{}
 	for name, value := range said {
@@ -76,7 +74,7 @@ func queryOf(said map[string]string) url.Values {
 	return q
 }
 
-// timeText is a time as the API takes it; empty for the zero time.
+// timeText formats a time for the API, or returns empty for the zero time.
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -84,7 +82,7 @@ func timeText(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// limitText is a bound of a page; empty for the usual one.
+// limitText formats a page limit, or returns empty for the default.
 func limitText(n int) string {
 	if n == 0 {
 		return ""
@@ -92,14 +90,13 @@ func limitText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// list reads all of a list that has one page.
+// list reads a list that has one page.
 func list[T any](ctx context.Context, c *caller, path string) ([]T, error) {
 	page, err := send[wire.Page[T]](ctx, c, http.MethodGet, path, nil, nil)
 	return page.Items, err
 }
 
-// call sends one request and decodes the reply into out. Numbers in data stay
-// as they were sent.
+// call sends one request and decodes the reply into out. Numbers in data keep their form.
 func (c *caller) call(ctx context.Context, method, path string, body any, h http.Header, out any) error {
 	var content io.Reader
 	if body != nil {
@@ -125,7 +122,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any, h http
 		return err
 	}
 	defer reply.Body.Close()
-	// What is cut off there does not decode: a server of something else was called.
+	// A reply that is cut off does not decode: it is from another kind of server.
 	data, err := io.ReadAll(io.LimitReader(reply.Body, maxReply))
 	if err != nil {
 		return fmt.Errorf("read the reply of %s: %w", req.URL, err)
@@ -145,8 +142,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any, h http
 	return nil
 }
 
-// replyProblem reads an error. One that is not of procaas, such as of a proxy,
-// has no code.
+// replyProblem decodes an error. One that is not from procaas, such as a proxy's, has no code.
 func replyProblem(reply *http.Response, data []byte) error {
 	p := &problem.Problem{}
 	if json.Unmarshal(data, p) != nil || p.Code == "" {

@@ -10,7 +10,7 @@ import (
 	"procaas/engine/clusters"
 )
 
-// clustersCalls are the calls that are about clusters.
+// clustersCalls are the calls about clusters.
 type clustersCalls struct{ *caller }
 
 // Clusters lists the clusters of a server.
@@ -18,17 +18,17 @@ func (c clustersCalls) Clusters(ctx context.Context) ([]clusters.ClusterView, er
 	return list[clusters.ClusterView](ctx, c.caller, "/admin/v1/clusters")
 }
 
-// Cluster reads one of them.
+// Cluster reads one cluster.
 func (c clustersCalls) Cluster(ctx context.Context, id string) (clusters.ClusterView, error) {
 	return send[clusters.ClusterView](ctx, c.caller, http.MethodGet, clusterPath(id), nil, nil)
 }
 
-// Moves lists the last moves of a cluster, the newest first.
+// Moves lists the last moves of a cluster, newest first.
 func (c clustersCalls) Moves(ctx context.Context, id string, limit int) ([]clusters.MoveLog, error) {
 	return list[clusters.MoveLog](ctx, c.caller, clusterPath(id)+"/moves?limit="+strconv.Itoa(limit))
 }
 
-// Recording reads what the balancer of a cluster has seen lately.
+// Recording reads the recent observations of a cluster's balancer.
 func (c clustersCalls) Recording(ctx context.Context, id string) (clusters.Recording, error) {
 	return send[clusters.Recording](ctx, c.caller, http.MethodGet, clusterPath(id)+"/recording", nil, nil)
 }
@@ -38,7 +38,7 @@ func (c clustersCalls) ExplainPartition(ctx context.Context, id string, partitio
 	return send[clusters.PartitionView](ctx, c.caller, http.MethodGet, clusterPath(id)+"/partitions/"+strconv.Itoa(partition), nil, nil)
 }
 
-// PullLever pulls a lever of a cluster, or lets it go.
+// PullLever pulls or releases a lever of a cluster.
 func (c clustersCalls) PullLever(ctx context.Context, id string, pull clusters.LeverPull, reason string) (clusters.Levers, error) {
 	var levers clusters.Levers
 	path := clusterPath(id) + "/levers/" + url.PathEscape(pull.Lever)
@@ -63,5 +63,5 @@ func (c clustersCalls) PullLever(ctx context.Context, id string, pull clusters.L
 	return levers, err
 }
 
-// clusterPath is the address of a cluster among the calls of operators.
+// clusterPath returns the path of operators' calls for a cluster.
 func clusterPath(id string) string { return "/admin/v1/clusters/" + url.PathEscape(id) }

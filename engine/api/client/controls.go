@@ -12,7 +12,7 @@ import (
 	"procaas/engine/steering"
 )
 
-// controlsCalls are the calls that are about controls and settings.
+// controlsCalls are the calls about controls and settings.
 type controlsCalls struct{ *caller }
 
 // Controls lists the controls.
@@ -20,20 +20,20 @@ func (c controlsCalls) Controls(ctx context.Context) ([]guard.ControlView, error
 	return list[guard.ControlView](ctx, c.caller, "/admin/v1/controls")
 }
 
-// SetControl sets the control of a path. ifRevision guards against lost updates:
-// the revision that may be replaced, 0 for none, -1 for any.
+// SetControl sets the control of a path. ifRevision prevents lost updates: it is the revision to
+// replace, 0 for none, -1 for any.
 func (c controlsCalls) SetControl(ctx context.Context, path string, change wire.ControlChange,
 	ifRevision int64,
 ) (guard.ControlView, error) {
 	return send[guard.ControlView](ctx, c.caller, http.MethodPut, controlURL(path), change, ifHeader(ifRevision))
 }
 
-// ControlEffect returns what a control would do.
+// ControlEffect returns the effect that a control would have.
 func (c controlsCalls) ControlEffect(ctx context.Context, path string, change wire.ControlChange) (steering.ControlEffect, error) {
 	return send[steering.ControlEffect](ctx, c.caller, http.MethodPut, controlURL(path)+"?dry_run=true", change, nil)
 }
 
-// RemoveControl removes the control of a path; ifRevision is as in SetControl.
+// RemoveControl removes the control of a path. ifRevision is as in SetControl.
 func (c controlsCalls) RemoveControl(ctx context.Context, path, reason string, ifRevision int64) (wire.ControlRemoved, error) {
 	var removed wire.ControlRemoved
 	q := ""
@@ -44,13 +44,12 @@ func (c controlsCalls) RemoveControl(ctx context.Context, path, reason string, i
 	return removed, err
 }
 
-// UndoControl takes the change of a control back.
+// UndoControl undoes the change of a control.
 func (c controlsCalls) UndoControl(ctx context.Context, revision int64, reason string) (wire.Undone, error) {
 	return send[wire.Undone](ctx, c.caller, http.MethodPost, "/admin/v1/controls/undo", wire.Undo{Revision: revision, Reason: reason}, nil)
 }
 
-// EndFallbacks puts the handlers below a path back into the flow that are out of
-// it by themselves, and lists them.
+// EndFallbacks turns handlers below a path on again that fallback has turned off, and lists them.
 func (c controlsCalls) EndFallbacks(ctx context.Context, path, reason string) ([]string, error) {
 	ended, err := send[wire.FallbacksEnded](ctx, c.caller, http.MethodPost, "/admin/v1/fallbacks/end",
 		wire.FallbackEnd{Path: path, Reason: reason}, nil)
@@ -62,8 +61,8 @@ func (c controlsCalls) Configs(ctx context.Context) ([]settings.ConfigView, erro
 	return list[settings.ConfigView](ctx, c.caller, "/admin/v1/configs")
 }
 
-// SetConfig changes a live setting. ifRevision guards against lost updates: the
-// revision that may be replaced, -1 for any.
+// SetConfig changes a live setting. ifRevision prevents lost updates: it is the revision to
+// replace, -1 for any.
 func (c controlsCalls) SetConfig(ctx context.Context, name string, change wire.ConfigChange,
 	ifRevision int64,
 ) (settings.ConfigView, error) {
@@ -74,7 +73,7 @@ func (c controlsCalls) SetConfig(ctx context.Context, name string, change wire.C
 	return send[settings.ConfigView](ctx, c.caller, http.MethodPut, "/admin/v1/configs/"+url.PathEscape(name), change, h)
 }
 
-// controlURL is the address of the control of a path.
+// controlURL returns the address of a control.
 func controlURL(path string) string {
 	parts := strings.Split(path, "/")
 	for i := range parts {
@@ -83,7 +82,7 @@ func controlURL(path string) string {
 	return "/admin/v1/controls/" + strings.Join(parts, "/")
 }
 
-// ifHeader makes the precondition of a change; see [Client.SetControl].
+// ifHeader returns the precondition of a change; see [Client.SetControl].
 func ifHeader(revision int64) http.Header {
 	switch {
 	case revision > 0:

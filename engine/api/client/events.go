@@ -9,18 +9,17 @@ import (
 	"procaas/engine/api/wire"
 )
 
-// eventsCalls are the calls that bring events in.
+// eventsCalls are the calls that submit events.
 type eventsCalls struct{ *caller }
 
-// Submit sends the JSON of one event of the plain form, or of an array of them,
-// and returns the reply as it came: a [wire.Receipt] or [wire.Receipts].
+// Submit sends the JSON of one event of the plain form, or of an array of them. It returns the raw
+// reply: a [wire.Receipt] or [wire.Receipts].
 func (c eventsCalls) Submit(ctx context.Context, body []byte) (json.RawMessage, error) {
 	return send[json.RawMessage](ctx, c.caller, http.MethodPost, "/v1/events", json.RawMessage(body), nil)
 }
 
-// SubmitAndWait sends the JSON of one event, and waits for the end of its run for up to a time,
-// at most [rest.MaxWait]. The result has no status when the run goes on. It is also given as it
-// came.
+// SubmitAndWait sends the JSON of one event, and waits for the end of its run, at most
+// [rest.MaxWait]. The result has no status if the run continues. It also returns the raw reply.
 func (c eventsCalls) SubmitAndWait(ctx context.Context, body []byte, wait time.Duration) (wire.Result, json.RawMessage, error) {
 	var result wire.Result
 	reply, err := send[json.RawMessage](ctx, c.lasting(wait), http.MethodPost, "/v1/events?wait="+wait.String(), json.RawMessage(body), nil)

@@ -19,32 +19,32 @@ import (
 	"procaas/engine/store"
 )
 
-// runsCalls are the calls that are about runs and keys.
+// runsCalls are the calls about runs and keys.
 type runsCalls struct{ *caller }
 
-// A Verb is what is done to many runs.
+// A Verb is a change of many runs.
 type Verb string
 
-// The verbs.
+// These are the verbs.
 const (
 	RetryRuns  Verb = "retry"
 	CancelRuns Verb = "cancel"
 	MakeUpRuns Verb = "make-up"
 )
 
-// Run reads a run. The error is a [*problem.Problem] with the code run_not_found when there is none.
+// Run reads a run. If there is none, the error is a [*problem.Problem] with the code run_not_found.
 func (c runsCalls) Run(ctx context.Context, id string) (checkpoint.RunView, error) {
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
 }
 
-// AwaitRun waits for the end of a run for up to a time, at most [rest.MaxWait], and reads it. Its
-// status tells whether it has ended.
+// AwaitRun waits for the end of a run, at most [rest.MaxWait], and reads it. The status of the run
+// says whether it has ended.
 func (c runsCalls) AwaitRun(ctx context.Context, id string, wait time.Duration) (checkpoint.RunView, error) {
 	return send[checkpoint.RunView](ctx, c.lasting(wait), http.MethodGet, "/v1/runs/"+url.PathEscape(id)+"?wait="+wait.String(), nil, nil)
 }
 
-// FollowRun reads the steps of a run, the present state first. The function is told of each, and
-// of the end as the last one. Without an end, the stream was cut: call it again.
+// FollowRun reads the steps of a run, the current state first. It calls step for each, the end
+// last. Without an end, the stream was cut: call it again.
 func (c runsCalls) FollowRun(ctx context.Context, id string, step func(v checkpoint.RunView, ended bool) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/v1/runs/"+url.PathEscape(id)+"/progress", http.NoBody)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c runsCalls) FollowRun(ctx context.Context, id string, step func(v checkpo
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	reply, err := (&http.Client{Transport: c.http.Transport}).Do(req) // it lasts
+	reply, err := (&http.Client{Transport: c.http.Transport}).Do(req) // without the timeout
 	if err != nil {
 		return err
 	}
@@ -123,27 +123,26 @@ func (c runsCalls) Entity(ctx context.Context, flow, key string) (checkpoint.Ent
 		nil)
 }
 
-// Retry continues with a run that has failed, or waits for an operator. The reason
-// may be empty.
+// Retry continues a run that has failed or waits for an operator. The reason may be empty.
 func (c runsCalls) Retry(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", wire.Reason{Reason: reason}, nil)
 }
 
-// Cancel ends a run, after it has undone what it has done when its pipeline has compensations.
-// The reason may be empty.
+// Cancel ends a run. If its pipeline has compensations, the run first undoes what it has done. The
+// reason may be empty.
 func (c runsCalls) Cancel(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel",
 		wire.Cancellation{Reason: reason}, nil)
 }
 
-// Abandon ends a run as it is, without undoing what it has done. The reason may be
-// empty.
+// Abandon ends a run as it is, without undoing what it has done. The reason may be empty.
 func (c runsCalls) Abandon(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	how := wire.Cancellation{Reason: reason, Compensate: new(bool)}
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", how, nil)
 }
 
-// Rerun runs a run again as a new one, from a stage on, or all of it when that is empty. The reason may be empty.
+// Rerun repeats a run as a new one, from a stage on, or completely if that is empty. The reason may
+// be empty.
 func (c runsCalls) Rerun(ctx context.Context, id, stage, reason string) (checkpoint.RunView, error) {
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
 		wire.Rerun{From: stage, Reason: reason}, nil)
@@ -166,23 +165,22 @@ func (c runsCalls) Redrive(ctx context.Context, verb Verb, r wire.Redrive) (reco
 	return send[records.RunsDone](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
 }
 
-// Fit reports whether a run fits the present definition.
+// Fit reports whether a run fits the current definition.
 func (c runsCalls) Fit(ctx context.Context, id string) (records.RunFit, error) {
 	return send[records.RunFit](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Preview: true}, nil)
 }
 
-// Migrate lets a run go on by the present definition.
+// Migrate moves a run to the current definition.
 func (c runsCalls) Migrate(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Reason: reason}, nil)
 }
 
-// MigrateRuns moves a page of runs, or with Preview tells which fit.
+// MigrateRuns moves a page of runs, or with Preview reports which fit.
 func (c runsCalls) MigrateRuns(ctx context.Context, r wire.Redrive) (records.RunsMoved, error) {
 	return send[records.RunsMoved](ctx, c.caller, http.MethodPost, migratePath(""), r, nil)
 }
 
-// migratePath is where runs are moved: one, or all that a filter chooses when id
-// is empty.
+// migratePath returns the path for moving one run, or all runs of a filter if id is empty.
 func migratePath(id string) string {
 	if id == "" {
 		return "/v1/runs/migrate"

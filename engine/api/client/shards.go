@@ -10,7 +10,7 @@ import (
 	"procaas/engine/transfers"
 )
 
-// shardsCalls are the calls that are about shard maps.
+// shardsCalls are the calls about shard maps.
 type shardsCalls struct{ *caller }
 
 // ShardMaps lists the shard maps.
@@ -40,7 +40,7 @@ func (c shardsCalls) Shards(ctx context.Context, shardMap string) ([]transfers.S
 	return list[transfers.ShardView](ctx, c.caller, shardPath(shardMap, "/shards"))
 }
 
-// SetShard changes what was decided of a shard.
+// SetShard changes the settings of a shard.
 func (c shardsCalls) SetShard(ctx context.Context, shardMap, shard string, change wire.ShardChangeRequest) (transfers.ShardView, error) {
 	return send[transfers.ShardView](ctx, c.caller, http.MethodPut, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)), change,
 		nil)
@@ -64,12 +64,12 @@ func (c shardsCalls) ShardTransfers(ctx context.Context, shardMap string) ([]tra
 	return list[transfers.ShardTransfer](ctx, c.caller, shardPath(shardMap, "/transfers"))
 }
 
-// OrderShardTransfer tells a transfer what to do.
+// OrderShardTransfer sends an order to a transfer.
 func (c shardsCalls) OrderShardTransfer(ctx context.Context, id string, order wire.TransferOrderRequest) (transfers.ShardTransfer, error) {
 	return send[transfers.ShardTransfer](ctx, c.caller, http.MethodPost, "/admin/v1/transfers/"+url.PathEscape(id)+"/order", order, nil)
 }
 
-// shardPath is the address of a part of a shard map.
+// shardPath returns the path of a part of a shard map.
 func shardPath(shardMap, rest string) string {
 	return "/v1/shard-maps/" + url.PathEscape(shardMap) + rest
 }

@@ -1,5 +1,5 @@
-// Package clusters serves the calls about clusters: which worker serves what, and the levers
-// of balancers.
+// Package clusters serves the calls about clusters: which worker serves what, and the levers of
+// balancers.
 package clusters
 
 import (
@@ -19,7 +19,7 @@ import (
 	"procaas/engine/store"
 )
 
-// Clusters tells which worker of a cluster serves what, and why, and steers the balancers.
+// Clusters shows which worker of a cluster serves what, and why, and steers the balancers.
 type Clusters interface {
 	Bundle() *tree.Bundle
 	Assignment(ctx context.Context, cluster string) (clusters.Assignment, error)
@@ -37,7 +37,7 @@ type Group struct {
 	Streams  *rest.Streams
 }
 
-// longestWait bounds what a caller may wait for news.
+// longestWait bounds how long a caller may wait for news.
 const longestWait = time.Minute
 
 // Operations lists the calls.
@@ -73,7 +73,7 @@ type clusterPath struct {
 	Cluster string `path:"cluster" doc:"The cluster's id."`
 }
 
-// check refuses what is no cluster.
+// check refuses an unknown cluster.
 func (g *Group) check(in *clusterPath) error {
 	b := g.Clusters.Bundle()
 	if b.Cluster(in.Cluster) != nil {
@@ -111,7 +111,7 @@ func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err erro
 	return wire.Route{Cluster: in.Cluster, Version: a.Version, Partition: p, Worker: owner}, nil
 }
 
-// A newsQuery says which news a caller wants, and how long it waits for them.
+// A newsQuery says which news a caller wants, and how long it waits.
 type newsQuery struct {
 	clusterPath
 	After string `query:"after" type:"integer" format:"int64" minimum:"0" doc:"Only a version after this one."`
@@ -119,7 +119,7 @@ type newsQuery struct {
 	Last  string `header:"Last-Event-ID" doc:"For a stream, instead of after."`
 }
 
-// read returns the version after which there is news, and the time.
+// read returns the version after which there is news, and the wait.
 func (q *newsQuery) read() (after int64, wait time.Duration, err error) {
 	text, location := q.After, "query/after"
 	if q.Last != "" {
@@ -138,8 +138,8 @@ func (q *newsQuery) read() (after int64, wait time.Duration, err error) {
 	return after, wait, nil
 }
 
-// assignment answers in three ways: at once, when there is a later assignment or time, or as
-// a stream. No news is 204, so that a caller need not compare versions.
+// assignment answers at once, when there is a later assignment or the time is over, or as a stream.
+// Without news it replies 204, so that a caller need not compare versions.
 func (g *Group) assignment(c *rest.Call, in *newsQuery) (*clusters.Assignment, error) {
 	if err := g.check(&in.clusterPath); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (g *Group) assignment(c *rest.Call, in *newsQuery) (*clusters.Assignment, e
 	return a, err
 }
 
-// assignmentAfter waits for a later assignment; nil when none comes.
+// assignmentAfter waits for a later assignment, or returns nil.
 func (g *Group) assignmentAfter(c *rest.Call, cluster string, after int64, wait time.Duration) (*clusters.Assignment, error) {
 	a, err := g.Clusters.Assignment(c.Context(), cluster)
 	switch {

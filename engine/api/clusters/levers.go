@@ -12,7 +12,7 @@ import (
 	"procaas/engine/store"
 )
 
-// This file is how operators look at the balancers of clusters, and steer them.
+// This file lets operators view and steer the balancers of clusters.
 
 func (g *Group) leverOperations(refusals []string) []rest.Operation {
 	steered := []string{problem.ClusterNotFound, problem.InvalidParameter, problem.InvalidLever, problem.StoreUnavailable}
@@ -84,7 +84,7 @@ type movesQuery struct {
 	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most moves."`
 }
 
-// moves turns the log around: the store keeps it in the order in which moves were made.
+// moves reverses the log, which the store keeps oldest first.
 func (g *Group) moves(c *rest.Call, in *movesQuery) (page wire.Page[clusters.MoveLog], err error) {
 	if err := g.check(&in.clusterPath); err != nil {
 		return page, err
@@ -115,7 +115,7 @@ func (g *Group) explain(c *rest.Call, in *partitionPath) (v clusters.PartitionVi
 		return v, err
 	}
 	cluster := g.Clusters.Bundle().Cluster(in.Cluster)
-	if cluster == nil { // a reload has taken it away since
+	if cluster == nil { // a reload has removed it meanwhile
 		return v, leverProblem(clusters.ErrNoCluster, in.Cluster)
 	}
 	n, err := strconv.Atoi(in.Partition)
@@ -169,7 +169,7 @@ func (g *Group) release(c *rest.Call, in *releaseLever) (clusters.Levers, error)
 	return g.steer(c, &in.leverPath, pull, in.Reason)
 }
 
-// steer pulls a lever or lets it go, and returns all that hold then.
+// steer pulls or releases a lever, and returns all levers in force.
 func (g *Group) steer(c *rest.Call, in *leverPath, pull clusters.LeverPull, reason string) (levers clusters.Levers, err error) {
 	if err := g.check(&in.clusterPath); err != nil {
 		return levers, err
@@ -178,7 +178,7 @@ func (g *Group) steer(c *rest.Call, in *leverPath, pull clusters.LeverPull, reas
 	return levers, leverProblem(err, in.Cluster)
 }
 
-// leverProblem says what an error of the engine means to a caller.
+// leverProblem converts an error of the engine to a problem.
 func leverProblem(err error, cluster string) error {
 	var refused *clusters.LeverError
 	switch {

@@ -1,5 +1,5 @@
-// Package controls serves the calls that change what holds at run time: switches, limits and
-// rollouts by path, handlers that are out of the flow, and live settings.
+// Package controls serves the calls that change behavior at run time: switches, limits and rollouts
+// by path, fallbacks, and live settings.
 package controls
 
 import (
@@ -27,8 +27,7 @@ type Controls interface {
 	RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error)
 	UndoControl(ctx context.Context, revision int64, by store.Actor) (string, *guard.ControlView, error)
 
-	// EndFallbacks puts handlers back into the flow that have gone out of it by
-	// themselves.
+	// EndFallbacks turns handlers on again that fallback has turned off.
 	EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error)
 }
 
@@ -36,8 +35,8 @@ type Controls interface {
 type Settings interface {
 	Configs(ctx context.Context) ([]settings.ConfigView, error)
 
-	// SetConfig replaces the value when the setting has the revision, 0 being that of one
-	// that was never changed, and -1 any.
+	// SetConfig replaces the value if the setting has the revision. 0 means that it was never
+	// changed, and -1 any.
 	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (settings.ConfigView, error)
 	Audit(ctx context.Context, f store.AuditFilter) ([]records.AuditView, error)
 }
@@ -100,7 +99,7 @@ func (g *Group) Operations() []rest.Operation {
 	return ops
 }
 
-// setOperation is the call that sets a control of a level.
+// setOperation returns the call that sets a control of a level.
 func (g *Group) setOperation(level, path string) rest.Operation {
 	return rest.Typed(rest.Operation{
 		Method: http.MethodPut, Path: path, ID: "set-" + level + "-control", Tag: "admin",
@@ -120,7 +119,7 @@ func (g *Group) setOperation(level, path string) rest.Operation {
 	}, g.set)
 }
 
-// removeOperation is the call that removes a control of a level.
+// removeOperation returns the call that removes a control of a level.
 func (g *Group) removeOperation(level, path string) rest.Operation {
 	return rest.Typed(rest.Operation{
 		Method: http.MethodDelete, Path: path, ID: "remove-" + level + "-control", Tag: "admin",
@@ -129,16 +128,16 @@ func (g *Group) removeOperation(level, path string) rest.Operation {
 	}, g.remove)
 }
 
-// A controlPath names what a control is of. A call of a pipeline has no stage, and one of a
-// stage no handler.
+// A controlPath is the path of a control. A call for a pipeline has no stage, and one for a stage
+// no handler.
 type controlPath struct {
 	Pipeline string `path:"pipeline" doc:"Its id."`
 	Stage    string `path:"stage" doc:"Its id."`
 	Handler  string `path:"handler" doc:"Its id."`
 }
 
-// joined returns the path, when the caller may steer there. A part with an escaped slash would be
-// another path once the parts are joined, perhaps one that the caller may not steer.
+// joined returns the path if the caller may steer it. A part with an escaped slash would form
+// another path, perhaps one that the caller may not steer.
 func (p *controlPath) joined(c *rest.Call) (string, error) {
 	parts := []string{p.Pipeline}
 	for _, part := range []string{p.Stage, p.Handler} {
@@ -164,8 +163,8 @@ type setControl struct {
 	Body    wire.ControlChange
 }
 
-// set sets a control, or with dry_run tells what that would do. The grant is looked at
-// in both cases: an effect names handlers and counts runs.
+// set sets a control, or with dry_run returns its effect. It checks the grant in both cases,
+// because an effect names handlers and counts runs.
 func (g *Group) set(c *rest.Call, in *setControl) (any, error) {
 	path, err := in.joined(c)
 	if err != nil {
@@ -235,7 +234,7 @@ func (g *Group) mayUndo(c *rest.Call, revision int64) error {
 		return err
 	}
 	if len(list) == 0 || list[0].Revision != revision || list[0].Kind != store.AuditControl {
-		return nil // there is nothing to undo, and that will be said
+		return nil // there is nothing to undo, which is reported later
 	}
 	return c.MayAt(list[0].Name)
 }
@@ -251,7 +250,7 @@ func (g *Group) endFallbacks(c *rest.Call, in *fallbackEnd) (ended wire.Fallback
 	return wire.FallbacksEnded{Path: path, Handlers: handlers}, Problem(err, path)
 }
 
-// Problem says over HTTP why a control is refused.
+// Problem converts the error of a refused control to a problem.
 func Problem(err error, path string) error {
 	var wrong *guard.ControlError
 	switch {
@@ -261,7 +260,7 @@ func Problem(err error, path string) error {
 	return err
 }
 
-// changed is Problem for a change that is bound to a revision. The refusal names the revision that is set now.
+// changed is Problem for a change with a revision. The refusal has the current revision.
 func (g *Group) changed(ctx context.Context, err error, path, how string) error {
 	if !errors.Is(err, store.ErrConflict) {
 		return Problem(err, path)
@@ -282,8 +281,8 @@ func (g *Group) changed(ctx context.Context, err error, path, how string) error 
 // replace says how to change what somebody else has changed meanwhile.
 const replace = "read it, and send its revision in If-Match to replace it"
 
-// stale refuses a change that is bound to another revision than the present one; 0 is that of what is not set. how says how to
-// go on.
+// stale refuses a change whose revision is not the current one. 0 is the revision of something
+// unset. how says what to do.
 func stale(code, what string, revision int64, by, how string) error {
 	if revision == 0 {
 		return problem.New(code, "%s is not set now: a call without If-Match sets it", what)
@@ -317,7 +316,7 @@ func (g *Group) setConfig(c *rest.Call, in *setConfig) (config settings.ConfigVi
 	return config, nil
 }
 
-// changedConfig refuses a change of a setting that has another revision.
+// changedConfig refuses a change of a setting with another revision.
 func (g *Group) changedConfig(ctx context.Context, name string) error {
 	all, err := g.Settings.Configs(ctx)
 	if err != nil {

@@ -15,17 +15,16 @@ import (
 	"procaas/engine/tracing"
 )
 
-// CloudEvents 1.0 over HTTP are read by hand, from the same strict JSON as all
-// else: a reader that takes the last of two equal names, or stops at the end of
-// the first value, would let one request mean two things.
+// CloudEvents 1.0 over HTTP are read by hand from strict JSON. A lenient reader, which takes the
+// last of two equal names or stops after the first value, would let one request mean two things.
 
-// ceHeader begins the names of headers that hold attributes, as net/http writes them.
+// ceHeader is the prefix of headers with attributes, in net/http's form.
 const ceHeader = "Ce-"
 
 // extensionName is what the specification allows as a name of an attribute.
 var extensionName = regexp.MustCompile(`^[a-z0-9]+$`)
 
-// isBinary reports whether a request carries one event in its headers.
+// isBinary reports whether a request has one event in its headers.
 func isBinary(h http.Header) bool {
 	if media := h.Get("Content-Type"); strings.HasPrefix(strings.ToLower(media), "application/cloudevents") {
 		return false
@@ -38,7 +37,7 @@ func isBinary(h http.Header) bool {
 	return false
 }
 
-// decodeCloudEvents reads the structured mode, or the batched one.
+// decodeCloudEvents decodes the structured or the batched mode.
 func decodeCloudEvents(body []byte, many bool) (intake, error) {
 	v, err := rest.Parse(body)
 	if err != nil {
@@ -62,7 +61,7 @@ func dataPointerOf(field string) string {
 	return pointerOf(attributeOf(field))
 }
 
-// attributeOf returns the attribute that holds a field of the event.
+// attributeOf returns the attribute for a field of the event.
 func attributeOf(field string) string {
 	switch field {
 	case "key":
@@ -92,7 +91,7 @@ func structuredEvent(f *rest.Fields) model.Event {
 	return cloudEvent(f, data)
 }
 
-// decoded returns the JSON value that is written in base64.
+// decoded decodes a JSON value in base64.
 func decoded(f *rest.Fields, text string) any {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -126,13 +125,13 @@ func cloudEvent(f *rest.Fields, data any) model.Event {
 	if labels, err := model.ParseLabels(f.Text("labels")); err != nil {
 		f.Fault("labels", "%s", err)
 	} else {
-		e.Labels, _ = model.FormatLabels(labels) // they were checked
+		e.Labels, _ = model.FormatLabels(labels) // checked already
 	}
 	e.Key = f.Text("partitionkey")
 	if subject := f.Text("subject"); e.Key == "" {
 		e.Key = subject
 	}
-	f.Text("dataschema") // it has to be text, and is not used
+	f.Text("dataschema") // it must be text, and is not used
 	for _, name := range f.Unknown() {
 		if !extensionName.MatchString(name) {
 			f.Fault(name, "want an attribute named with lower-case letters and digits only; %s", f.Suggest(name))
@@ -146,7 +145,7 @@ func cloudEvent(f *rest.Fields, data any) model.Event {
 	return e
 }
 
-// decodeBinary reads the binary mode: attributes in headers, data in the body.
+// decodeBinary decodes the binary mode: attributes in headers, data in the body.
 func decodeBinary(h http.Header, body []byte) (intake, error) {
 	attributes := map[string]any{}
 	f := rest.TextFields("header/ce-", attributes)
@@ -179,13 +178,13 @@ func decodeBinary(h http.Header, body []byte) (intake, error) {
 			return intake{}, err
 		}
 	}
-	f.Forget() // the three above are no attributes to suggest
+	f.Forget() // the three above are not attributes to suggest
 	e := cloudEvent(f, data)
 	in := intake{events: []model.Event{e}, field: binaryPlaceOf}
 	return in, problem.Body(f.Faults)
 }
 
-// binaryPlaceOf is pointerOf for the binary mode, where the body is the payload.
+// binaryPlaceOf is pointerOf for the binary mode, whose body is the payload.
 func binaryPlaceOf(field string) string {
 	switch rest, ok := strings.CutPrefix(field, "payload"); {
 	case ok && rest == "":
@@ -196,9 +195,8 @@ func binaryPlaceOf(field string) string {
 	return "header/ce-" + attributeOf(field)
 }
 
-// headerText undoes the encoding of header values: double quotes around, then
-// percent signs. A percent sign that encodes nothing stands for itself, and so
-// does everything when the result is not UTF-8.
+// headerText decodes a header value: first double quotes, then percent signs. A percent sign that
+// encodes nothing stays, and so does everything if the result is not UTF-8.
 func headerText(v string) string {
 	if n := len(v); n >= 2 && v[0] == '"' && v[n-1] == '"' {
 		v = unquoted(v[1 : n-1])
@@ -222,7 +220,7 @@ func headerText(v string) string {
 	return string(out)
 }
 
-// unquoted undoes the backslashes within double quotes (RFC 9110, quoted-string).
+// unquoted removes the backslashes within double quotes (RFC 9110, quoted-string).
 func unquoted(v string) string {
 	if !strings.Contains(v, `\`) {
 		return v
@@ -237,7 +235,7 @@ func unquoted(v string) string {
 	return out.String()
 }
 
-// unhex returns the value of a hexadecimal digit; -1 for what is none.
+// unhex returns the value of a hexadecimal digit, or -1.
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':

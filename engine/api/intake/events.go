@@ -18,26 +18,25 @@ import (
 	"procaas/engine/watch"
 )
 
-// The forms in which CloudEvents come.
+// These are the media types of CloudEvents.
 const (
 	mediaCloudEvent = "application/cloudevents+json"
 	mediaCloudBatch = "application/cloudevents-batch+json"
 )
 
-// maxEvents bounds the events of one request: they are stored in one
-// transaction, which must be short.
+// maxEvents bounds the events of one request, because one short transaction stores them.
 const maxEvents = 1000
 
-// An intake is the events of one request.
+// An intake has the events of one request.
 type intake struct {
 	events []model.Event
-	queue  string              // the pipeline that they are tasks of; empty for none
-	many   bool                // the sender sent an array, and wants one
-	field  func(string) string // where a field of the engine's event stands in what was sent
+	queue  string              // the pipeline whose tasks they are; empty for none
+	many   bool                // the sender sent an array, and gets one
+	field  func(string) string // returns where a field of the engine's event is in the request
 }
 
-// postEvents takes events in. What cannot be read is refused as a whole, before
-// anything is stored; what can be read is accepted or refused event by event.
+// postEvents accepts events. An unreadable request is refused as a whole, before anything is
+// stored. Otherwise each event is accepted or refused on its own.
 func (g *Group) postEvents(c *rest.Call, how *rest.WaitQuery) error {
 	wait, err := how.For(c)
 	if err != nil {
@@ -67,8 +66,7 @@ func (g *Group) postEvents(c *rest.Call, how *rest.WaitQuery) error {
 	return g.submit(c, in, wait)
 }
 
-// mayTakeIn refuses events before they are read when even one would have to wait
-// for too long.
+// mayTakeIn refuses events before they are read if even one would have to wait too long.
 func (g *Group) mayTakeIn() error {
 	if over := g.Intake.Overload(); over != nil {
 		return over
@@ -76,7 +74,7 @@ func (g *Group) mayTakeIn() error {
 	return nil
 }
 
-// trace gives events that have no trace context the one of their request.
+// trace sets the trace context of events without one to that of their request.
 func (in *intake) trace(h http.Header) {
 	parent, state := tracing.Context(h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ","))
 	for i := range in.events {
@@ -86,7 +84,7 @@ func (in *intake) trace(h http.Header) {
 	}
 }
 
-// eventDecoder chooses how to read a request by its headers.
+// eventDecoder chooses the decoder by the request's headers.
 func eventDecoder(c *rest.Call) (func([]byte) (intake, error), error) {
 	if isBinary(c.R.Header) {
 		return func(body []byte) (intake, error) { return decodeBinary(c.R.Header, body) }, nil
@@ -103,8 +101,8 @@ func eventDecoder(c *rest.Call) (func([]byte) (intake, error), error) {
 	return decodePlain, nil
 }
 
-// decodePlain reads one event of the plain form, or an array of them. CloudEvents
-// are known by their specversion: many clients send all JSON as application/json.
+// decodePlain decodes one event of the plain form, or an array of them. CloudEvents are recognized
+// by their specversion, because many clients send all JSON as application/json.
 func decodePlain(body []byte) (intake, error) {
 	v, err := rest.Parse(body)
 	if err != nil {
@@ -120,14 +118,14 @@ func decodePlain(body []byte) (intake, error) {
 	return decodeList(v, plainEvent, pointerOf)
 }
 
-// decodeList reads one object, or an array of them.
+// decodeList decodes one object, or an array of them.
 func decodeList(v any, one func(*rest.Fields) model.Event, field func(string) string) (in intake, err error) {
 	in.field = field
 	in.many, err = rest.Each(v, maxEvents, func(f *rest.Fields) { in.events = append(in.events, one(f)) })
 	return in, err
 }
 
-// plainEvent reads an event of the plain form. An absent member is the zero value of its field.
+// plainEvent reads an event of the plain form. An absent member becomes the zero value.
 func plainEvent(f *rest.Fields) model.Event {
 	e := model.Event{
 		Type:           f.Required("type"),
@@ -169,12 +167,12 @@ func labelsOf(f *rest.Fields) string {
 	return text
 }
 
-// pointerOf makes a JSON pointer of a name such as payload.order-id.
+// pointerOf converts a name such as payload.order-id to a JSON pointer.
 func pointerOf(field string) string {
 	return "/" + strings.ReplaceAll(rest.Escape(field), ".", "/")
 }
 
-// pointerTo makes a JSON pointer of the names on the way to a part.
+// pointerTo converts a path of names to a JSON pointer.
 func pointerTo(path []string) string {
 	var b strings.Builder
 	for _, name := range path {
@@ -183,9 +181,8 @@ func pointerTo(path []string) string {
 	return b.String()
 }
 
-// submit hands events over and replies, to a single one after the end of its run when that comes
-// in time. A client that has gone is not served:
-// it will send again.
+// submit submits events and replies. The reply to a single event may wait for the end of its run.
+// It serves no client that has gone, because it will send again.
 func (g *Group) submit(c *rest.Call, in intake, wait time.Duration) error {
 	if err := c.Context().Err(); err != nil {
 		return err
@@ -203,7 +200,7 @@ func (g *Group) submit(c *rest.Call, in intake, wait time.Duration) error {
 	for i, e := range in.events {
 		submissions[i] = engineintake.Submission{Event: e, Queue: in.queue}
 	}
-	// One call for all of them: they are stored in one transaction.
+	// One call for all, so that one transaction stores them.
 	results, err := g.Intake.Submit(c.Context(), submissions)
 	if err != nil {
 		return err
@@ -218,8 +215,8 @@ func (g *Group) submit(c *rest.Call, in intake, wait time.Duration) error {
 	return replyOne(c, in, results[0], 0)
 }
 
-// replyEnd waits for the end of a run and replies with it. When that does not come in time, the
-// event is accepted all the same.
+// replyEnd waits for the end of a run and replies with it. If that takes too long, the reply is
+// that of an accepted event.
 func (g *Group) replyEnd(c *rest.Call, in intake, result engineintake.Submitted, wait time.Duration) error {
 	if err := rest.LetLast(c.W, wait+rest.WriteTime); err != nil {
 		return err
@@ -256,8 +253,8 @@ func (g *Group) maySubmit(c *rest.Call, events []model.Event) error {
 	return nil
 }
 
-// replyOne replies with a receipt: by default 202 to an event that is stored now, and 200 to one
-// that was before.
+// replyOne replies with a receipt: by default 202 for a new event, and 200 for one that was stored
+// before.
 func replyOne(c *rest.Call, in intake, result engineintake.Submitted, status int) error {
 	if result.Err != nil {
 		return eventProblem(result.Err, in.field)
@@ -278,8 +275,8 @@ func receiptOf(in intake, rc model.Receipt) wire.Receipt {
 	}
 }
 
-// otherKey returns the key of a run when its event names another one; empty otherwise. The
-// sender of such an event may believe in an order that there is not.
+// otherKey returns the key of a run if its event has another one, or empty. The sender of such an
+// event may expect an order that does not exist.
 func otherKey(e model.Event, rc model.Receipt) string {
 	if e.Key == "" || e.Key == rc.Key {
 		return ""
@@ -287,8 +284,7 @@ func otherKey(e model.Event, rc model.Receipt) string {
 	return rc.Key
 }
 
-// replyMany replies 202 when no event was refused, 207 when some were, and
-// with a problem when all were.
+// replyMany replies 202 if no event was refused, 207 if some were, and with a problem if all were.
 func replyMany(c *rest.Call, in intake, results []engineintake.Submitted) error {
 	reply, refused := wire.Receipts{}, []problem.Fault(nil)
 	for i, result := range results {

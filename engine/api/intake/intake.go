@@ -1,5 +1,5 @@
-// Package intake takes events in. They are read by hand: a request may hold a thousand of
-// them, in three forms, and each is accepted or refused for itself.
+// Package intake serves the calls that submit events. It reads them by hand, because a request may
+// have a thousand of them, in three forms, and each is accepted or refused on its own.
 package intake
 
 import (
@@ -21,42 +21,42 @@ import (
 
 // An Intake accepts events.
 type Intake interface {
-	// Submit returns a receipt or an error for each event, in their order. Its own error is
-	// for all of them: then it may be unknown whether they are stored.
+	// Submit returns a receipt or an error for each event, in order. Its own error is for all of
+	// them. Then it may be unknown whether they are stored.
 	Submit(ctx context.Context, events []engineintake.Submission) ([]engineintake.Submitted, error)
 
-	// Overload returns why even one event more would have to wait for too long; nil when it
-	// would not. It is asked before a body is read, so it takes nothing from the store.
+	// Overload returns why even one more event would have to wait too long, or nil. It is called
+	// before a body is read, so it does not ask the store.
 	Overload() *engineintake.OverloadError
 	Bundle() *tree.Bundle
 }
 
 // A Waiter waits for the ends of runs.
 type Waiter interface {
-	// AwaitEnd returns what the end of a run has brought. Its error is that of ctx when that ends first, and
-	// [watch.ErrFull] when too many wait.
+	// AwaitEnd waits for the end of a run, and returns its result. If ctx ends first, the error is
+	// that of ctx. It is [watch.ErrFull] if too many callers wait.
 	AwaitEnd(ctx context.Context, id string) (checkpoint.RunView, error)
 }
 
-// A Group serves the calls that bring events in.
+// A Group serves the calls that submit events.
 type Group struct {
 	Intake  Intake
 	Runs    Waiter
 	Streams *rest.Streams
 }
 
-// Refusals are the codes that any call which brings events in may give.
+// Refusals lists the codes of all calls that submit events.
 func Refusals(more ...string) []string {
 	return append(more,
 		problem.IDConflict, problem.EventRejected, problem.UnknownEventType, problem.MissingKey, problem.InvalidEvent, problem.InvalidPayload,
 		problem.BatchRefused, problem.QuotaExceeded, problem.Overloaded, problem.TooLong, problem.KeyMoving, problem.CellAway, problem.StoreUnavailable)
 }
 
-// exampleRun is the id of a run in examples: a UUID of version 7, as those of runs are.
+// exampleRun is the id of a run in examples: a UUID of version 7.
 const exampleRun = "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"
 
-// Receipts are the replies to events. A call that takes tasks, too, has other forms of those
-// that tell of all, and of those where some are refused.
+// Receipts returns the replies to events. A call that also accepts tasks has other forms of the
+// replies for all and for some events.
 func Receipts(all []any, some ...any) []rest.Reply {
 	return []rest.Reply{
 		{
@@ -75,7 +75,7 @@ func Receipts(all []any, some ...any) []rest.Reply {
 	}
 }
 
-// withResult adds what a caller gets who waits.
+// withResult adds the reply to a caller that waits.
 func withResult(replies []rest.Reply) []rest.Reply {
 	for i := range replies {
 		if replies[i].Status == 0 {
@@ -103,8 +103,7 @@ func (g *Group) Operations() []rest.Operation {
 	}, g.postEvents)}
 }
 
-// eventBody describes all forms in which events come but the binary one, whose attributes are
-// headers.
+// eventBody describes all forms of events except the binary one, whose attributes are headers.
 func eventBody(schema func(any) *huma.Schema) *huma.RequestBody {
 	cloud := &huma.Schema{Ref: "#/components/schemas/CloudEvent"}
 	plain := wire.Event{Type: "new-order-created", ID: "e-1", Source: "orders", Payload: map[string]any{"order-id": "o-42"}}
@@ -128,7 +127,7 @@ func OneOrMany(one *huma.Schema) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one, MaxItems: &many}}}
 }
 
-// CloudEvent describes a CloudEvent by hand: no Go type of ours has its shape.
+// CloudEvent describes a CloudEvent by hand, because no Go type of ours has its form.
 func CloudEvent() *huma.Schema {
 	text := func(about string) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Description: about} }
 	moment := func(about string) *huma.Schema {
@@ -150,7 +149,7 @@ func CloudEvent() *huma.Schema {
 	}
 }
 
-// PutTasks takes tasks in as events of the first type that a pipeline serves.
+// PutTasks accepts tasks as events of the first type that a pipeline serves.
 func (g *Group) PutTasks(c *rest.Call, pipeline *tree.Pipeline) error {
 	eventType := pipeline.ID
 	if len(pipeline.On) > 0 {
@@ -177,7 +176,7 @@ func (g *Group) PutTasks(c *rest.Call, pipeline *tree.Pipeline) error {
 	return g.submit(c, in, 0)
 }
 
-// taskEvent reads a task that becomes an event. now is what its delay counts from.
+// taskEvent reads a task that becomes an event. Its delay counts from now.
 func taskEvent(f *rest.Fields, now time.Time) model.Event {
 	e := model.Event{
 		Payload:        f.Get("payload"),
@@ -197,8 +196,8 @@ func taskEvent(f *rest.Fields, now time.Time) model.Event {
 	return e
 }
 
-// eventProblem says why one event was refused. field translates a name of the
-// event to the place where its sender wrote it.
+// eventProblem returns the problem of a refused event. field converts a name of the event to its
+// place in the request.
 func eventProblem(err error, field func(string) string) *problem.Problem {
 	p := problem.Of(err)
 	var refused *engineintake.Error

@@ -2,7 +2,7 @@ package problem
 
 import "procaas/dsl/diag"
 
-// A Finding is what is wrong with a pipeline file.
+// A Finding is a diagnostic of a pipeline file.
 type Finding struct {
 	File      string `json:"file" doc:"The file, as the server was given it."`
 	Line      int    `json:"line" doc:"The line of its first character, from 1."`
@@ -15,7 +15,7 @@ type Finding struct {
 	Hint      string `json:"hint" doc:"How to fix it; may be empty."`
 }
 
-// Findings writes diagnostics as replies have them.
+// Findings converts diagnostics for replies.
 func Findings(found []diag.Diagnostic) []Finding {
 	var out []Finding
 	for _, d := range found {

@@ -1,5 +1,5 @@
-// Package problem is what the API says when it refuses a call: problems in the form of RFC 9457,
-// the one table of their codes, and what errors of the engine are over HTTP.
+// Package problem has the API's refusals: problems in the form of RFC 9457, the table of their
+// codes, and the conversion of engine errors.
 package problem
 
 import (
@@ -28,11 +28,11 @@ type Problem struct {
 
 	Diagnostics []Finding `json:"diagnostics,omitempty" doc:"The findings in refused pipelines."`
 
-	Header http.Header `json:"-"` // to reply with, such as Retry-After; nil for none
-	Token  string      `json:"-"` // whose bearer is refused what it may not; the audit is told. Empty for none
+	Header http.Header `json:"-"` // for the reply, such as Retry-After; may be nil
+	Token  string      `json:"-"` // name of the token whose call was refused, for the audit; may be empty
 }
 
-// A Fault is one thing that is wrong with a request.
+// A Fault is one fault of a request.
 type Fault struct {
 	Location string `json:"location" doc:"The location: a JSON pointer into the body, or query/NAME, path/NAME or header/NAME." example:"/payload/order-id"`
 	Message  string `json:"message" doc:"What is wrong, for people."`
@@ -56,13 +56,13 @@ func (p *Problem) With(name, value string) *Problem {
 	return p
 }
 
-// At adds the places of what is wrong.
+// At adds the places of faults.
 func (p *Problem) At(faults ...Fault) *Problem {
 	p.Errors = append(p.Errors, faults...)
 	return p
 }
 
-// The codes of problems.
+// These are the codes of problems.
 const (
 	MalformedJSON    = "malformed_json"
 	InvalidBody      = "invalid_body"
@@ -146,13 +146,13 @@ const (
 	CellInUse        = "cell_in_use"
 )
 
-// A Meaning is what a code is over HTTP.
+// A Meaning is the meaning of a code over HTTP.
 type Meaning struct {
 	Status int
 	Title  string // one line, for people
 }
 
-// Table is the one table of what codes mean.
+// Table has the meaning of all codes.
 var Table = map[string]Meaning{
 	MalformedJSON:    {http.StatusBadRequest, "The body is not acceptable JSON"},
 	InvalidBody:      {http.StatusBadRequest, "The body is not what the call takes"},
@@ -236,7 +236,7 @@ var Table = map[string]Meaning{
 	NotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
 }
 
-// New makes the problem of a code.
+// New makes a problem with a code.
 func New(code, format string, args ...any) *Problem {
 	p := Table[code]
 	return &Problem{
@@ -245,8 +245,8 @@ func New(code, format string, args ...any) *Problem {
 	}
 }
 
-// Meant suggests what a caller may have meant by a name that is not known, as the end of
-// a sentence; empty when nothing is near.
+// Meant suggests a known name that the caller may have meant, as the end of a sentence. It is empty
+// if no name is similar.
 func Meant(name string, known []string) string {
 	near := diag.Suggest(name, known)
 	if near == "" {
@@ -255,8 +255,8 @@ func Meant(name string, known []string) string {
 	return "; did you mean " + near + "?"
 }
 
-// Of says over HTTP what an error of the engine means. What is known
-// to be the caller's fault is told by the handlers; what is left is the store.
+// Of converts an error of the engine to a problem. The handlers report callers' faults, so what is
+// left are errors of the store.
 func Of(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
@@ -287,7 +287,7 @@ func Of(err error) *Problem {
 		With("Retry-After", "1")
 }
 
-// KnownCode returns a code of the engine when the table has it.
+// KnownCode returns a code of the engine if the table has it, or otherwise the other one.
 func KnownCode(code, otherwise string) string {
 	if _, known := Table[code]; known {
 		return code
@@ -295,8 +295,7 @@ func KnownCode(code, otherwise string) string {
 	return otherwise
 }
 
-// Parameter tells all faults of a query, a path or headers in one problem; nil when there
-// are none.
+// Parameter reports all faults of a query, a path or headers in one problem, or nil.
 func Parameter(faults []Fault) error {
 	if len(faults) == 0 {
 		return nil
@@ -304,7 +303,7 @@ func Parameter(faults []Fault) error {
 	return New(InvalidParameter, "%s: %s", faults[0].Location, faults[0].Message).At(faults...)
 }
 
-// Body tells all faults in one problem; nil when there are none.
+// Body reports all faults of a body in one problem, or nil.
 func Body(faults []Fault) error {
 	if len(faults) == 0 {
 		return nil
@@ -317,18 +316,17 @@ func Body(faults []Fault) error {
 	if more := len(faults) - 1; more > 0 {
 		detail += fmt.Sprintf(" (and %d more)", more)
 	}
-	const shownFaults = 20 // more would not be read; the detail tells how many there are
+	const shownFaults = 20 // enough to read; the detail has the total
 	return New(InvalidBody, "%s", detail).At(faults[:min(len(faults), shownFaults)]...)
 }
 
-// RetryAfter returns how long to wait before the call is repeated; 0 when the
-// server does not say.
+// RetryAfter returns how long to wait before a retry, or 0 if the server does not say.
 func (p *Problem) RetryAfter() time.Duration {
 	s, _ := strconv.Atoi(p.Header.Get("Retry-After"))
 	return time.Duration(max(s, 0)) * time.Second
 }
 
-// overloaded says that events cannot be taken in at present.
+// overloaded returns the problem of events that cannot be accepted now.
 func overloaded(over *intake.OverloadError) *Problem {
 	return New(Overloaded, "%s; nothing of this request was accepted, so send it again later", over).
 		With("Retry-After", strconv.Itoa(max(1, int(math.Ceil(float64(over.After)/float64(time.Second))))))

@@ -10,9 +10,9 @@ import (
 	"procaas/engine/store"
 )
 
-// This file is what everybody may look at.
+// This file serves calls that only read.
 
-// viewOfTask writes a task as replies have it, without a receipt: whoever only looks gets none.
+// viewOfTask converts a task for replies, without a receipt, because readers get none.
 func viewOfTask(t *store.QueuedTask) wire.QueuedTask {
 	return wire.QueuedTask{
 		ID: strconv.FormatInt(t.ID, 10), Type: t.Type, State: string(t.State), Payload: t.Payload, Key: t.Key, Unique: t.Unique,
@@ -21,7 +21,7 @@ func viewOfTask(t *store.QueuedTask) wire.QueuedTask {
 	}
 }
 
-// given is a time that replies leave out when it is zero.
+// given converts a time to one that replies omit if it is zero.
 func given(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -38,7 +38,7 @@ func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueStats],
 	return rest.Listed(items, err)
 }
 
-// viewOfStats writes the counts of a type as replies have them.
+// viewOfStats converts the counts of a type for replies.
 func viewOfStats(t *store.TaskTypeStats) wire.QueueStats {
 	q := wire.QueueStats{
 		Type: t.Type, Mode: string(t.Mode), Reason: t.Reason, Ready: t.Ready, Waiting: t.Waiting, Starting: t.Starting,
@@ -51,8 +51,7 @@ func viewOfStats(t *store.TaskTypeStats) wire.QueueStats {
 	return q
 }
 
-// maxListedPayload bounds the payloads of a list of tasks, each in bytes: a page may have a
-// thousand of them.
+// maxListedPayload bounds each payload in a list of tasks, in bytes. A page may have a thousand.
 const maxListedPayload = 16 << 10
 
 // A kindPath names a type of tasks.

@@ -12,9 +12,9 @@ import (
 	"procaas/engine/store"
 )
 
-// This file is what operators do to tasks.
+// This file serves operators' changes of tasks.
 
-// defaultChoice bounds what one call of an operator changes when nobody says.
+// defaultChoice is the default bound of one operator's call.
 const defaultChoice = 1000
 
 func (g *Group) officeOperations() []rest.Operation {
@@ -68,12 +68,12 @@ func (g *Group) set(c *rest.Call, in *setQueue) (done wire.QueueChanged, err err
 	if err := maySteer(c, in.Kind); err != nil {
 		return done, err
 	}
-	if err := (&store.TaskSpec{Type: in.Kind}).Check(); err != nil { // before it is written down
+	if err := (&store.TaskSpec{Type: in.Kind}).Check(); err != nil { // before the audit
 		return done, taskProblem(err)
 	}
 	mode, by := store.TaskMode(in.Body.Mode), c.Actor(in.Body.Reason)
 	done = wire.QueueChanged{QueueChange: in.Body, Warning: g.unheard(c.Context(), in.Kind)}
-	if done.Warning != "" && mode != store.TasksOpen { // which is how a type is made known
+	if done.Warning != "" && mode != store.TasksOpen { // this makes the type known
 		return done, problem.New(problem.UnknownTaskType, "%s; procaas queue resume %s makes it known", done.Warning, in.Kind)
 	}
 	err = g.Engine.SetQueueMode(c.Context(), in.Kind, mode, by, func() error {
@@ -129,7 +129,7 @@ func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(c
 	return done, nil
 }
 
-// taskProblem says what is wrong with what an operator asks for.
+// taskProblem converts the error of an operator's call to a problem.
 func taskProblem(err error) error {
 	if errors.Is(err, store.ErrDraining) {
 		return problem.New(problem.QueueDraining, "%s", err)

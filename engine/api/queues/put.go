@@ -18,8 +18,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// This file puts tasks into the queue. They are read by hand: each of an array is refused or
-// taken in for itself, and what it leaves out its pipeline says.
+// This file puts tasks into the queue. It reads them by hand, because each task of an array is
+// accepted or refused on its own, and its pipeline has the defaults.
 
 func (g *Group) putOperation() rest.Operation {
 	o := rest.Typed(rest.Operation{
@@ -41,9 +41,8 @@ func (g *Group) putOperation() rest.Operation {
 	return o
 }
 
-// put puts tasks into the queue that a pipeline is: each becomes an event
-// of the first type that the pipeline serves. Tasks of a pipeline that has a queue
-// section, and of types that are no pipeline, go into the queue of tasks.
+// put puts tasks into a queue. For a pipeline without a queue section, each becomes an event of the
+// first type that it serves. All other tasks go into the queue of tasks.
 func (g *Group) put(c *rest.Call, kind string) error {
 	pipeline := g.Engine.Bundle().Pipeline(kind)
 	if g.Tasks != nil && (pipeline == nil || pipeline.Queue != nil) {
@@ -55,7 +54,7 @@ func (g *Group) put(c *rest.Call, kind string) error {
 	return g.Events.PutTasks(c, pipeline)
 }
 
-// putTasks puts tasks into the queue of tasks; pipeline is nil for a type that is none.
+// putTasks puts tasks into the queue of tasks. pipeline is nil for other types.
 func (g *Group) putTasks(c *rest.Call, kind string, pipeline *tree.Pipeline) error {
 	if err := maySteer(c, kind); err != nil {
 		return err
@@ -83,8 +82,8 @@ func (g *Group) putTasks(c *rest.Call, kind string, pipeline *tree.Pipeline) err
 	return replyPut(c, kind, out, many, warning)
 }
 
-// replyPut replies 202 when every task was taken in, 207 when some were, and with a problem
-// when none was.
+// replyPut replies 202 if all tasks were accepted, 207 if some were, and with a problem if none
+// was.
 func replyPut(c *rest.Call, kind string, out []store.TaskPut, many bool, warning string) error {
 	receipts, refused := wire.TaskReceipts{Tasks: []wire.TaskReceipt{}, Warning: warning}, 0
 	for _, one := range out {
@@ -115,8 +114,8 @@ func replyPut(c *rest.Call, kind string, out []store.TaskPut, many bool, warning
 	return c.Reply(http.StatusAccepted, receipts)
 }
 
-// specOf reads a task. The queue section of its pipeline fills in what the caller does not say;
-// a priority of 0 that is said is not the same as none.
+// specOf reads a task. The queue section of its pipeline has the defaults. An explicit priority of
+// 0 differs from none.
 func specOf(f *rest.Fields, kind string, pipeline *tree.Pipeline) store.TaskSpec {
 	spec := store.TaskSpec{
 		Type: kind, Key: f.Label("key", store.MaxTaskName), Priority: f.Integer("priority"), Tolerance: f.Duration("delay_tolerance"),

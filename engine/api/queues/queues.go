@@ -1,5 +1,5 @@
-// Package queues serves the queue of tasks to workers that are other programs, to those who
-// put tasks into it, and to operators.
+// Package queues serves the queue of tasks to external workers, to programs that put tasks, and to
+// operators.
 package queues
 
 import (
@@ -17,7 +17,7 @@ import (
 	"procaas/engine/store"
 )
 
-// An Engine knows the types of tasks, and writes down what operators do to them.
+// An Engine knows the types of tasks, and audits operators' changes.
 type Engine interface {
 	Bundle() *tree.Bundle
 	SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error
@@ -26,18 +26,18 @@ type Engine interface {
 // A Group serves the calls about tasks.
 type Group struct {
 	Engine  Engine
-	Tasks   *store.TaskStore // nil where there are none
-	Events  *intake.Group    // takes in tasks that become events
+	Tasks   *store.TaskStore // nil for none
+	Events  *intake.Group    // accepts tasks that become events
 	Log     *slog.Logger
-	Closing <-chan struct{} // who waits for tasks waits no more
+	Closing <-chan struct{} // closed when callers must no longer wait for tasks
 
-	// Strict refuses tasks of types that no pipeline declares and nobody asks for.
+	// Strict refuses tasks of types that no pipeline declares and no worker asks for.
 	Strict bool
 
 	served servedTypes
 }
 
-// The bounds of what workers ask for.
+// These bound workers' requests.
 const (
 	defaultLease = 30 * time.Second
 	maxTaskLease = 24 * time.Hour
@@ -45,7 +45,7 @@ const (
 	pollAtLeast  = 50 * time.Millisecond
 	pollAtMost   = time.Second
 
-	// ClaimPath is where tasks are taken, which may wait for up to MaxClaimWait.
+	// ClaimPath is the path for claiming tasks, which may wait up to MaxClaimWait.
 	ClaimPath    = "/v1/queues/claim"
 	MaxClaimWait = 20 * time.Second
 )

@@ -15,35 +15,33 @@ import (
 	"procaas/engine/store"
 )
 
-// Any name is a type of tasks, so that programs need not be declared before they work.
-// A mistyped name is such a type, too, and its tasks would wait forever without anybody
-// knowing. This file tells the two apart: a type is served when a pipeline declares it,
-// when somebody has asked for its tasks, or when an operator has opened it.
+// Any name is a type of tasks, so that programs need no declaration. So a mistyped name is a type,
+// too, and its tasks would wait forever unnoticed. This file distinguishes the two. A type is
+// served if a pipeline declares it, a worker has asked for its tasks, or an operator has opened it.
 
-// servedTypes remembers what the store knows of that. Who puts tasks of a served type
-// asks the store once a minute; who puts others, once a second.
+// servedTypes caches what the store knows about that. Putting tasks of a served type reads the
+// store once a minute, and of other types once a second.
 type servedTypes struct {
 	mu     sync.Mutex // guards the following
 	looked time.Time
 	types  map[string]bool
-	warned map[string]bool // types that the log has told of
+	warned map[string]bool // types that the log has warned of
 
-	unserved map[string]bool // types of which there are tasks, and that nobody is known to do
+	unserved map[string]bool // types with tasks that no known worker does
 	counted  time.Time       // when these were read
 }
 
 const (
-	servedFor   = time.Minute     // what is known is taken for true
-	unservedFor = time.Second     // and what is not known, for false
-	servedTime  = 2 * time.Second // to ask the store
+	servedFor   = time.Minute     // how long a served type is cached
+	unservedFor = time.Second     // how long an unserved type is cached
+	servedTime  = 2 * time.Second // timeout of the store
 	warnedMost  = 1000
 )
 
-// errUnlooked reports that it is not known who serves what.
+// errUnlooked reports that it is unknown which types are served.
 var errUnlooked = errors.New("it is not known which types of tasks are served")
 
-// known reports whether somebody has asked for tasks of a type, or opened it, and all
-// types of which that holds.
+// known reports whether a type is served, and returns all served types.
 func (g *Group) known(ctx context.Context, kind string) (bool, map[string]bool, error) {
 	k := &g.served
 	k.mu.Lock()
@@ -58,7 +56,7 @@ func (g *Group) known(ctx context.Context, kind string) (bool, map[string]bool, 
 	if err != nil {
 		return false, nil, fmt.Errorf("%w: %w", errUnlooked, err)
 	}
-	types := make(map[string]bool, len(list)) // a new one: others may still read the old one
+	types := make(map[string]bool, len(list)) // a new one, because others may still read the old one
 	for _, t := range list {
 		types[t] = true
 	}
@@ -66,15 +64,15 @@ func (g *Group) known(ctx context.Context, kind string) (bool, map[string]bool, 
 	return types[kind], types, nil
 }
 
-// mayServe looks whether anybody does tasks of a type. It returns a warning when nobody
-// is known to, or a refusal when the server is strict.
+// mayServe checks whether any worker does tasks of a type. If none is known, it returns a warning,
+// or an error if the server is strict.
 func (g *Group) mayServe(ctx context.Context, kind string, pipeline *tree.Pipeline) (warning string, err error) {
 	if pipeline != nil {
 		return "", nil
 	}
 	known, types, err := g.known(ctx, kind)
 	if known || err != nil && !g.Strict {
-		return "", nil // the store that cannot be asked says so when it is given the tasks
+		return "", nil // an unreachable store refuses the tasks itself
 	}
 	if err != nil {
 		return "", err
@@ -95,11 +93,11 @@ func (g *Group) mayServe(ctx context.Context, kind string, pipeline *tree.Pipeli
 	return text, nil
 }
 
-// mostUndeclared bounds the types of which there are tasks and that nobody is known to do:
-// each has its row of figures, and lines of metrics.
+// mostUndeclared bounds the unserved types with tasks, because each has its own numbers and
+// metrics.
 const mostUndeclared = 1000
 
-// mayAddType refuses tasks of yet another type that nobody does when there are too many.
+// mayAddType refuses tasks of a new unserved type if there are too many.
 func (g *Group) mayAddType(ctx context.Context, kind, text string) error {
 	k := &g.served
 	k.mu.Lock()
@@ -127,8 +125,8 @@ func (g *Group) mayAddType(ctx context.Context, kind, text string) error {
 	return nil
 }
 
-// unheard warns an operator of a type that nothing is known of: no pipeline, no worker, no
-// task. It is empty when there is such a type, or when that cannot be found out.
+// unheard warns an operator of a type without pipeline, worker and task. It is empty if the type is
+// known, or if that cannot be found out.
 func (g *Group) unheard(ctx context.Context, kind string) string {
 	if p := g.Engine.Bundle().Pipeline(kind); p != nil {
 		return ""
@@ -152,7 +150,7 @@ func (g *Group) unheard(ctx context.Context, kind string) string {
 	return text
 }
 
-// mustBeHeard refuses a type that nothing is known of.
+// mustBeHeard refuses such a type.
 func (g *Group) mustBeHeard(ctx context.Context, kind string) error {
 	if text := g.unheard(ctx, kind); text != "" {
 		return problem.New(problem.UnknownTaskType, "%s", text)
@@ -160,7 +158,7 @@ func (g *Group) mustBeHeard(ctx context.Context, kind string) error {
 	return nil
 }
 
-// nearType finds the served type whose name is nearest to another one.
+// nearType returns the served type with the most similar name.
 func (g *Group) nearType(kind string, types map[string]bool) string {
 	var all []string
 	for _, p := range g.Engine.Bundle().Pipelines {
@@ -175,7 +173,7 @@ func (g *Group) nearType(kind string, types map[string]bool) string {
 	return diag.Suggest(kind, all)
 }
 
-// warnOf logs once of each type that tasks of it wait for nobody.
+// warnOf logs, once per type, that tasks wait without a worker.
 func (g *Group) warnOf(kind, text string) {
 	k := &g.served
 	k.mu.Lock()

@@ -16,23 +16,22 @@ import (
 	"procaas/engine/taskrun"
 )
 
-// This file is what workers say and ask.
+// This file serves workers.
 
-// A receipt names an attempt to its worker. What is in it besides the ref saves a
-// look at the task.
+// A receipt identifies an attempt for its worker. Its other parts save reading the task.
 type receipt struct {
 	store.TaskRef
 	attempt  int
 	taskType string
 }
 
-// receiptOf makes the receipt of an attempt. The type comes last: it may hold dots.
+// receiptOf makes the receipt of an attempt. The type comes last, because it may contain dots.
 func receiptOf(t *store.QueuedTask) string {
 	return fmt.Sprintf("%d.%d.%d.%s", t.ID, t.Epoch, t.Attempt(), t.Type)
 }
 
-// parseReceipt is the reverse of receiptOf. It shows only that the text is well-formed: whether
-// the attempt still holds is for the store to say.
+// parseReceipt parses a receipt. It only checks the form. The store knows whether the attempt still
+// holds.
 func parseReceipt(text string) (r receipt, ok bool) {
 	parts := strings.SplitN(text, ".", 4)
 	if len(parts) != 4 || parts[3] == "" {
@@ -53,14 +52,14 @@ func parseReceipt(text string) (r receipt, ok bool) {
 	return r, true
 }
 
-// A reading checks the parts of a body that tags say nothing of.
+// A reading checks parts of a body that tags cannot describe.
 type reading struct{ faults []problem.Fault }
 
 func (r *reading) fault(at, format string, args ...any) {
 	r.faults = append(r.faults, problem.Fault{Location: at, Message: fmt.Sprintf(format, args...)})
 }
 
-// receipt reads the receipt of a task that the caller may work at.
+// receipt reads the receipt of a task that the caller may do.
 func (r *reading) receipt(at, text string) receipt {
 	one, ok := parseReceipt(text)
 	if !ok {
@@ -78,7 +77,7 @@ func (r *reading) receipts(at string, list []string) []receipt {
 	return out
 }
 
-// lease reads for how long a task is held.
+// lease reads how long a task is held.
 func (r *reading) lease(d wire.Duration) time.Duration {
 	lease := time.Duration(d)
 	if lease == 0 {
@@ -90,13 +89,13 @@ func (r *reading) lease(d wire.Duration) time.Duration {
 	return lease
 }
 
-// mayWork refuses a caller whose grant does not cover the types. A receipt is what
-// the caller says, so the tasks themselves are asked when the grant is bound to paths.
+// mayWork refuses a caller whose grant does not cover the types. Receipts can be forged, so for a
+// grant with paths it reads the tasks.
 func (g *Group) mayWork(c *rest.Call, receipts []receipt) error {
 	if !c.Bound() {
 		return nil
 	}
-	f := store.TaskFilter{Limit: maxTasks, MaxPayload: 1} // none is looked at
+	f := store.TaskFilter{Limit: maxTasks, MaxPayload: 1} // payloads are not needed
 	for _, one := range receipts {
 		if err := c.MayAt(one.taskType); err != nil {
 			return err
@@ -155,8 +154,8 @@ func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 	return out, nil
 }
 
-// claimUntil takes tasks, and waits for some until a time. Nobody polls for whom
-// somebody would be woken.
+// claimUntil claims tasks, and waits for some until a time. It does not poll if a hint would wake
+// it.
 func (g *Group) claimUntil(c *rest.Call, report store.TaskReport, ask store.TaskClaim,
 	wait time.Duration,
 ) ([]store.QueuedTask, []store.TaskRef, error) {
@@ -178,7 +177,7 @@ func (g *Group) claimUntil(c *rest.Call, report store.TaskReport, ask store.Task
 		if err != nil || len(tasks) > 0 || wait == 0 {
 			return tasks, lost, err
 		}
-		report = store.TaskReport{} // said once; what follows only asks for tasks
+		report = store.TaskReport{} // reported once; later tries only claim
 		t := time.NewTimer(pause)
 		select {
 		case <-woken:
@@ -196,15 +195,15 @@ func (g *Group) claimUntil(c *rest.Call, report store.TaskReport, ask store.Task
 	}
 }
 
-// extend lets a reply come later than the server's limits allow others.
+// extend lets a reply take longer than the server's usual limit.
 func extend(w http.ResponseWriter, d time.Duration) {
 	c := http.NewResponseController(w)
-	// A recorder of tests has no deadlines to move.
+	// A test recorder has no deadlines.
 	_ = c.SetReadDeadline(time.Now().Add(d))
 	_ = c.SetWriteDeadline(time.Now().Add(d))
 }
 
-// refsOf names the attempts of receipts, each once.
+// refsOf returns the refs of receipts, each once.
 func refsOf(receipts []receipt) []store.TaskRef {
 	var refs []store.TaskRef
 	seen := map[int64]bool{}
@@ -217,8 +216,7 @@ func refsOf(receipts []receipt) []store.TaskRef {
 	return refs
 }
 
-// lostReceipts returns those of the receipts whose attempts hold no more, in their order and as
-// they were sent.
+// lostReceipts returns the receipts whose attempts no longer hold, in order, as they were sent.
 func lostReceipts(receipts []receipt, lost []store.TaskRef) []string {
 	out := []string{}
 	for _, r := range receipts {
@@ -255,7 +253,7 @@ func (g *Group) complete(c *rest.Call, in *complete) (wire.TasksDone, error) {
 
 type failed struct{ Body wire.FailedTasks }
 
-// fail reports attempts that have failed. Of one that is given twice the first counts.
+// fail reports failed attempts. If a receipt occurs twice, the first counts.
 func (g *Group) fail(c *rest.Call, in *failed) (wire.TasksDone, error) {
 	var r reading
 	var report store.TaskReport
@@ -264,7 +262,7 @@ func (g *Group) fail(c *rest.Call, in *failed) (wire.TasksDone, error) {
 	return g.report(c, &r, receipts, report)
 }
 
-// failureOf returns what becomes of a task whose attempt has failed, by the policy of its type.
+// failureOf returns how the policy of a task's type handles its failure.
 func (g *Group) failureOf(t *wire.FailedTask, one receipt) store.TaskFailure {
 	failure := store.TaskFailure{TaskRef: one.TaskRef, Error: t.Error}
 	if !t.Final && one.attempt > 0 {
@@ -283,7 +281,7 @@ func (g *Group) failureOf(t *wire.FailedTask, one receipt) store.TaskFailure {
 
 type snoozed struct{ Body wire.SnoozedTasks }
 
-// snooze gives tasks back. Of one that is given twice the first counts.
+// snooze returns tasks. If a receipt occurs twice, the first counts.
 func (g *Group) snooze(c *rest.Call, in *snoozed) (wire.TasksDone, error) {
 	var r reading
 	var report store.TaskReport
@@ -313,7 +311,7 @@ func readEach[T any](r *reading, tasks []T, said func(*T) (string, wire.Duration
 	return receipts
 }
 
-// mayReport refuses what cannot be read, and callers who may not work at the tasks.
+// mayReport refuses unreadable receipts, and callers who may not do the tasks.
 func (g *Group) mayReport(c *rest.Call, r *reading, receipts []receipt) error {
 	if err := problem.Body(r.faults); err != nil {
 		return err
@@ -329,7 +327,7 @@ func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report stor
 	return doneOf(receipts, lost), err
 }
 
-// doneOf returns which receipts were good. One that was given twice counts twice.
+// doneOf returns which receipts were valid. One that occurs twice counts twice.
 func doneOf(receipts []receipt, lost []store.TaskRef) wire.TasksDone {
 	gone := lostReceipts(receipts, lost)
 	return wire.TasksDone{Done: len(receipts) - len(gone), Lost: gone}

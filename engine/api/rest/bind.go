@@ -31,7 +31,7 @@ import (
 // A member of a body without omitempty must be there. What tags cannot say, whoever serves the call
 // checks.
 
-// A member is one field of what a call takes.
+// A member is one field of a call's input.
 type member struct {
 	reflect.StructField
 	in       string // path, query, header, or empty for the body
@@ -54,7 +54,7 @@ func membersOf(t reflect.Type, parameters bool) []member {
 	return out
 }
 
-// newMember reads the tags of a field. It has no name when the field is none that is read.
+// newMember reads the tags of a field. The member has no name if the field is not read.
 func newMember(field reflect.StructField, parameters bool) member {
 	m := member{StructField: field, most: MaxName}
 	name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -99,8 +99,8 @@ func (m *member) number(text string) float64 {
 	return n
 }
 
-// bound returns the number in a tag; known is false where the field has no such tag, or leaves
-// it to the engine.
+// bound returns the number in a tag. known is false if the field has no such tag, or leaves the
+// check to the engine.
 func (m *member) bound(tag string) (n float64, known bool) {
 	text := m.Tag.Get(tag)
 	if text == "" || m.Tag.Get("by") != "" {
@@ -116,7 +116,7 @@ func readAll(members []member, f *Fields, v reflect.Value) {
 	}
 }
 
-// read reads one value, and notes what is wrong with it.
+// read reads one value, and records its faults.
 func (m *member) read(f *Fields, v reflect.Value) {
 	given, before := f.Has(m.name), len(f.Faults)
 	if v.Kind() == reflect.Pointer {
@@ -140,7 +140,7 @@ func (m *member) read(f *Fields, v reflect.Value) {
 	}
 }
 
-// take reads a value by its type.
+// take reads a value according to its type.
 func (m *member) take(f *Fields, v reflect.Value) {
 	switch into := v.Addr().Interface().(type) {
 	case *time.Time:
@@ -185,12 +185,12 @@ func (m *member) takeList(f *Fields, v reflect.Value) {
 	}
 }
 
-// missing notes that a value is not there.
+// missing records that a value is missing.
 func (m *member) missing(f *Fields, want string) {
 	f.Fault(m.name, "%s", cmp.Or(m.Tag.Get("want"), want))
 }
 
-// wrong notes that a value is not what is wanted.
+// wrong records that a value is not the wanted one.
 func (m *member) wrong(f *Fields, want, have string) {
 	f.Fault(m.name, "%s, have %s", cmp.Or(m.Tag.Get("want"), want), have)
 }
@@ -207,8 +207,7 @@ func (m *member) checkText(f *Fields, text string) {
 	}
 }
 
-// checkRange holds a number against its bounds. One that may be left out, and is, gets its
-// default.
+// checkRange checks the bounds of a number. A missing optional one gets its default.
 func (m *member) checkRange(f *Fields, v reflect.Value, given bool) {
 	low, hasLow := m.bound("minimum")
 	high, hasHigh := m.bound("maximum")
@@ -244,7 +243,7 @@ func (m *member) checkItems(f *Fields, n int) {
 	}
 }
 
-// A shape is what a call takes: its parameters, and its body.
+// A shape describes the input of a call: its parameters and its body.
 type shape struct {
 	parameters []member
 	body       *reflect.StructField // nil for none
@@ -252,8 +251,7 @@ type shape struct {
 	members    []member             // of the body
 }
 
-// shapeOf reads the tags of what a call takes. Of the parameters of paths, those count that
-// its path has.
+// shapeOf reads the tags of a call's input. It ignores path parameters that the path does not have.
 func shapeOf(t reflect.Type, path string) shape {
 	s := shape{parameters: slices.DeleteFunc(membersOf(t, true), func(m member) bool {
 		return m.in == "path" && !strings.Contains(path, "{"+m.name+"}")
@@ -284,7 +282,7 @@ func (s *shape) read(c *Call, v reflect.Value) error {
 	return problem.Body(f.Faults)
 }
 
-// bodyOf returns the JSON of a body.
+// bodyOf returns the decoded body.
 func (c *Call) bodyOf(optional bool) (v any, given bool, err error) {
 	if optional {
 		return c.optional()
@@ -318,7 +316,7 @@ func (s *shape) readParameters(r *http.Request, v reflect.Value) error {
 	return problem.Parameter(append(faults, query.Faults...))
 }
 
-// lookup finds a parameter of the path or a header.
+// lookup returns a path parameter or a header.
 func (m *member) lookup(r *http.Request) (string, error) {
 	if m.in == "path" {
 		return PathValue(r, m.name)
@@ -326,8 +324,8 @@ func (m *member) lookup(r *http.Request) (string, error) {
 	return r.Header.Get(m.name), nil
 }
 
-// PathValue returns a parameter of the path. Routes are matched against the path
-// as it was sent, so that a key may hold an escaped slash.
+// PathValue returns a parameter of the path. Routes match the path as it was sent, so that a key
+// may contain an escaped slash.
 func PathValue(r *http.Request, name string) (string, error) {
 	v := chi.URLParam(r, name)
 	if r.URL.RawPath == "" {
@@ -340,8 +338,8 @@ func PathValue(r *http.Request, name string) (string, error) {
 	return decoded, nil
 }
 
-// queryFields makes the fields of a query. A parameter without a value is absent: forms send
-// those that nobody has filled in.
+// queryFields returns the fields of a query. A parameter without a value counts as absent, because
+// forms send empty fields.
 func queryFields(q url.Values) *Fields {
 	f := TextFields("query/", map[string]any{})
 	for name, values := range q {

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// ReadTime is what a request may take to come, if its body is small.
+	// ReadTime is how long a request with a small body may take to arrive.
 	ReadTime = 5 * time.Second
 
-	// BodyRate is how fast a larger body must come, in bytes a second: each of them adds to
-	// ReadTime, when it has come and not before. So an honest sender on a bad line has the
-	// time it needs, and who sends nothing is cut off as early as ever.
+	// BodyRate is the slowest allowed rate of a larger body, in bytes per second. Received bytes
+	// extend ReadTime. So an honest sender on a slow line has enough time, and a silent one is cut
+	// off early.
 	BodyRate = 16 << 10
 )
 
-// Body reads a body that may be as large as the server allows.
+// Body reads a body up to the server's limit.
 func (c *Call) Body() ([]byte, error) {
 	tooLarge := problem.New(problem.BodyTooLarge, "the body is larger than %d bytes", c.MaxBody).With("Connection", "close")
 	if c.R.ContentLength > c.MaxBody {
@@ -46,7 +46,7 @@ func (c *Call) Body() ([]byte, error) {
 	return nil, incomplete(err, len(body), c.R.ContentLength)
 }
 
-// incomplete says that a body has not come as announced.
+// incomplete returns the problem of a body that did not arrive completely.
 func incomplete(err error, have int, announced int64) *problem.Problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return problem.New(problem.BodyTooSlow, "the body came too slowly: %d of %d bytes came in time, of which %d a second are wanted "+
@@ -58,8 +58,7 @@ func incomplete(err error, have int, announced int64) *problem.Problem {
 		With("Connection", "close")
 }
 
-// Media returns the media type of the body, in lower case. Other charsets
-// than UTF-8 are refused.
+// Media returns the media type of the body in lower case. It refuses other charsets than UTF-8.
 func (c *Call) Media(accepted ...string) (string, error) {
 	header := c.R.Header.Get("Content-Type")
 	media, params, err := mime.ParseMediaType(header)
@@ -77,13 +76,13 @@ func (c *Call) Media(accepted ...string) (string, error) {
 	return media, nil
 }
 
-// unsupported refuses a body, and returns which types are taken.
+// unsupported refuses a body, and lists the accepted types.
 func unsupported(why string, accepted []string) *problem.Problem {
 	list := strings.Join(accepted, ", ")
 	return problem.New(problem.UnsupportedMedia, "%s; send %s", why, list).With("Accept-Post", list)
 }
 
-// IsJSON reports whether a media type says that its content is JSON.
+// IsJSON reports whether a media type is JSON.
 func IsJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json"))
@@ -113,8 +112,8 @@ func (c *Call) JSON() (any, error) {
 	return Parse(body)
 }
 
-// optional is JSON for a body that may be left out. An empty one of another
-// type is what a form of a page sends, and is refused.
+// optional is JSON for an optional body. An empty body of another type, as pages' forms send it, is
+// refused.
 func (c *Call) optional() (v any, given bool, err error) {
 	if c.R.ContentLength != 0 {
 		v, err = c.JSON()

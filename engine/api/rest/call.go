@@ -1,6 +1,6 @@
-// Package rest is how calls of the API are read, answered and described. What a call takes is
-// a struct whose tags say all of it: where a value comes from, what it may be, and what it
-// means. [Typed] reads requests by them, and the description is made of the same ones.
+// Package rest reads, answers and describes calls of the API. The input of a call is a struct whose
+// tags say where each value comes from, what it may be, and what it means. [Typed] reads requests
+// by the tags, and the description uses the same ones.
 package rest
 
 import (
@@ -21,14 +21,14 @@ import (
 	"procaas/engine/store"
 )
 
-// The forms in which requests and answers come.
+// These are the media types of requests and answers.
 const (
 	MediaJSON    = "application/json"
 	MediaProblem = "application/problem+json"
 )
 
-// RequestTime bounds the work for one request, from when its body has come. It is shorter
-// than the server's write timeout, so that a store that hangs is a reply and not a cut
+// RequestTime bounds the work for one request after its body has arrived. It is shorter than the
+// server's write timeout, so that a store that hangs results in a reply, not in a closed
 // connection.
 const RequestTime = 8 * time.Second
 
@@ -38,7 +38,7 @@ type Call struct {
 	R       *http.Request
 	MaxBody int64 // of the request, in bytes
 
-	status   int // to answer with; 0 for the first of the operation's replies
+	status   int // of the answer; 0 means that of the operation's first reply
 	answered bool
 }
 
@@ -48,14 +48,13 @@ func (c *Call) Context() context.Context { return c.R.Context() }
 // Status sets the status of the answer, where it is not that of the first reply.
 func (c *Call) Status(code int) { c.status = code }
 
-// Answered says that the answer is on its way already.
+// Answered says that the answer was already sent.
 func (c *Call) Answered() { c.answered = true }
 
-// ETag tells the revision of what is answered.
+// ETag sets the revision of the answer.
 func (c *Call) ETag(revision int64) { c.W.Header().Set("ETag", wire.ETag(revision)) }
 
-// Revision reads the preconditions of a change: the revision that may be
-// replaced, 0 for none, -1 for any.
+// Revision parses the preconditions of a change: the revision to replace, 0 for none, -1 for any.
 func Revision(match, none string) (int64, error) {
 	switch {
 	case match == "" && none == "":
@@ -82,28 +81,28 @@ func Revision(match, none string) (int64, error) {
 // A grantKey finds the grant of a request in its context.
 type grantKey struct{}
 
-// WithGrant returns the request with the grant that it was let in with.
+// WithGrant returns the request with its caller's grant.
 func WithGrant(r *http.Request, g credentials.Grant) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), grantKey{}, g))
 }
 
-// Granted returns the grant that a request was let in with; the zero one, which holds for
-// nothing, when the call needs none.
+// Granted returns the grant of a request's caller. It is the zero one, which allows nothing, if the
+// call needs none.
 func Granted(r *http.Request) credentials.Grant {
 	g, _ := r.Context().Value(grantKey{}).(credentials.Grant)
 	return g
 }
 
-// Actor says who changes something.
+// Actor returns the author of a change.
 func (c *Call) Actor(reason string) store.Actor {
 	return store.Actor{Name: Granted(c.R).Name, Reason: reason}
 }
 
-// Bound reports whether the caller's grant holds for some paths only.
+// Bound reports whether the caller's grant is restricted to paths.
 func (c *Call) Bound() bool { return len(Granted(c.R).Paths) > 0 }
 
-// MayAt refuses a caller whose grant covers none of the paths. An empty path is covered by
-// grants that hold everywhere only.
+// MayAt refuses a caller whose grant covers none of the paths. Only an unrestricted grant covers
+// the empty path.
 func (c *Call) MayAt(paths ...string) error {
 	g := Granted(c.R)
 	if slices.ContainsFunc(paths, g.Covers) {
@@ -136,14 +135,14 @@ func Listed[T any](items []T, err error) (wire.Page[T], error) {
 	return wire.PageOf(items, ""), err
 }
 
-// Reply answers with a value. Its error is always nil: who serves a call returns it.
+// Reply answers with a value. It always returns nil, for the caller to return.
 func (c *Call) Reply(status int, v any) error {
 	WriteAs(c.W, status, MediaJSON, v)
 	return nil
 }
 
-// WriteAs replies. A failure to write is the client's: it has gone. The reply is encoded before
-// the status is sent, so that a value which cannot be encoded becomes an error of its own.
+// WriteAs writes a reply. It ignores write errors, because the client has gone. It encodes the
+// value before it sends the status, so that an encoding error becomes an error reply.
 func WriteAs(w http.ResponseWriter, status int, contentType string, v any) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
@@ -152,7 +151,8 @@ func WriteAs(w http.ResponseWriter, status int, contentType string, v any) {
 		panic(fmt.Errorf("encode a reply: %w", err))
 	}
 	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(body.Len())) // so that its end shows, also before what was sent is drained
+	// marks the end, even before the rest of the request is drained
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes())
 }

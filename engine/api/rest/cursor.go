@@ -8,19 +8,19 @@ import (
 	"procaas/engine/api/problem"
 )
 
-// Cursors of stores are positions, so that almost any text is one. Those that callers
-// get carry a check sum over the position and what it is of: text that was made up or
-// cut, and the cursor of another list, are refused instead of giving some other page.
-// It is no secret, since who can list may see every page anyhow.
+// Cursors of stores are positions, so almost any text would be valid. Callers get cursors with a
+// checksum over the position and its list. So invented or shortened text, and cursors of other
+// lists, are refused instead of returning a wrong page. The checksum is not a secret, because a
+// caller who may list may see every page.
 
-// The lists that cursors are of.
+// These are the lists with cursors.
 const (
 	CursorRuns  = "runs"  // newest first
-	CursorWalk  = "walk"  // of an operator through runs, the first accepted first
+	CursorWalk  = "walk"  // of an operator's walk through runs, oldest first
 	CursorAudit = "audit" // newest first
 )
 
-// SealCursor makes the cursor that callers get of one of a store; empty stays empty.
+// SealCursor makes a caller's cursor from one of a store. Empty stays empty.
 func SealCursor(list, position string) string {
 	if position == "" {
 		return ""
@@ -28,7 +28,7 @@ func SealCursor(list, position string) string {
 	return position + "." + cursorSum(list, position)
 }
 
-// OpenCursor is the reverse. ok is false for what SealCursor has not made of this list.
+// OpenCursor reverses SealCursor. ok is false for any other text.
 func OpenCursor(list, cursor string) (position string, ok bool) {
 	if cursor == "" {
 		return "", true
@@ -49,7 +49,7 @@ type PageQuery struct {
 	Cursor string `query:"cursor" bytes:"512" doc:"Where the page begins: next of the previous page."`
 }
 
-// Position returns the place in a list where the page begins.
+// Position returns the position where the page begins.
 func (q *PageQuery) Position(list string) (string, error) {
 	position, ok := OpenCursor(list, q.Cursor)
 	if !ok {
@@ -58,12 +58,12 @@ func (q *PageQuery) Position(list string) (string, error) {
 	return position, nil
 }
 
-// NoCursor refuses what is no cursor of a list.
+// NoCursor returns the problem of an invalid cursor.
 func NoCursor(list string) error {
 	return problem.Parameter([]problem.Fault{{Location: "query/cursor", Message: WrongCursor(list)}})
 }
 
-// WrongCursor says what a cursor of a list has to be.
+// WrongCursor says what a cursor of a list must be.
 func WrongCursor(list string) string {
 	if list == CursorWalk {
 		return "want next of the call before"

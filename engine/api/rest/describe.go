@@ -16,14 +16,14 @@ import (
 	"procaas/engine/api/wire"
 )
 
-// A Document describes operations, as OpenAPI has it.
+// A Document describes operations in OpenAPI.
 type Document struct {
 	*huma.OpenAPI
 
-	requests map[string]bool // schemas of what callers send
+	requests map[string]bool // schemas of requests
 }
 
-// NewDocument makes the description of operations that are added to it.
+// NewDocument makes a description, to which operations are added.
 func NewDocument(about *huma.OpenAPI) *Document {
 	d := &Document{OpenAPI: about, requests: map[string]bool{}}
 	d.Components.Schemas = huma.NewMapRegistry(schemaPlace, schemaName)
@@ -38,8 +38,8 @@ func (d *Document) Schema(v any) *huma.Schema {
 	return d.Components.Schemas.Schema(t, true, t.Name())
 }
 
-// Add describes an operation that bearers of a role may call; all may when it is empty. Problems
-// that any call of its kind may meet are added here, so that each operation lists only its own.
+// Add describes an operation that callers with a role may call, or all callers if it is empty. It
+// adds the problems of all calls of its kind, so that each operation lists only its own.
 func (d *Document) Add(o *Operation, role string) {
 	op := &huma.Operation{
 		Method: o.Method, Path: o.Path, OperationID: o.ID, Summary: o.Summary, Description: o.About, Tags: []string{o.Tag},
@@ -50,8 +50,7 @@ func (d *Document) Add(o *Operation, role string) {
 	}
 	codes := append([]string{problem.Internal}, o.Refusals...)
 	if op.Security = []map[string][]string{}; role != "" {
-		// The roles of a token stand where scopes do. Without any token
-		// configured or made, none is needed.
+		// Roles are listed as scopes. Without any token, none is needed.
 		op.Security = []map[string][]string{{"token": {role}}, {}}
 		codes = append(codes, problem.Unauthorized, problem.Forbidden, problem.TooManyFailures, problem.UnknownHost, problem.StoreUnavailable)
 	}
@@ -73,7 +72,7 @@ func (d *Document) Add(o *Operation, role string) {
 	d.AddOperation(op)
 }
 
-// body describes what an operation takes; nil when it takes none.
+// body describes the body of an operation, or returns nil if it has none.
 func (d *Document) body(o *Operation) *huma.RequestBody {
 	b := &huma.RequestBody{}
 	switch field := o.takes.body; {
@@ -103,8 +102,7 @@ func (d *Document) request(t reflect.Type) *huma.Schema {
 	return schema
 }
 
-// describeSpans describes the spans of time among the members of a body, of which Go says
-// only that they are numbers.
+// describeSpans describes the durations among the members of a body, which are only numbers to Go.
 func (d *Document) describeSpans(members []member, of reflect.Type) {
 	for i := range members {
 		m := &members[i]
@@ -117,15 +115,16 @@ func (d *Document) describeSpans(members []member, of reflect.Type) {
 	}
 }
 
-// DurationSchema is what [Fields.Duration] takes: text such as 90s, or a number of seconds.
+// DurationSchema describes the input of [Fields.Duration]: text such as 90s, or a number of
+// seconds.
 func DurationSchema(about string) *huma.Schema {
 	return &huma.Schema{Description: about, OneOf: []*huma.Schema{
 		{Type: huma.TypeString, Examples: []any{"90s", "1h30m"}}, {Type: huma.TypeNumber, Minimum: new(float64)},
 	}}
 }
 
-// noteRequest remembers the schemas of what callers send. Those of CloudEvents say by
-// themselves what else may be in them.
+// noteRequest remembers the schemas of requests. Those of CloudEvents say themselves which other
+// members are allowed.
 func (d *Document) noteRequest(schema *huma.Schema) {
 	if schema == nil {
 		return
@@ -143,8 +142,8 @@ func (d *Document) noteRequest(schema *huma.Schema) {
 	d.noteRequest(schema.Items)
 }
 
-// Refine says of the schemas what Go types cannot: an unknown member is refused in a request,
-// and may come in a reply, so that a client which checks replies bears one that comes later.
+// Refine adds to the schemas what Go types cannot express. Requests refuse unknown members. Replies
+// may get new members later, so clients must accept them.
 func (d *Document) Refine() {
 	for name, schema := range d.Components.Schemas.Map() {
 		if !d.requests[name] {
@@ -178,7 +177,7 @@ func (m *member) parameter() *huma.Param {
 	case reflect.Bool:
 		s.Type = huma.TypeBoolean
 	}
-	if kind := m.Tag.Get("type"); kind != "" { // of one that is read by whoever serves the call
+	if kind := m.Tag.Get("type"); kind != "" { // read by the operation itself
 		s.Type = kind
 	}
 	if s.Format = m.Tag.Get("format"); t == reflect.TypeFor[time.Time]() {
@@ -207,7 +206,7 @@ func (m *member) parameter() *huma.Param {
 	return p
 }
 
-// reply makes the description of one way to succeed.
+// reply describes one successful reply.
 func (d *Document) reply(r *Reply) *huma.Response {
 	response := &huma.Response{Description: r.About, Content: map[string]*huma.MediaType{}}
 	if r.ContentType != "" {
@@ -254,8 +253,8 @@ func (d *Document) addProblems(op *huma.Operation, codes []string) {
 	}
 }
 
-// schemaName is the name of a type in the description. Programs are made of it, so a View goes by
-// its package, as fallback.View did before it had a package of its own: FallbackView. So do the types of an inbox.
+// schemaName returns the name of a type in the description. Generated programs depend on it, so the
+// name of a View includes its package, as in FallbackView. So do the types of an inbox.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {

@@ -16,22 +16,21 @@ import (
 	"procaas/engine/api/problem"
 )
 
-// MaxName bounds an id, a key or a name that is not part of an event, in bytes. The bounds of events
-// are the engine's.
+// MaxName bounds an id, a key or a name outside of events, in bytes. The engine bounds those of
+// events.
 const MaxName = 256
 
-// Fields reads the members of an object and remembers what is wrong with them.
-// A member that is null is absent. Every member that is asked for is known; the
-// others are faults.
+// Fields reads the members of an object and records their faults. A null member counts as absent.
+// Every requested member is known. All others are faults.
 type Fields struct {
 	prefix string // of locations: a JSON pointer and a slash, or header/ce-
 	text   bool   // all values are text, as in headers
 	values map[string]any
 	known  []string
-	Faults []problem.Fault // what is wrong so far
+	Faults []problem.Fault // faults so far
 }
 
-// Object makes the fields of the object v, which stands at a JSON pointer.
+// Object returns the fields of the object v at a JSON pointer.
 func Object(pointer string, v any) (*Fields, *problem.Fault) {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -40,39 +39,39 @@ func Object(pointer string, v any) (*Fields, *problem.Fault) {
 	return &Fields{prefix: pointer + "/", values: m}, nil
 }
 
-// TextFields makes the fields of values that are all text, as in headers and queries. The
-// prefix is that of their locations.
+// TextFields returns fields whose values are all text, as in headers and queries. prefix is that of
+// their locations.
 func TextFields(prefix string, values map[string]any) *Fields {
 	return &Fields{prefix: prefix, text: true, values: values}
 }
 
-// Has reports whether a member is there, and not null.
+// Has reports whether a member is present and not null.
 func (f *Fields) Has(name string) bool { return f.values[name] != nil }
 
-// Given reports whether a member is there; it may be null.
+// Given reports whether a member is present, even if it is null.
 func (f *Fields) Given(name string) bool {
 	_, there := f.values[name]
 	return there
 }
 
-// Value returns a member that is read by nobody else; nil when it is absent.
+// Value returns a member without checking it, or nil.
 func (f *Fields) Value(name string) any { return f.values[name] }
 
-// Forget takes back which members are known.
+// Forget forgets which members are known.
 func (f *Fields) Forget() { f.known = nil }
 
-// Fault notes what is wrong with a member.
+// Fault records a fault of a member.
 func (f *Fields) Fault(name, format string, args ...any) {
 	f.Faults = append(f.Faults, problem.Fault{Location: f.prefix + Escape(name), Message: fmt.Sprintf(format, args...)})
 }
 
-// Get returns a member; nil when it is absent.
+// Get returns a member, or nil.
 func (f *Fields) Get(name string) any {
 	f.known = append(f.known, name)
 	return f.values[name]
 }
 
-// Text gives text.
+// Text returns a text.
 func (f *Fields) Text(name string) string {
 	v := f.Get(name)
 	t, ok := v.(string)
@@ -82,7 +81,7 @@ func (f *Fields) Text(name string) string {
 	return t
 }
 
-// Required is str for a member that must be there.
+// Required is Text for a member that must be present.
 func (f *Fields) Required(name string) string {
 	before := len(f.Faults)
 	t := f.Text(name)
@@ -92,7 +91,7 @@ func (f *Fields) Required(name string) string {
 	return t
 }
 
-// Label is str for text of at most limit bytes without control characters.
+// Label is Text for at most limit bytes without control characters.
 func (f *Fields) Label(name string, limit int) string {
 	t := f.Text(name)
 	switch {
@@ -104,7 +103,7 @@ func (f *Fields) Label(name string, limit int) string {
 	return t
 }
 
-// Labels is label for a list.
+// Labels is Label for a list.
 func (f *Fields) Labels(name string, limit int) []string {
 	v := f.Get(name)
 	list, ok := v.([]any)
@@ -124,7 +123,7 @@ func (f *Fields) Labels(name string, limit int) []string {
 	return out
 }
 
-// Instant returns a time in UTC; zero when it is absent.
+// Instant returns a time in UTC, or zero if it is absent.
 func (f *Fields) Instant(name string) time.Time {
 	v := f.Get(name)
 	if v == nil {
@@ -132,7 +131,7 @@ func (f *Fields) Instant(name string) time.Time {
 	}
 	text, _ := v.(string)
 	t, err := time.Parse(time.RFC3339, text)
-	t = t.UTC() // may be of another year, which has to fit as well: JSON holds four digits
+	t = t.UTC() // the year in UTC may differ, and JSON allows four digits
 	if err != nil || t.Year() < 1 || t.Year() > 9999 {
 		f.Fault(name, "want a time such as 2006-01-02T15:04:05Z, have %s", Shown(v))
 		return time.Time{}
@@ -140,10 +139,10 @@ func (f *Fields) Instant(name string) time.Time {
 	return t
 }
 
-// maxDuration bounds what can be added to a time without harm.
+// maxDuration is the longest duration that can be added to a time safely.
 const maxDuration = 100 * 365 * 24 * time.Hour
 
-// Duration returns a span of time: text such as 90s, or a number of seconds.
+// Duration returns a duration: text such as 90s, or a number of seconds.
 func (f *Fields) Duration(name string) time.Duration {
 	v := f.Get(name)
 	var d time.Duration
@@ -167,7 +166,8 @@ func (f *Fields) Duration(name string) time.Duration {
 	return d
 }
 
-// seconds returns a number of seconds; -1 for one that a duration cannot hold, which is refused.
+// seconds converts a number of seconds. It returns -1, which is refused, if a duration cannot have
+// it.
 func seconds(n float64) time.Duration {
 	if n < 0 || n > maxDuration.Seconds() {
 		return -1
@@ -178,7 +178,7 @@ func seconds(n float64) time.Duration {
 // Integer returns a whole number of 32 bits, which every store can keep.
 func (f *Fields) Integer(name string) int { return f.whole(name, 32) }
 
-// whole returns a whole number of so many bits.
+// whole returns a whole number of this many bits.
 func (f *Fields) whole(name string, bits int) int {
 	v := f.Get(name)
 	if v == nil {
@@ -230,7 +230,7 @@ func (f *Fields) Objects(name string, most int) []*Fields {
 	return out
 }
 
-// Boolean gives true or false; false when it is absent.
+// Boolean returns a boolean, or false if it is absent.
 func (f *Fields) Boolean(name string) bool {
 	v := f.Get(name)
 	b, ok := v.(bool)
@@ -243,7 +243,7 @@ func (f *Fields) Boolean(name string) bool {
 	return b
 }
 
-// Unknown returns the members that were not asked for, in order.
+// Unknown returns the members that were not requested, sorted.
 func (f *Fields) Unknown() []string {
 	var names []string
 	for name := range f.values {
@@ -255,14 +255,14 @@ func (f *Fields) Unknown() []string {
 	return names
 }
 
-// RefuseUnknown makes a fault of every member that was not asked for.
+// RefuseUnknown records a fault for every member that was not requested.
 func (f *Fields) RefuseUnknown() {
 	for _, name := range f.Unknown() {
 		f.Fault(name, "unknown field %q; %s", name, f.Suggest(name))
 	}
 }
 
-// Suggest names the known member that was probably meant, or else all of them.
+// Suggest suggests the known member that was probably meant, or lists all.
 func (f *Fields) Suggest(name string) string {
 	if near := diag.Suggest(name, f.known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
@@ -273,7 +273,7 @@ func (f *Fields) Suggest(name string) string {
 	return "known are " + strings.Join(f.known, ", ")
 }
 
-// Escape writes a name as a part of a JSON pointer (RFC 6901).
+// Escape escapes a name for a JSON pointer (RFC 6901).
 func Escape(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
@@ -293,7 +293,7 @@ func Shown(v any) string {
 	return datum.JSONKind(v)
 }
 
-// Joined lists values for people.
+// Joined joins values for people.
 func Joined[T ~string](list []T) string {
 	out := make([]string, len(list))
 	for i, v := range list {
@@ -302,7 +302,7 @@ func Joined[T ~string](list []T) string {
 	return strings.Join(out, ", ")
 }
 
-// Each reads an object, or an array of at most so many of them, and tells which it was.
+// Each reads an object, or an array of up to most of them. many reports which it was.
 func Each(v any, most int, read func(*Fields)) (many bool, err error) {
 	items := []any{v}
 	list, many := v.([]any)

@@ -13,23 +13,23 @@ import (
 	"procaas/engine/api/problem"
 )
 
-// An Operation is one route: how it is served, and how it is described.
+// An Operation is one route: its implementation and its description.
 type Operation struct {
 	Method, Path, ID string
 	Tag              string
 	Summary          string // one line
 	About            string // the rest; may be empty
 
-	// Example is one of the body that [Typed] reads; nil when it takes none.
+	// Example is an example of the body that [Typed] reads. Nil if there is none.
 	Example any
 
-	// Body describes one that is read by hand. The function makes schemas of types.
+	// Body describes a body that is read by hand. schema makes schemas of types.
 	Body func(schema func(v any) *huma.Schema) *huma.RequestBody
 
-	// Replies lists the ways in which the operation succeeds, the usual one first. The
-	// type of that one's body is what [Typed] answers with, when none is given.
+	// Replies lists the successful replies, the usual one first. If that one has no body, it gets
+	// the result type of [Typed].
 	Replies  []Reply
-	Refusals []string // codes of problems that are its own
+	Refusals []string // its own problem codes
 
 	// Serve answers. [Typed] makes it.
 	Serve func(*Call) error
@@ -37,22 +37,22 @@ type Operation struct {
 	takes shape
 }
 
-// A Reply is one way in which an operation succeeds.
+// A Reply is one successful reply of an operation.
 type Reply struct {
-	Status      int // 200 when it is left out
+	Status      int // 200 by default
 	About       string
 	Body        any    // a value of the type that is sent as JSON; nil for other content
-	Or          []any  // the same for other forms
-	ContentType string // of other content, or of a stream beside the body
+	Or          []any  // other forms of the body
+	ContentType string // of other content, or of a stream in addition to the body
 	Example     any
 	Headers     []string // such as "Location: the run"
 }
 
-// Nothing is what a call takes that has no parameters and no body.
+// Nothing is the input of a call without parameters and body.
 type Nothing struct{}
 
-// Typed lets a function answer an operation. What it takes is read from the request by the
-// tags of In, and what it gives is the answer; its error is the refusal.
+// Typed makes an operation from a function. It reads the input from the request by the tags of In.
+// The function's result is the answer, and its error the refusal.
 func Typed[In, Out any](o Operation, serve func(*Call, *In) (Out, error)) Operation {
 	takes := shapeOf(reflect.TypeFor[In](), o.Path)
 	o.takes = takes
@@ -74,7 +74,7 @@ func Typed[In, Out any](o Operation, serve func(*Call, *In) (Out, error)) Operat
 	return o
 }
 
-// WithParameters lets an operation that [Typed] does not make take the parameters of In.
+// WithParameters adds the parameters of In to an operation that [Typed] does not make.
 func WithParameters[In any](o Operation, serve func(c *Call, in *In) error) Operation {
 	takes := shapeOf(reflect.TypeFor[In](), o.Path)
 	o.takes = takes
@@ -88,16 +88,16 @@ func WithParameters[In any](o Operation, serve func(c *Call, in *In) error) Oper
 	return o
 }
 
-// OK is a single way to succeed.
+// OK is the only successful reply.
 func OK(about string) []Reply { return []Reply{{About: about}} }
 
-// strict reports whether the operation refuses parameters of the query that it does not
-// know: who writes ?dry_run=true where a body says so would change what he wanted to
-// look at. Senders of events and those who ask for health or metrics are often programs
-// that add parameters of their own, and nothing that they say there changes anything.
+// strict reports whether the operation refuses unknown query parameters. A caller that puts
+// ?dry_run=true into the query instead of the body must not change what it only wanted to preview.
+// Senders of events and callers of health or metrics often add their own parameters, which are
+// harmless there.
 func (o *Operation) strict() bool { return o.Tag != "events" && o.Tag != "status" }
 
-// CheckQuery refuses a query with other parameters than those of the operation.
+// CheckQuery refuses unknown query parameters.
 func (o *Operation) CheckQuery(r *http.Request) error {
 	if r.URL.RawQuery == "" || !o.strict() {
 		return nil

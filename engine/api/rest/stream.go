@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// This file is what answers have in common that last: those that wait for news, and
-// streams of events (server-sent events, as the HTML standard describes them).
+// This file has the common part of long answers: waiting for news, and streams of server-sent
+// events, as in the HTML standard.
 
 const (
 	// MediaStream is the media type of server-sent events.
 	MediaStream = "text/event-stream"
 
-	// streamBeat is how often a stream without news shows that it lives: proxies cut
-	// connections that are silent for a minute or so, and a caller that hears nothing for
-	// some beats knows that its peer is gone.
+	// streamBeat is how often an idle stream sends a keep-alive. Proxies close silent connections
+	// after about a minute, and a caller that hears nothing for some beats knows that its peer is
+	// gone.
 	streamBeat = 15 * time.Second
 
-	// longestStream bounds one connection. Callers come back by themselves, to another
-	// node perhaps, so that nodes that have just started get their share of them.
+	// longestStream bounds one connection. Callers reconnect, perhaps to another node, so that new
+	// nodes get their share.
 	longestStream = time.Hour
 
-	// WriteTime is what one part of an answer that lasts may take to be written.
+	// WriteTime is how long writing one part of a long answer may take.
 	WriteTime = 10 * time.Second
 )
 
@@ -34,7 +34,7 @@ func WantsStream(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), MediaStream)
 }
 
-// Lasts reports whether a request may wait for news, and has deadlines of its own.
+// Lasts reports whether a request may wait for news. It then has its own deadlines.
 func Lasts(r *http.Request) bool {
 	path := r.URL.Path
 	return strings.HasPrefix(path, "/v1/runs/") && strings.HasSuffix(path, "/progress") ||
@@ -42,17 +42,17 @@ func Lasts(r *http.Request) bool {
 		strings.HasPrefix(path, "/v1/shard-maps/") && strings.HasSuffix(path, "/watch") && WantsStream(r)
 }
 
-// Streams are the answers that last.
+// Streams has what long answers share.
 type Streams struct {
 	Ended   <-chan struct{} // closed when the server has ended
-	Closing <-chan struct{} // closed when it is about to; calls in flight may keep a node for a while
+	Closing <-chan struct{} // closed when it is about to end; calls in flight may keep a node for a while
 
-	// MayGoOn looks whether the caller may still make the call of an operation. It may also
-	// while that cannot be found out: a store that is away keeps nobody from what is in memory.
+	// MayGoOn reports whether the caller may still call an operation. If the store is unreachable,
+	// it returns true, because the answer comes from memory.
 	MayGoOn func(r *http.Request, operation string) bool
 }
 
-// UntilEnd bounds how long an answer lasts: by a time, and by the end of the server.
+// UntilEnd bounds an answer by a time and by the end of the server.
 func (s *Streams) UntilEnd(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	go func() {
@@ -67,7 +67,7 @@ func (s *Streams) UntilEnd(ctx context.Context, most time.Duration) (context.Con
 	return ctx, cancel
 }
 
-// LetLast lets an answer take longer than the server gives others.
+// LetLast lets an answer take longer than the server's usual limit.
 func LetLast(w http.ResponseWriter, most time.Duration) error {
 	out, until := http.NewResponseController(w), time.Now().Add(most)
 	for _, set := range []func(time.Time) error{out.SetReadDeadline, out.SetWriteDeadline} {
@@ -78,14 +78,14 @@ func LetLast(w http.ResponseWriter, most time.Duration) error {
 	return nil
 }
 
-// An Event is one message of a stream. Its id is what a caller names in Last-Event-ID to go
-// on behind it; an event without data is no message, only a sign of life.
+// An Event is one message of a stream. A caller sends its id in Last-Event-ID to continue after it.
+// An event without data is a keep-alive.
 type Event struct {
 	ID, Name string
-	Data     []byte // without line breaks, as JSON is
+	Data     []byte // without line breaks, like JSON
 }
 
-// encode writes an event as the standard has it.
+// encode encodes an event.
 func (e Event) encode() []byte {
 	if e.Data == nil {
 		return []byte(": nothing new\n\n")
@@ -94,10 +94,9 @@ func (e Event) encode() []byte {
 }
 
 // Stream sends events until the caller leaves, the server ends or the stream has lasted long
-// enough. next waits for an event until its context ends, which it answers with none. What
-// fails ends the stream: the caller comes back, and meets the error as an answer if it is
-// still there. A token that was withdrawn meanwhile ends it at the next sign of life: it has to
-// allow the operation.
+// enough. next waits for an event until its context ends, then returns none. An error ends the
+// stream. The caller reconnects, and gets the error as an answer if it persists. A revoked token
+// ends the stream at the next keep-alive.
 func (s *Streams) Stream(c *Call, operation string, next func(ctx context.Context) (Event, error)) error {
 	ctx, cancel := s.UntilEnd(c.Context(), longestStream)
 	defer cancel()

@@ -20,8 +20,8 @@ type WaitQuery struct {
 	Prefer string `header:"Prefer" bytes:"any" doc:"wait=10 waits for 10 seconds, as wait does in the query, which goes first. More than 60 seconds are 60: Preference-Applied says so."`
 }
 
-// For reads how long the caller of a call waits; 0 for not at all. It tells the caller that a
-// preference is applied.
+// For returns how long the caller waits, 0 for not at all. It sets the header that confirms a
+// preference.
 func (q *WaitQuery) For(c *Call) (time.Duration, error) {
 	if q.Wait != "" {
 		wait, err := datum.ParseDuration(q.Wait)
@@ -47,7 +47,7 @@ func (q *WaitQuery) For(c *Call) (time.Duration, error) {
 	return wait, nil
 }
 
-// preferred finds a preference of a request, as RFC 7240 has it: the first one of that name.
+// preferred returns the first preference of a name, as in RFC 7240.
 func preferred(h http.Header, name string) (value string, ok bool) {
 	for _, line := range h[textproto.CanonicalMIMEHeaderKey("Prefer")] {
 		for one := range strings.SplitSeq(line, ",") {
@@ -61,7 +61,7 @@ func preferred(h http.Header, name string) (value string, ok bool) {
 	return "", false
 }
 
-// Waits reports whether a request may wait for the end of a run. It has that much more time.
+// Waits reports whether a request may wait for the end of a run. It then has more time.
 func Waits(r *http.Request) bool {
 	if r.URL.Path != "/v1/events" && !strings.HasPrefix(r.URL.Path, "/v1/runs/") {
 		return false

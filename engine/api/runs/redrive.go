@@ -18,21 +18,21 @@ import (
 	"procaas/engine/store"
 )
 
-// This file is what operators do to the runs that a filter chooses.
+// This file serves operators' changes of the runs of a filter.
 
-// A verb is what is done to many runs.
+// A verb is a change of many runs.
 type verb struct {
 	name string
-	of   []model.Status // of the runs that it may choose
+	of   []model.Status // statuses of the runs that it may choose
 
-	refusals []string // besides those of all verbs
+	refusals []string // in addition to those of all verbs
 
-	// whole says that it concerns pipelines as a whole: a grant for a handler does not do.
+	// whole says that it affects whole pipelines, so a grant for a handler is not enough.
 	whole bool
 	do    func(s Steerer, ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 }
 
-// live lists the statuses of runs that may go on.
+// live lists the statuses of runs that may continue.
 var live = []model.Status{model.Waiting, model.Running, model.Parked, model.Failed}
 
 func (g *Group) redriveOperations() []rest.Operation {
@@ -70,7 +70,7 @@ const makeUp = "make-up"
 
 type redrive struct{ Body wire.Redrive }
 
-// redrive does something to a page of runs, or tells to which it would.
+// redrive changes a page of runs, or previews that.
 func (g *Group) redrive(c *rest.Call, v *verb, r *wire.Redrive) (any, error) {
 	filter, err := g.chosen(c, v, r)
 	if err != nil {
@@ -91,7 +91,7 @@ func (g *Group) redrive(c *rest.Call, v *verb, r *wire.Redrive) (any, error) {
 	return done, redriveProblem(err)
 }
 
-// chosen reads which runs are wanted. It refuses callers who may not change them.
+// chosen returns the filter of a choice. It refuses callers who may not change the runs.
 func (g *Group) chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.RunFilter, err error) {
 	if filter, err = g.filterOf(c, &r.RunChoice); err != nil {
 		return filter, err
@@ -126,13 +126,13 @@ func (g *Group) chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.Run
 	}
 	pipeline, _, _ := strings.Cut(r.Handler, "/")
 	paths := []string{r.Pipeline, pipeline}
-	if !v.whole { // the rest of the pipeline is left alone
+	if !v.whole { // the rest of the pipeline is not affected
 		paths = append(paths, r.Handler)
 	}
 	return filter, c.MayAt(paths...)
 }
 
-// sealNext is [rest.SealCursor] for where a walk goes on; nil stays nil.
+// sealNext is [rest.SealCursor] for the next page. Nil stays nil.
 func sealNext(next *string) *string {
 	if next == nil {
 		return nil
@@ -141,7 +141,8 @@ func sealNext(next *string) *string {
 	return &sealed
 }
 
-// redriveProblem tells a cursor that cannot be gone on from, and a handler that is off; other errors pass as they are.
+// redriveProblem converts the errors of an invalid cursor and of a handler that is off, and passes
+// others on.
 func redriveProblem(err error) error {
 	if errors.Is(err, store.ErrCursor) {
 		return problem.Body([]problem.Fault{{Location: "/cursor", Message: rest.WrongCursor(rest.CursorWalk)}})
@@ -152,7 +153,7 @@ func redriveProblem(err error) error {
 	return err
 }
 
-// The rest moves runs to the present definition.
+// The rest of the file moves runs to the current definition.
 
 func (g *Group) migrateOperations() []rest.Operation {
 	return []rest.Operation{
@@ -196,7 +197,7 @@ func (g *Group) migrate(c *rest.Call, in *migrateRun) (any, error) {
 	return run, g.moveProblem(c.Context(), err, in.ID)
 }
 
-// moveProblem says over HTTP why a run is not moved.
+// moveProblem converts the error of moving a run to a problem.
 func (g *Group) moveProblem(ctx context.Context, err error, id string) error {
 	if pinned, ok := errors.AsType[*records.PinnedError](err); ok {
 		return problem.New(problem.RunPinned, "run %s does not fit the present definition: %s", id, pinned.Err)

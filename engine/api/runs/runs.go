@@ -1,5 +1,5 @@
-// Package runs serves the calls about runs and keys: reading them, explaining them, and what
-// operators do to one run or to many.
+// Package runs serves the calls about runs and keys: reading and explaining them, and operators'
+// changes of one run or many.
 package runs
 
 import (
@@ -21,8 +21,7 @@ import (
 	"procaas/engine/watch"
 )
 
-// A Reader reads runs. Where one run is named, the error is [store.ErrNotFound] when there
-// is none.
+// A Reader reads runs. If there is no run with an id, the error is [store.ErrNotFound].
 type Reader interface {
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	Explain(ctx context.Context, run, path string) (explain.Explanation, error)
@@ -31,22 +30,24 @@ type Reader interface {
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 	Bundle() *tree.Bundle
 
-	// AwaitRun returns a run that has ended. Its error is that of ctx when that ends first.
+	// AwaitRun waits for the end of a run and returns it. If ctx ends first, the error is that of
+	// ctx.
 	AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error)
 
-	// AwaitEnd is AwaitRun for who needs only what the end has brought.
+	// AwaitEnd is AwaitRun for callers that need only the result.
 	AwaitEnd(ctx context.Context, id string) (checkpoint.RunView, error)
 	FollowRun(ctx context.Context, id string) (*watch.Progress, error)
 }
 
-// A Steerer changes runs. The methods for many change a page of them and return the cursor of the rest. They begin with
-// the oldest, or with the newest to cancel.
+// A Steerer changes runs. The methods for many runs change a page of them and return the cursor of
+// the next page. They begin with the oldest run, or with the newest to cancel.
 type Steerer interface {
 	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 
-	// Rerun runs a run again as a new one, from a stage on or all of it, and RerunPlan says what that would do.
+	// Rerun repeats a run as a new one, from a stage on or completely. RerunPlan returns what that
+	// would do.
 	Rerun(ctx context.Context, id, stage string, by store.Actor) (checkpoint.RunView, error)
 	RerunPlan(ctx context.Context, id, stage string) (intake.RerunPlan, error)
 
@@ -55,11 +56,11 @@ type Steerer interface {
 	CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 	AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 
-	// MakeUpAll lets runs that left a handler out do it after all.
+	// MakeUpAll lets runs make up for a handler that they left out.
 	MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 }
 
-// A Mover moves runs to the present definition.
+// A Mover moves runs to the current definition.
 type Mover interface {
 	Fit(ctx context.Context, id string) (records.RunFit, error)
 	Move(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
@@ -238,7 +239,7 @@ func (g *Group) recorded(c *rest.Call, in *recordedQuery) (page wire.Page[record
 	return wire.PageOf(runs, rest.SealCursor(rest.CursorWalk, next)), err
 }
 
-// filterOf is what a choice asks the engine for.
+// filterOf converts a choice to a filter.
 func (g *Group) filterOf(c *rest.Call, of *wire.RunChoice) (f store.RunFilter, err error) {
 	f = store.RunFilter{
 		Pipeline: of.Pipeline, Flow: of.Flow, Key: of.Key, Labels: of.Label, FailedPath: of.Handler, ErrorClass: of.ErrorClass, Error: of.Error,
@@ -285,7 +286,8 @@ func (g *Group) cancel(c *rest.Call, in *cancelRun) (run checkpoint.RunView, err
 	return run, g.refused(c.Context(), err, in.ID, problem.RunFinished, "there is nothing to cancel")
 }
 
-// refused is runProblem for a call that the present status of the run does not allow: it names the status.
+// refused is runProblem for a call that the run's current status does not allow. It names the
+// status.
 func (g *Group) refused(ctx context.Context, err error, id, code, why string) error {
 	if ofTask, ok := errors.AsType[*records.TaskRunError](err); ok {
 		return problem.New(problem.RunOfTask, "run %s cannot be retried: %s", id, ofTask)
@@ -324,7 +326,7 @@ func (g *Group) rerun(c *rest.Call, in *rerunRun) (reply any, err error) {
 	return reply, runProblem(err, in.ID)
 }
 
-// declined reports whether what is true by default was said to be false.
+// declined reports whether something that is true by default was set to false.
 func declined(said *bool) bool { return said != nil && !*said }
 
 func pipelineOf(v *checkpoint.RunView) []string { return []string{v.Pipeline} }
@@ -358,7 +360,7 @@ func (g *Group) key(c *rest.Call, in *keyPath) (checkpoint.EntityView, error) {
 	return entity, err
 }
 
-// runProblem says that there is no such run; other errors pass as they are.
+// runProblem converts the error for a missing run, and passes others on.
 func runProblem(err error, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return problem.New(problem.RunNotFound, "there is no run %q", id)

@@ -15,14 +15,14 @@ import (
 	"procaas/engine/watch"
 )
 
-// This file reads one run: as it is, at its end, or step by step.
+// This file reads one run: now, at its end, or step by step.
 
 type getRun struct {
 	runPath
 	rest.WaitQuery
 }
 
-// get answers with a run. A caller who waits gets its end, or 202 with the run as it is then.
+// get returns a run. A caller that waits gets its end, or 202 with its current state.
 func (g *Group) get(c *rest.Call, in *getRun) (run checkpoint.RunView, err error) {
 	wait, err := in.For(c)
 	if err != nil {
@@ -53,13 +53,13 @@ func (g *Group) get(c *rest.Call, in *getRun) (run checkpoint.RunView, err error
 	return run, runProblem(err, in.ID)
 }
 
-// tooManyWait refuses to let another one wait.
+// tooManyWait refuses another waiting caller.
 func tooManyWait() error {
 	return problem.New(problem.TooManyWait, "%d callers wait for runs on this node already, or %d follow them; ask again in a moment, or another node",
 		watch.MostWatchers, watch.MostFollowers).With("Retry-After", "1")
 }
 
-// followRun is the id of the operation that streams.
+// followRun is the id of the streaming operation.
 const followRun = "follow-run"
 
 type followQuery struct {
@@ -89,7 +89,7 @@ func (g *Group) progress(c *rest.Call, in *followQuery) (none checkpoint.RunView
 		}
 		s, err := p.Next(ctx)
 		if err != nil {
-			return rest.Event{}, nil // a sign of life
+			return rest.Event{}, nil // a keep-alive
 		}
 		e := rest.Event{ID: strconv.FormatInt(s.Version, 10), Name: "progress"}
 		if over = s.Ended; over {
@@ -100,5 +100,5 @@ func (g *Group) progress(c *rest.Call, in *followQuery) (none checkpoint.RunView
 	})
 }
 
-// endID is the id of the event that ends a stream.
+// endID returns the id of the event that ends a stream.
 func endID(version int64) string { return strconv.FormatInt(version, 10) + "-end" }

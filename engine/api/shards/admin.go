@@ -12,7 +12,7 @@ import (
 	"procaas/engine/transfers"
 )
 
-// This file is what operators do to shards, placements and transfers.
+// This file serves operators' changes of shards, placements and transfers.
 
 func (g *Group) adminOperations() []rest.Operation {
 	return []rest.Operation{
@@ -128,7 +128,8 @@ func (g *Group) transferOperations() []rest.Operation {
 
 func (g *Group) transfers(c *rest.Call, in *mapPath) (page wire.Page[transfers.ShardTransfer], err error) {
 	all, err := g.Transfers.ShardTransfers(c.Context(), in.Map)
-	if err == nil && len(all) == 0 && g.Transfers.Bundle().ShardMap(in.Map) == nil { // a map that is declared no more may have some that last
+	// a map that is no longer declared may have some that are still in progress
+	if err == nil && len(all) == 0 && g.Transfers.Bundle().ShardMap(in.Map) == nil {
 		return page, problem.New(problem.UnknownShardMap, "there is no shard map %q", in.Map)
 	}
 	return rest.Listed(all, err)

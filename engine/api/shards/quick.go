@@ -9,8 +9,8 @@ import (
 	"procaas/engine/transfers"
 )
 
-// This file answers most questions for shards without the router: services may ask before
-// each of their own requests. What is not plain goes on to resolve, which answers the same.
+// This file answers most questions about shards without the router, because services may ask before
+// each of their own requests. Other questions go to resolve, which gives the same answers.
 
 const (
 	mapsPrefix    = "/v1/shard-maps/"
@@ -20,7 +20,7 @@ const (
 // answers are buffers for replies.
 var answers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Quickly answers questions for shards that memory can answer, when the caller may ask.
+// Quickly answers questions about shards from memory, if the caller may ask.
 func (g *Group) Quickly(next http.Handler, may func(r *http.Request, operation string) error,
 	refuse func(http.ResponseWriter, *http.Request, error),
 ) http.Handler {
@@ -50,10 +50,10 @@ func (g *Group) Quickly(next http.Handler, may func(r *http.Request, operation s
 	})
 }
 
-// typeJSON is a header that answers share: nobody may change it in place.
+// typeJSON is a shared header value: do not change it in place.
 var typeJSON = []string{rest.MediaJSON}
 
-// plain reads a question that memory may answer.
+// plain parses a question that memory may answer.
 func (g *Group) plain(r *http.Request) (shardMap string, q transfers.ShardQuestion, ok bool) {
 	if r.Method != http.MethodGet || r.URL.RawPath != "" || r.ContentLength != 0 || len(r.TransferEncoding) > 0 || !g.warm.Load() {
 		return "", q, false
@@ -69,8 +69,8 @@ func (g *Group) plain(r *http.Request) (shardMap string, q transfers.ShardQuesti
 	return shardMap, q, ok
 }
 
-// plainQuestion reads a query that has no more than a key, a mode and a data centre, each once
-// and without escapes.
+// plainQuestion parses a query that has only a key, a mode and a data center, each at most once and
+// without escapes.
 func plainQuestion(query string) (q transfers.ShardQuestion, ok bool) {
 	for query != "" {
 		var field string
@@ -102,7 +102,7 @@ func plainQuestion(query string) (q transfers.ShardQuestion, ok bool) {
 	return q, q.Key != ""
 }
 
-// plainValue reports whether a value of a query stands for itself.
+// plainValue reports whether a query value needs no decoding.
 func plainValue(value string) bool {
 	for i := range len(value) {
 		if c := value[i]; c <= ' ' || c > '~' || c == '%' || c == '+' || c == ';' {

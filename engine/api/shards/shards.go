@@ -1,5 +1,5 @@
-// Package shards serves the calls about shard maps: where the data of keys lives, the shards
-// and their hosts, and the transfers of keys between them.
+// Package shards serves the calls about shard maps: where keys live, the shards and their hosts,
+// and the transfers of keys.
 package shards
 
 import (
@@ -20,7 +20,7 @@ import (
 	"procaas/engine/transfers"
 )
 
-// Transfers are moves of keys between shards, as operators see them.
+// Transfers are moves of keys between shards, for operators.
 type Transfers interface {
 	ShardTransfers(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error)
 	OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (transfers.ShardTransfer, error)
@@ -29,17 +29,17 @@ type Transfers interface {
 
 // A Group serves the calls about shard maps.
 type Group struct {
-	Maps      transfers.ShardMaps // nil where there are none
+	Maps      transfers.ShardMaps // nil for none
 	Transfers Transfers
 	Streams   *rest.Streams
 
-	warm atomic.Bool // a question for a shard was let in: the tokens are in memory
+	warm atomic.Bool // a question was answered, so the tokens are in memory
 }
 
-// watchTime is how long who watches a map waits for a change.
+// watchTime is how long a watcher waits for a change.
 const watchTime = 5 * time.Second
 
-// refusals are the codes that any call about a shard map may give.
+// refusals lists the codes of all calls about shard maps.
 func refusals(more ...string) []string {
 	return append(more, problem.UnknownShardMap, problem.InvalidParameter, problem.StoreUnavailable)
 }
@@ -95,7 +95,7 @@ type mapPath struct {
 	Map string `path:"map" doc:"The shard map's id."`
 }
 
-// check refuses calls of a server without shard maps.
+// check refuses calls if the server has no shard maps.
 func (g *Group) check() error {
 	if g.Maps == nil {
 		return problem.New(problem.UnknownShardMap, "this server keeps no shard maps: they need a store in PostgreSQL, and shard-maps: in "+
@@ -104,7 +104,7 @@ func (g *Group) check() error {
 	return nil
 }
 
-// shardProblem says over HTTP what an error about shards means.
+// shardProblem converts an error about shards to a problem.
 func shardProblem(err error) error {
 	for known, code := range map[error]string{
 		transfers.ErrShardMap: problem.UnknownShardMap, transfers.ErrShard: problem.UnknownShard, transfers.ErrShardKey: problem.InvalidShardKey,
@@ -138,7 +138,7 @@ type resolveQuery struct {
 	Register   *bool         `query:"register" default:"true" doc:"false: do not register a key without a placement."`
 }
 
-// resolve says where one key lives. It may wait for a later epoch, or register the key.
+// resolve returns where one key lives. It may wait for a later epoch, or register the key.
 func (g *Group) resolve(c *rest.Call, in *resolveQuery) (answer transfers.ShardAnswer, err error) {
 	if err := g.check(); err != nil {
 		return answer, err
@@ -163,7 +163,7 @@ func (g *Group) resolve(c *rest.Call, in *resolveQuery) (answer transfers.ShardA
 	return answer, shardProblem(err)
 }
 
-// parseLSN reads a position of the log; empty text is none.
+// parseLSN parses a log position. Empty text means none.
 func parseLSN(text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
@@ -182,7 +182,7 @@ type resolveBatch struct {
 	Body wire.ShardBatch
 }
 
-// resolveMany answers for each key by itself: one that cannot be placed does not spoil the others.
+// resolveMany answers for each key on its own, so one failure does not affect the others.
 func (g *Group) resolveMany(c *rest.Call, in *resolveBatch) (page wire.Page[wire.ShardBatchItem], err error) {
 	if err := g.check(); err != nil {
 		return page, err
@@ -218,7 +218,7 @@ type watchQuery struct {
 	Last  string `header:"Last-Event-ID" bytes:"512" doc:"For a stream, instead of after."`
 }
 
-// watch waits for changes once, or sends them as a stream.
+// watch waits for changes once, or streams them.
 func (g *Group) watch(c *rest.Call, in *watchQuery) (changes transfers.ShardChanges, err error) {
 	if err := g.check(); err != nil {
 		return changes, err
@@ -236,8 +236,8 @@ func (g *Group) watch(c *rest.Call, in *watchQuery) (changes transfers.ShardChan
 	return changes, shardProblem(err)
 }
 
-// stream sends the changes of a map. The first event says at once from where the
-// caller goes on, and that it has to forget everything when its position is not known here.
+// stream streams the changes of a map. The first event has the position to continue from, and says
+// whether the caller must forget everything because its position is unknown.
 func (g *Group) stream(c *rest.Call, id, after string) error {
 	atOnce, cancel := context.WithCancel(c.Context())
 	cancel()

@@ -14,19 +14,16 @@ import (
 	"procaas/engine/api/rest"
 )
 
-// This file is how requests arrive and leave, whoever answers them: a body gets the time that
-// its size needs, no request ends without a status, and a sender whose body is refused unread
-// gets to read why.
+// This file controls how requests arrive and leave. A body gets the time that its size needs. Every
+// request gets a status. A sender whose body is refused unread can read why.
 
 const (
-	// maxDrained bounds what is read of a body that was refused, in bytes. Many clients read
-	// no answer before they have written everything: a connection that is closed
-	// meanwhile is a broken pipe to them.
+	// maxDrained bounds what is read of a refused body, in bytes. Many clients read no answer
+	// before they have written everything, and a closed connection is a broken pipe to them.
 	maxDrained = 8 << 20
 )
 
-// attended serves requests by a handler, as said above. The body of a request is paced
-// unless that is left to the handler.
+// attended serves requests with a handler in this way. It paces the body unless the handler does.
 func attended(next http.Handler, log *slog.Logger, paced bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{StatusWriter: StatusWriter{ResponseWriter: w}}
@@ -54,20 +51,20 @@ type visit struct {
 	body arriving // the zero value when there is none
 }
 
-// Hijack implements [http.Hijacker]: who takes the connection over answers by itself.
+// Hijack implements [http.Hijacker].
 func (v *visit) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	v.Wrote = true
 	return http.NewResponseController(v.ResponseWriter).Hijack()
 }
 
-// An arriving body moves the deadlines of its connection as it comes.
+// An arriving body extends the deadlines of its connection as it comes.
 type arriving struct {
 	io.ReadCloser
 	out   *http.ResponseController
 	start time.Time
 	got   int64 // bytes
-	told  int64 // how many of them the deadline knows of
-	ended bool  // nothing comes any more
+	told  int64 // bytes that the deadline includes
+	ended bool  // the body has ended
 }
 
 // Read implements [io.Reader].
@@ -75,7 +72,7 @@ func (a *arriving) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
 	if a.got += int64(n); a.got-a.told >= rest.BodyRate {
 		a.told = a.got
-		// What is no connection has no deadlines to move.
+		// A test recorder has no deadlines.
 		_ = a.out.SetReadDeadline(a.start.Add(rest.ReadTime + time.Duration(a.got)*time.Second/rest.BodyRate))
 	}
 	if err != nil && !a.ended {
@@ -85,15 +82,15 @@ func (a *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mayAnswer lets the answer take as long after a body that took its time as after any other.
+// mayAnswer gives the answer its full time, however long the body took.
 func (a *arriving) mayAnswer() {
 	if time.Since(a.start) > time.Second {
 		_ = a.out.SetWriteDeadline(time.Now().Add(rest.WriteTime))
 	}
 }
 
-// drain reads what is left of a body behind its answer, within bounds. Of a small rest the
-// server takes care itself.
+// drain reads the rest of a body after its answer, within bounds. The server itself handles a small
+// rest.
 func (a *arriving) drain(length int64) {
 	const small = 256 << 10
 	if a.ended || length-a.got < small || length-a.got > maxDrained {
@@ -103,11 +100,11 @@ func (a *arriving) drain(length int64) {
 	if a.out.Flush() != nil {
 		return
 	}
-	_, _ = io.Copy(io.Discard, a) // who cannot be drained is cut off
+	_, _ = io.Copy(io.Discard, a) // after an error the connection is cut off
 }
 
-// A workTime is the context of a request. It ends when the work for the request takes too long;
-// the time in which the body comes is not counted.
+// A workTime is the context of a request. It ends when the work takes too long. The time in which
+// the body comes does not count.
 type workTime struct {
 	context.Context // of the connection
 
@@ -116,7 +113,7 @@ type workTime struct {
 	most  time.Duration
 }
 
-// newWorkTime bounds the work for a request by most. The function ends it.
+// newWorkTime bounds the work for a request. The returned function ends it.
 func newWorkTime(ctx context.Context, most time.Duration) (*workTime, context.CancelFunc) {
 	work, cancel := context.WithCancelCause(ctx)
 	w := &workTime{Context: ctx, work: work, most: most}
@@ -141,10 +138,10 @@ func (w *workTime) Err() error {
 // AfterFunc lets contexts below this one end with it, as [context.AfterFunc] has it.
 func (w *workTime) AfterFunc(f func()) func() bool { return context.AfterFunc(w.work, f) }
 
-// outside returns a body whose reading is not counted as work.
+// outside returns a body whose reading does not count as work.
 func (w *workTime) outside(body io.ReadCloser) io.ReadCloser { return &uncounted{body, w} }
 
-// uncounted is a body that stops the time until it has come.
+// uncounted is a body that stops the time while it comes.
 type uncounted struct {
 	io.ReadCloser
 	time *workTime

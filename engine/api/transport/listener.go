@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// MaxConnections bounds the connections that a listener of [Listen] holds at once.
+	// MaxConnections bounds the open connections of a listener of [Listen].
 	MaxConnections = 8192
 
-	// MaxPerAddress bounds those of one client address. The rest is left to others, such as
-	// whoever asks for the node's health.
+	// MaxPerAddress bounds those of one client address. The rest is for others, such as health
+	// checks.
 	MaxPerAddress = MaxConnections - 256
 )
 
-// Listen binds a TCP address for [Server]. When there are as many connections as there may
-// be, a new one takes the place of the one that has been idle for longest. When none is idle,
-// further ones wait in the backlog, and those beyond the bound of one address are closed.
+// Listen binds a TCP address for [Server]. If the limit is reached, a new connection replaces the
+// one that has been idle longest. If none is idle, new ones wait in the backlog. It closes
+// connections beyond the limit of one address.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", addr)
@@ -30,8 +30,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	return limitListener(l, MaxConnections, MaxPerAddress), nil
 }
 
-// limitListener lets at most a number of connections be open at once, and of those at most
-// perAddress of one client.
+// limitListener limits the open connections, in total and per client address.
 func limitListener(l net.Listener, most, perAddress int) net.Listener {
 	return &limitedListener{
 		Listener: l, perAddress: perAddress, slots: make(chan struct{}, most), done: make(chan struct{}),
@@ -39,19 +38,19 @@ func limitListener(l net.Listener, most, perAddress int) net.Listener {
 	}
 }
 
-// A limitedListener waits for a free slot before it accepts: what is not accepted costs the
-// process nothing.
+// A limitedListener waits for a free slot before it accepts, because connections that are not
+// accepted cost the process nothing.
 type limitedListener struct {
 	net.Listener
 	perAddress int
-	slots      chan struct{} // as many as connections may be open; one is taken by each
+	slots      chan struct{} // one per open connection
 	done       chan struct{}
 	close      sync.Once
 
 	mu    sync.Mutex // guards what follows
 	full  bool       // Accept waits for a slot
 	count map[netip.Addr]int
-	idle  map[*limitedConn]time.Time // connections without a request, since when
+	idle  map[*limitedConn]time.Time // connections without a request, and since when
 }
 
 // Accept implements [net.Listener].
@@ -71,7 +70,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// slot waits for a free slot. An idle connection gives its own.
+// slot waits for a free slot. It closes an idle connection for that.
 func (l *limitedListener) slot() error {
 	select {
 	case l.slots <- struct{}{}:
@@ -96,7 +95,7 @@ func (l *limitedListener) slot() error {
 	}
 }
 
-// admit counts a connection to its address. It returns nil when that has too many at work.
+// admit counts a connection for its address. It returns nil if that has too many busy ones.
 func (l *limitedListener) admit(inner net.Conn) net.Conn {
 	c := &limitedConn{Conn: inner, listener: l, address: clientOf(inner)}
 	l.mu.Lock()
@@ -115,8 +114,8 @@ func (l *limitedListener) admit(inner net.Conn) net.Conn {
 	return c
 }
 
-// longestIdle returns the connection that has been idle for longest, of an address unless that is
-// the zero value; nil when none is. The lock is held.
+// longestIdle returns the connection that has been idle longest, of an address unless that is zero,
+// or nil. The caller holds the lock.
 func (l *limitedListener) longestIdle(of netip.Addr) (victim *limitedConn) {
 	for c, since := range l.idle {
 		if of.IsValid() && c.address != of {
@@ -130,7 +129,7 @@ func (l *limitedListener) longestIdle(of netip.Addr) (victim *limitedConn) {
 	return victim
 }
 
-// note hears what a server says of a connection.
+// note takes a connection's state from the server.
 func (l *limitedListener) note(c *limitedConn, now http.ConnState) {
 	l.mu.Lock()
 	var victim *limitedConn
@@ -154,7 +153,7 @@ func (l *limitedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// A limitedConn gives its slot back when it is closed, once however often that is.
+// A limitedConn returns its slot when it is first closed.
 type limitedConn struct {
 	net.Conn
 	listener *limitedListener
@@ -162,7 +161,7 @@ type limitedConn struct {
 	closed   sync.Once
 }
 
-// evict closes a connection; nil is none.
+// evict closes a connection, unless it is nil.
 func (c *limitedConn) evict() {
 	if c != nil {
 		_ = c.Close()
@@ -185,7 +184,7 @@ func (c *limitedConn) Close() error {
 	return err
 }
 
-// clientOf returns the address of a client; the zero value stands for all whose address is none.
+// clientOf returns the address of a client, or the zero value if it has none.
 func clientOf(c net.Conn) netip.Addr {
 	if c.RemoteAddr() == nil {
 		return netip.Addr{}

@@ -16,22 +16,22 @@ import (
 	"procaas/engine/store"
 )
 
-// A Middleware is what every request meets before a route does.
+// A Middleware handles every request before its route.
 type Middleware struct {
 	Access  *access.Checker
 	Log     *slog.Logger
-	Healthy func(ctx context.Context) error // tells why the node cannot work
+	Healthy func(ctx context.Context) error // returns why the node cannot work
 	MaxBody int64                           // of a request, in bytes
 
 	// Quickly answers what needs no route; see [shards.Group.Quickly].
 	Quickly func(next http.Handler) http.Handler
 
-	bodies atomic.Int64 // bytes of requests under way
+	bodies atomic.Int64 // bytes of requests in flight
 }
 
-// Wrap puts it before the routes. Each of the list wraps those before it, so a request
-// meets the last one first: the log sees every reply, also those to panics, and a body is counted
-// only when nothing else has refused the request.
+// Wrap puts the middleware in front of the routes. Each one wraps those before it, so a request
+// meets the last one first. So the log sees every reply, also after panics, and a body is counted
+// only if nothing else has refused the request.
 func (f *Middleware) Wrap(h http.Handler) http.Handler {
 	for _, wrap := range []func(http.Handler) http.Handler{
 		f.boundBodies, f.refuseLost, f.withDeadline, f.refuseCrossOrigin, f.refuseChunked, f.Quickly, f.withHeaders, f.recovered, f.logged,
@@ -41,18 +41,18 @@ func (f *Middleware) Wrap(h http.Handler) http.Handler {
 	return h
 }
 
-// withDeadline ends the work for a request, unless the call waits for news.
+// withDeadline bounds the work for a request, unless the call waits for news.
 func (f *Middleware) withDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rest.Lasts(r) { // it has deadlines of its own
+		if rest.Lasts(r) { // it has its own deadlines
 			next.ServeHTTP(w, r)
 			return
 		}
 		most := rest.RequestTime
-		if r.URL.Path == queues.ClaimPath { // it may wait, and moves the server's own deadlines then
+		if r.URL.Path == queues.ClaimPath { // it may wait, and then extends the server's deadlines
 			most += queues.MaxClaimWait
 		}
-		if rest.Waits(r) { // so may this
+		if rest.Waits(r) { // so may this one
 			most += rest.MaxWait
 		}
 		ctx, cancel := newWorkTime(r.Context(), most)
@@ -65,8 +65,8 @@ func (f *Middleware) withDeadline(next http.Handler) http.Handler {
 	})
 }
 
-// refuseLost keeps everybody from writing to a store that has lost what it acknowledged, by
-// whichever call: what is built on it would be lost, or wrong, when the right one is back.
+// refuseLost refuses all writes to a store that has lost what it acknowledged. Data based on it
+// would be lost or wrong when the right store is back.
 func (f *Middleware) refuseLost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -79,8 +79,8 @@ func (f *Middleware) refuseLost(next http.Handler) http.Handler {
 	})
 }
 
-// refuseCrossOrigin keeps pages of other sites from writing with the help of a
-// visitor's browser, which may reach what the site itself may not.
+// refuseCrossOrigin keeps pages of other sites from writing through a visitor's browser, which may
+// reach more than the site itself.
 func (f *Middleware) refuseCrossOrigin(next http.Handler) http.Handler {
 	p := http.NewCrossOriginProtection()
 	p.SetDenyHandler(f.Access.Serve(func(http.ResponseWriter, *http.Request) error {
@@ -90,9 +90,9 @@ func (f *Middleware) refuseCrossOrigin(next http.Handler) http.Handler {
 	return p.Handler(next)
 }
 
-// refuseChunked wants every body announced by its length. A request with both
-// a length and chunks is what smuggling is made of, and net/http hides the
-// length of such a request: only the chunks can be seen here.
+// refuseChunked requires that every body announces its length. Requests with both a length and
+// chunks are a way of smuggling, and net/http hides the length of such a request: only the chunks
+// are visible here.
 func (f *Middleware) refuseChunked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) == 0 {
@@ -104,14 +104,14 @@ func (f *Middleware) refuseChunked(next http.Handler) http.Handler {
 	})
 }
 
-// Values of headers that all replies share: nobody may change them in place.
+// Header values that all replies share: do not change them in place.
 var (
 	noSniff = []string{"nosniff"}
 	noStore = []string{"no-store"}
 )
 
-// withHeaders sets what all replies have: no cache keeps them, since they hold what callers
-// with other tokens may not see, and no browser takes JSON for a page.
+// withHeaders sets the headers of all replies. No cache may keep them, because callers with other
+// tokens may not see them, and no browser may take JSON for a page.
 func (f *Middleware) withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -120,8 +120,7 @@ func (f *Middleware) withHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// recovered turns a panic into a reply, so that one bad request is one bad
-// request.
+// recovered turns a panic into a reply.
 func (f *Middleware) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -130,7 +129,7 @@ func (f *Middleware) recovered(next http.Handler) http.Handler {
 				return
 			}
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(p) // how a handler cuts a connection on purpose
+				panic(p) // a handler's way to cut a connection
 			}
 			f.Log.Error("request panicked", "method", r.Method, "url_path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 			f.Access.Refuse(w, r, problem.New(problem.Internal, "the request met a defect of the program; it is logged"))
@@ -139,8 +138,8 @@ func (f *Middleware) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// logged writes one line for each request, at debug. Neither query nor headers
-// are in it: they may hold what should not be kept.
+// logged logs each request in one line at debug, without query and headers, which may be
+// confidential.
 func (f *Middleware) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !f.Log.Enabled(r.Context(), slog.LevelDebug) {
@@ -154,10 +153,10 @@ func (f *Middleware) logged(next http.Handler) http.Handler {
 	})
 }
 
-// A StatusWriter remembers what was replied.
+// A StatusWriter remembers the reply's status.
 type StatusWriter struct {
 	http.ResponseWriter
-	Wrote  bool // anything was replied
+	Wrote  bool // a reply was sent
 	status int
 	bytes  int
 }

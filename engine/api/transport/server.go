@@ -1,5 +1,5 @@
-// Package transport is what stands before the routes of the API: connections and how many there
-// may be, how requests arrive and leave, and what every one of them is held to.
+// Package transport handles everything before the routes of the API: connections and their limits,
+// how requests arrive and leave, and checks of every request.
 package transport
 
 import (
@@ -14,17 +14,17 @@ import (
 	"procaas/engine/api/rest"
 )
 
-// Server makes a server whose limits keep slow and silent clients from holding
-// it. Requests should come from a listener of [Listen]. Each has an answer: one to which
-// the handler gives none gets a 500.
+// Server makes a server whose limits protect it against slow and silent clients. Its requests
+// should come from a listener of [Listen]. Every request gets an answer: if the handler writes
+// none, it is a 500.
 func Server(h http.Handler, log *slog.Logger) *http.Server {
 	s := newHTTPServer(attended(h, log, true), log)
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout = 2*time.Second, rest.ReadTime, rest.WriteTime
 	return s
 }
 
-// PassingServer is [Server] for a handler that passes requests on to others: how long
-// bodies and answers take is for these and their callers to decide.
+// PassingServer is [Server] for a proxy. The time of bodies and answers is left to its servers and
+// their callers.
 func PassingServer(h http.Handler, log *slog.Logger) *http.Server {
 	s := newHTTPServer(attended(h, log, false), log)
 	s.ReadHeaderTimeout = 10 * time.Second
@@ -42,9 +42,8 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return s
 }
 
-// closeUnused makes Shutdown close connections on which no request has come. It
-// would wait 5 s for the first one otherwise, and clients hold such connections:
-// Go's dials ahead of need.
+// closeUnused makes Shutdown close connections without any request. Otherwise it would wait 5 s for
+// the first one, and clients such as Go's open connections in advance.
 func closeUnused(s *http.Server) {
 	var unused sync.Map // of net.Conn
 	s.ConnState = func(c net.Conn, now http.ConnState) {
@@ -59,14 +58,13 @@ func closeUnused(s *http.Server) {
 	}
 	s.RegisterOnShutdown(func() {
 		for c := range unused.Range {
-			_ = c.(net.Conn).Close() // nobody waits for an answer on it
+			_ = c.(net.Conn).Close() // nobody waits for an answer
 		}
 	})
 }
 
-// Loopback reports whether an address to listen on, such as 127.0.0.1:8080, is
-// reached from this machine only. A host that is left out is every address; a
-// name other than localhost may be anything.
+// Loopback reports whether only this machine reaches an address to listen on, such as
+// 127.0.0.1:8080. A missing host means every address. A name other than localhost may be anything.
 func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -6,16 +6,15 @@ import (
 	"procaas/engine/api/problem"
 )
 
-// maxBodies bounds the bodies of all requests under way together, in bytes of
-// their announced lengths: what clients send must fit into memory, however many
-// they are.
+// maxBodies bounds the bodies of all requests in flight together, by their announced lengths in
+// bytes. They must fit into memory, however many clients there are.
 const maxBodies = 64 << 20
 
 // boundBodies refuses requests whose bodies would not fit.
 func (f *Middleware) boundBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := r.ContentLength
-		if n <= 0 || n > f.MaxBody { // which is refused by whoever reads it
+		if n <= 0 || n > f.MaxBody { // refused when it is read
 			next.ServeHTTP(w, r)
 			return
 		}

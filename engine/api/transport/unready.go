@@ -8,8 +8,8 @@ import (
 	"procaas/engine/api/wire"
 )
 
-// Unready answers while a node waits for its store: the process is alive, and not
-// ready. Programs are told to come again.
+// Unready answers while a node waits for its store: the process is alive but not ready. Programs
+// should retry.
 func Unready(version string) http.Handler {
 	const why = "the node waits for its store, which cannot be reached; its log tells why"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -6,7 +6,7 @@ import (
 	"procaas/engine/credentials"
 )
 
-// A Reload says how pipelines are read again.
+// A Reload says how to read the pipelines again.
 type Reload struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit."`
 	Drop   bool   `json:"drop,omitempty" doc:"true cancels accepted events that wait for removed pipelines. Otherwise the server refuses to remove these pipelines."`
@@ -18,21 +18,21 @@ type Reload struct {
 	Ignore []string `json:"ignore,omitempty" maxItems:"4" enum:"failures,errors,latency,calls" doc:"Of a canary: what the server does not compare."`
 }
 
-// A Promotion lets more keys use the version that is tried.
+// A Promotion increases the share of keys of the version on trial.
 type Promotion struct {
 	Percent float64 `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"The percentage of keys. The default is 100: the version becomes current."`
 	Hold    bool    `json:"hold,omitempty" doc:"true stays at the share until somebody promotes it."`
 	Reason  string  `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit."`
 }
 
-// A Rollback says which version becomes current again.
+// A Rollback says which version to make current again.
 type Rollback struct {
 	To     string `json:"to,omitempty" doc:"The version, or at least its first 4 digits. The default ends the canary if one runs, and otherwise is the version that the current one replaced."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit."`
 	Drop   bool   `json:"drop,omitempty" doc:"true cancels accepted events that wait for pipelines that the version does not have."`
 }
 
-// A NewToken is the body that makes a token.
+// A NewToken is the body of the call that makes a token.
 type NewToken struct {
 	Name    string    `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$" by:"engine" doc:"The name of the bearer in the audit."`
 	Role    string    `json:"role" enum:"viewer,submitter,worker,operator,admin" by:"engine" doc:"viewer reads. submitter submits events and tasks. worker takes and finishes tasks. operator does all that, and controls runs and paths. admin does everything."`
@@ -43,7 +43,7 @@ type NewToken struct {
 	Reason  string    `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
-// A MadeToken is a new token, told this once.
+// A MadeToken is a new token. Its secret is shown only once.
 type MadeToken struct {
 	credentials.TokenView
 	Secret string `json:"token" doc:"The token to send as Authorization: Bearer TOKEN. The server shows it only here."`
@@ -58,14 +58,14 @@ type InboxMoveRequest struct {
 	Reason string   `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
-// An InboxRemovalRequest asks for a database to leave the inbox.
+// An InboxRemovalRequest asks to remove a database from the inbox.
 type InboxRemovalRequest struct {
 	Cell   string `json:"cell" doc:"The database." example:"b"`
 	Forget bool   `json:"forget,omitempty" doc:"true removes it although it has ended runs or cannot be reached. Lists no longer show these runs."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
-// A Health says that a process is alive or ready.
+// A Health reports that a process is alive or ready.
 type Health struct {
 	Status  string `json:"status" enum:"ok,ready" doc:"ok: the process is alive. ready: it accepts and runs events."`
 	Version string `json:"version" doc:"The version of the program."`

@@ -6,7 +6,7 @@ import (
 	"procaas/engine/clusters"
 )
 
-// A Route is where a key leads.
+// A Route says where a key leads.
 type Route struct {
 	Cluster   string                  `json:"cluster" doc:"The cluster's id."`
 	Version   int64                   `json:"version" doc:"The version of the assignment, which grows with each change."`
@@ -14,7 +14,7 @@ type Route struct {
 	Worker    clusters.AssignedWorker `json:"worker" doc:"The worker that serves the partition at this version."`
 }
 
-// A LeverChange is the body that pulls a lever.
+// A LeverChange is the body of the call that pulls a lever.
 type LeverChange struct {
 	Worker    string    `json:"worker,omitempty" doc:"For ban, drain and pin: the id of the worker."`
 	Zone      string    `json:"zone,omitempty" doc:"For drain, instead of a worker: all workers of the zone."`

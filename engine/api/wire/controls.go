@@ -6,8 +6,8 @@ import (
 	"procaas/engine/guard"
 )
 
-// A ControlChange is the body that sets a control. It replaces the whole control
-// of its path.
+// A ControlChange is the body of the call that sets a control. It replaces the whole control of its
+// path.
 type ControlChange struct {
 	Enabled        *bool     `json:"enabled,omitempty" doc:"false switches the path off. The default is true. true without other fields removes the control."`
 	Mode           string    `json:"mode,omitempty" enum:"skip,hold,keep" by:"engine" doc:"The meaning of off. skip, the default, leaves the handlers out as if their enabled were false. hold parks runs before them until the switch is on. With enabled true, keep prevents fallbacks from taking handlers out of the flow."`
@@ -21,43 +21,43 @@ type ControlChange struct {
 	Reason         string    `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
-// A ControlRemoved tells that there is no control any more.
+// A ControlRemoved reports that there is no control any more.
 type ControlRemoved struct {
 	Path     string `json:"path" doc:"pipeline, pipeline/stage or pipeline/stage/handler."`
 	Revision int64  `json:"revision" doc:"The revision of the settings after the removal. Undo takes it."`
 }
 
-// An Undo names the change of a control to take back.
+// An Undo names the change of a control to undo.
 type Undo struct {
 	Revision int64  `json:"revision" minimum:"1" want:"want the revision of a change, a number from 1" doc:"The revision after the change to undo."`
 	Reason   string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
-// Undone tells what an undo has put back.
+// Undone says what an undo has restored.
 type Undone struct {
 	Path    string             `json:"path" doc:"The path of the control: pipeline, pipeline/stage or pipeline/stage/handler."`
 	Control *guard.ControlView `json:"control" doc:"The restored control; null if there was none."`
 }
 
-// A FallbackEnd says which handlers go back into the flow.
+// A FallbackEnd says which handlers to turn on again.
 type FallbackEnd struct {
 	Path   string `json:"path" maxLength:"256" want:"want the path of a pipeline, stage or handler" doc:"A pipeline, stage or handler."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
-// FallbacksEnded tells which handlers are back in the flow.
+// FallbacksEnded lists the handlers that were turned on again.
 type FallbacksEnded struct {
 	Path     string   `json:"path"`
 	Handlers []string `json:"handlers" doc:"The handlers that were out of the flow."`
 }
 
-// A ConfigChange is the body that changes a live setting.
+// A ConfigChange is the body of the call that changes a live setting.
 type ConfigChange struct {
 	Value  any    `json:"value" want:"want the new value; a setting is sent as {\"value\": …, \"reason\": …}" doc:"The new value: any JSON value."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
-// NewControlChange makes the body that sets a control as it is.
+// NewControlChange makes the body that sets a control to its current value.
 func NewControlChange(c guard.Control, reason string) ControlChange {
 	at := func(t *time.Time) time.Time {
 		if t == nil {

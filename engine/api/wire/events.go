@@ -20,7 +20,7 @@ type Event struct {
 	Priority       int               `json:"priority,omitempty" format:"int32" doc:"Higher goes first among events that are due."`
 }
 
-// A Receipt says what became of one event.
+// A Receipt is the result of one event.
 type Receipt struct {
 	Event     string `json:"event" doc:"The event's id."`
 	Run       string `json:"run" doc:"The id of its run."`
@@ -29,7 +29,7 @@ type Receipt struct {
 	Key       string `json:"key,omitempty" doc:"The key of the run. It is only present if the event names another key than the flow computes."`
 }
 
-// A Result is the receipt of an event, with what its sender has waited for.
+// A Result is the receipt of an event, with the end of its run.
 type Result struct {
 	Receipt
 	Status     string         `json:"status,omitempty" enum:"succeeded,failed,cancelled,ignored" doc:"How the run has ended. Absent for a caller who has not waited."`
@@ -40,7 +40,7 @@ type Result struct {
 	Reason     string         `json:"reason,omitempty" doc:"Why the run was cancelled or ignored."`
 }
 
-// ResultOf adds what has become of a run to the receipt of its event.
+// ResultOf adds the end of a run to the receipt of its event.
 func ResultOf(receipt Receipt, run *checkpoint.RunView) Result {
 	return Result{
 		Receipt: receipt, Status: string(run.Status), Outputs: run.Outputs,
@@ -48,7 +48,7 @@ func ResultOf(receipt Receipt, run *checkpoint.RunView) Result {
 	}
 }
 
-// A Receipts says what became of each of several events, in order.
+// Receipts has the results of several events, in order.
 type Receipts struct {
 	Items []ReceiptItem `json:"items" doc:"One for each event, in order."`
 }

@@ -18,7 +18,7 @@ type Task struct {
 	Timeout        Duration  `json:"timeout,omitempty" doc:"For tasks only: the longest time of one attempt."`
 }
 
-// A TaskReceipt says what became of a task that was put.
+// A TaskReceipt is the result of putting a task.
 type TaskReceipt struct {
 	ID      string `json:"id,omitempty" doc:"The id of the task in the queue."`
 	Outcome string `json:"outcome" enum:"added,kept,merged,replaced,follows,refused" doc:"added; or, if another task has its unique name: kept (the other one stays), merged, replaced or follows. For refused, error has the reason."`
@@ -26,13 +26,13 @@ type TaskReceipt struct {
 	Warning string `json:"warning,omitempty" doc:"The task was accepted, but may wait for ever, because no worker asks for its type: check the spelling. For an array, the reply as a whole has the warning."`
 }
 
-// TaskReceipts are those of an array, in its order.
+// TaskReceipts are the results of an array, in order.
 type TaskReceipts struct {
 	Tasks   []TaskReceipt `json:"tasks" doc:"One for each task of the request."`
 	Warning string        `json:"warning,omitempty" doc:"The tasks were accepted, but may wait for ever, because no worker asks for their type: check the spelling."`
 }
 
-// A QueuedTask is a task as the queue has it.
+// A QueuedTask is a task in the queue.
 type QueuedTask struct {
 	ID       string          `json:"id" doc:"Its 64-bit number, as text, because not every JSON parser keeps such numbers exact."`
 	Type     string          `json:"type" doc:"The kind of work: the id of a pipeline with a queue section, or any other name."`
@@ -72,7 +72,7 @@ type QueueStats struct {
 	Lag       float64    `json:"lag_seconds" doc:"How many seconds the most urgent ready task has waited beyond its tolerance."`
 }
 
-// A ClaimTasks is the body that takes tasks.
+// A ClaimTasks is the body of the call that claims tasks.
 type ClaimTasks struct {
 	Worker   string      `json:"worker" maxLength:"256" doc:"A name for people."`
 	Types    []ClaimType `json:"types" minItems:"1" maxItems:"100" doc:"The types to take, and how many tasks of each."`
@@ -82,7 +82,7 @@ type ClaimTasks struct {
 	Complete []string    `json:"complete,omitempty" maxItems:"1000" bytes:"768" doc:"Receipts of tasks to complete in the same transaction."`
 }
 
-// A ClaimType says how many tasks of a type are taken.
+// A ClaimType says how many tasks of a type to claim.
 type ClaimType struct {
 	Type       string `json:"type" bytes:"512" doc:"The id of a pipeline with a queue section, or any other name."`
 	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"The most tasks. The default is 1."`
@@ -90,35 +90,35 @@ type ClaimType struct {
 	MaxPerKey  int    `json:"max_per_key,omitempty" minimum:"0" doc:"The most tasks of one key that all workers together may hold. The default, 0, is no limit. The queue section of a pipeline overrides it."`
 }
 
-// A Claimed is what was taken.
+// A Claimed has the claimed tasks.
 type Claimed struct {
 	Items []QueuedTask `json:"items" doc:"The tasks, each with the receipt of this attempt."`
 	Lost  []string     `json:"lost,omitempty" doc:"Receipts among complete that no longer hold their tasks."`
 }
 
-// A TasksDone says which receipts hold no more.
+// A TasksDone says which receipts no longer hold.
 type TasksDone struct {
 	Done int      `json:"done" doc:"The number of valid receipts."`
 	Lost []string `json:"lost" doc:"Receipts that no longer hold their tasks: another worker has them, or they have ended. They changed nothing."`
 }
 
-// TaskReceiptList is the body that completes tasks.
+// A TaskReceiptList is the body of the call that completes tasks.
 type TaskReceiptList struct {
 	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Receipts of completed tasks, from the claims."`
 }
 
-// A TaskHeartbeat is the body that keeps tasks.
+// A TaskHeartbeat is the body of the call that renews leases.
 type TaskHeartbeat struct {
 	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Receipts of tasks that the worker works on, from the claims."`
 	Lease    Duration `json:"lease,omitempty" doc:"The new lease, from now: text such as 30s, or seconds. The default is 30 s."`
 }
 
-// FailedTasks is the body that says that tasks have failed.
+// FailedTasks is the body of the call that reports failed attempts.
 type FailedTasks struct {
 	Tasks []FailedTask `json:"tasks" minItems:"1" maxItems:"1000" doc:"The failed attempts. If a receipt occurs twice, the first counts."`
 }
 
-// A FailedTask is an attempt that has failed.
+// A FailedTask is a failed attempt.
 type FailedTask struct {
 	Receipt string   `json:"receipt" bytes:"any" doc:"The receipt of the attempt, from the claim."`
 	Error   string   `json:"error,omitempty" bytes:"any" doc:"The error, for people."`
@@ -126,30 +126,30 @@ type FailedTask struct {
 	Delay   Duration `json:"delay,omitempty" doc:"The delay before the next attempt, instead of that of the policy: text such as 30s, or seconds."`
 }
 
-// SnoozedTasks is the body that gives tasks back.
+// SnoozedTasks is the body of the call that returns tasks.
 type SnoozedTasks struct {
 	Tasks []SnoozedTask `json:"tasks" minItems:"1" maxItems:"1000" doc:"The tasks. If a receipt occurs twice, the first counts."`
 }
 
-// A SnoozedTask is a task that is given back.
+// A SnoozedTask is a returned task.
 type SnoozedTask struct {
 	Receipt string   `json:"receipt" bytes:"any" doc:"The receipt of the attempt, from the claim."`
 	Delay   Duration `json:"delay,omitempty" doc:"The delay until workers can take it again: text such as 30s, or seconds. The default is 0."`
 }
 
-// A QueueChange is the body that says what a type does from now on.
+// A QueueChange is the body of the call that sets the mode of a type.
 type QueueChange struct {
 	Mode   string `json:"mode" enum:"open,paused,draining" doc:"open; paused: workers get no tasks; draining: the queue refuses new tasks."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The error, for people."`
 }
 
-// A QueueChanged says what a type does from now on.
+// A QueueChanged is the new mode of a type.
 type QueueChanged struct {
 	QueueChange
 	Warning string `json:"warning,omitempty" doc:"The type is unknown: check its spelling."`
 }
 
-// A TaskChoice is the body that does something to tasks of a type.
+// A TaskChoice is the body of a call that changes tasks of a type.
 type TaskChoice struct {
 	IDs    []string `json:"ids,omitempty" maxItems:"1000" doc:"Only these tasks, by their numbers as text."`
 	Key    string   `json:"key,omitempty" bytes:"512" doc:"Only tasks of this key."`

@@ -7,7 +7,7 @@ import (
 	"procaas/engine/store"
 )
 
-// A Reason is the optional body of a call of an operator.
+// A Reason is the optional body of an operator's call.
 type Reason struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
@@ -18,7 +18,7 @@ type Cancellation struct {
 	Compensate *bool  `json:"compensate,omitempty" default:"true" doc:"true compensates the run before it ends, the latest handler first. false ends it as it is, even while it compensates."`
 }
 
-// A RunChoice says which runs are wanted. The zero value chooses all.
+// A RunChoice says which runs to choose. The zero value chooses all.
 type RunChoice struct {
 	Pipeline   string    `query:"pipeline" json:"pipeline,omitempty" maxLength:"256" doc:"Only runs of this pipeline."`
 	Flow       string    `query:"flow" json:"flow,omitempty" maxLength:"256" doc:"Only runs of this flow."`
@@ -52,15 +52,14 @@ type Migration struct {
 	Reason  string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
-// A Rerun is the optional body of the call that runs a run again.
+// A Rerun is the optional body of the call that reruns a run.
 type Rerun struct {
 	From    string `json:"from,omitempty" maxLength:"256" doc:"The stage from which the new run begins: its id, or pipeline/stage. What the run did before stays. The default is the first stage."`
 	Preview bool   `json:"preview,omitempty" doc:"true changes nothing, and returns what would happen."`
 	Reason  string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit. The new run stores it."`
 }
 
-// NewRedrive makes the body of a call that does something to the runs that a
-// filter chooses.
+// NewRedrive makes the body of a call that changes the runs of a filter.
 func NewRedrive(f store.RunFilter) Redrive {
 	return Redrive{
 		RunChoice: RunChoice{

@@ -19,21 +19,21 @@ type ShardBatchItem struct {
 	Detail string                 `json:"detail,omitempty" doc:"The reason, for people."`
 }
 
-// A ShardChangeRequest changes what was decided of a shard.
+// A ShardChangeRequest changes the settings of a shard.
 type ShardChangeRequest struct {
 	Closed   *string `json:"closed,omitempty" maxLength:"512" doc:"The reason to close registration; empty text opens it."`
 	Draining *string `json:"draining,omitempty" maxLength:"512" doc:"The reason to drain the shard; empty text ends the drain."`
 	Reason   string  `json:"reason,omitempty" maxLength:"512" doc:"The error, for people."`
 }
 
-// A ShardRegroupRequest says where to divide a placement, or which one ends.
+// A ShardRegroupRequest says where to split a placement, or which one to merge.
 type ShardRegroupRequest struct {
 	At     string `json:"at" minLength:"1" maxLength:"1000" bytes:"any" doc:"A key, or the bound of a range of keys."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"true changes nothing, and returns the result."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The error, for people."`
 }
 
-// A TransferOrderRequest tells a transfer what an operator wants.
+// A TransferOrderRequest is an operator's order for a transfer.
 type TransferOrderRequest struct {
 	Want   string `json:"want" enum:"pause,resume,cancel,rollback,finish" by:"engine" doc:"pause, resume, cancel, rollback, or finish, which ends the time for a rollback."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The error, for people."`

@@ -1,5 +1,5 @@
-// Package wire is what callers and the API send to each other, as JSON has it. The tags of a
-// field are its one declaration: requests are read and checked by them, and described by them.
+// Package wire has the JSON messages between callers and the API. The tags of a field are its only
+// declaration: requests are read, checked and described by them.
 package wire
 
 import (
@@ -15,7 +15,7 @@ type Page[T any] struct {
 	Next  *string `json:"next" doc:"The cursor of the next page; null at the end."`
 }
 
-// PageOf makes a page. Items is an array even when it is empty: programs loop over it.
+// PageOf makes a page. Items is an array even if it is empty, so that programs can loop over it.
 func PageOf[T any](items []T, next string) Page[T] {
 	p := Page[T]{Items: items}
 	if items == nil {
@@ -27,7 +27,7 @@ func PageOf[T any](items []T, next string) Page[T] {
 	return p
 }
 
-// A Duration is a span of time that a request names: text such as 90s, or a number of seconds.
+// A Duration is a duration in a request: text such as 90s, or a number of seconds.
 type Duration time.Duration
 
 // MarshalJSON implements [json.Marshaler].
@@ -41,5 +41,5 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(text)
 }
 
-// ETag is a revision as an entity tag.
+// ETag returns a revision as an entity tag.
 func ETag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
