@@ -6,6 +6,7 @@ import {readFileSync, mkdirSync} from "node:fs";
 import {createInterface} from "node:readline";
 import {createRequire} from "node:module";
 import {chromium} from "playwright-core";
+import {gallery} from "./pictures.mjs";
 
 const {shop, demo, dev, shots, whole, name, chromium: executablePath} = JSON.parse(process.argv[2]);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -60,9 +61,9 @@ const has = async (page, ...words) => {
 
 // accessible lets axe-core look at a page, on a large and on a small screen, in both colours: it
 // finds nothing. Nothing is wider than the small screen, and no table has to be scrolled there.
-// It has to on one store only: the pages are the same. Whether text can be read depends on where it
+// A page that has a name looks as in its two approved pictures. It has to on one store only: the pages are the same. Whether text can be read depends on where it
 // stands and not on what it says, so each kind of text is looked at once for each screen and colour.
-const accessible = async (page) => {
+const accessible = async (page, what) => {
   if (!whole) return;
   await page.waitForLoadState("load"); // with its styles: the text may be there before them
   await page.evaluate(axe);
@@ -79,6 +80,7 @@ const accessible = async (page) => {
     check(found.violations.length === 0, `axe-core on ${page.url()} (${width}, ${colorScheme}):\n` + found.violations.map((v) => `  ${v.impact} ${v.id}: ${v.help}\n    ${v.nodes.map((n) => n.html + "\n      " + n.failureSummary).join("\n    ")}`).join("\n"));
     for (const kind of found.kinds) kinds.add(kind);
     if (width === 390) await fits(page);
+    if (what && rules) await asApproved(page, `${what}-${width}-${colorScheme}`);
   }
   await page.emulateMedia({colorScheme: "light"});
   await page.setViewportSize(before);
@@ -109,10 +111,13 @@ const fits = async (page) => {
   check(wide.length === 0, `${page.url()} at ${page.viewportSize().width}: ${wide.join(", ")}`);
 };
 
-const look = async (page, address, ...words) => {
+const look = async (page, address, ...words) => seen(page, "", address, ...words);
+
+// seen looks at a page, and compares it with its approved pictures when it has a name.
+const seen = async (page, what, address, ...words) => {
   const reply = await page.goto(address);
   await has(page, ...words);
-  await accessible(page);
+  await accessible(page, what);
   return reply;
 };
 
@@ -195,7 +200,7 @@ const atShop = {
     // The open page is told: it is not loaded again.
     await page.getByRole("link", {name: run}).first().click();
     await has(page, "failed", "sold/pay/charge");
-    await accessible(page);
+    await accessible(page, "failed-run");
     await shot(page, "failed-run");
     // The drawing shows what happened in this run, and one table tells it.
     check(await page.locator(".graph .box.failed").innerText().then((t) => t.startsWith("charge")), "the drawing does not show what failed");
@@ -205,7 +210,7 @@ const atShop = {
     await page.getByRole("button", {name: "Retry"}).click();
     // The run is shown as it goes on, and then what it changed.
     await has(page, "succeeded", "changes of the shared state in pay");
-    await look(page, `${shop}/console/runs/${run}`, "succeeded", "receipt", "At most 1 at the same time");
+    await seen(page, "run", `${shop}/console/runs/${run}`, "succeeded", "receipt", "At most 1 at the same time");
     await page.getByText("request and response").first().click();
     await has(page, "rebuilt from the definition", `"id": "${name}/${sold}"`);
     await shot(page, "run");
@@ -226,11 +231,11 @@ const atShop = {
     await page.locator(".copy").last().click();
     await page.getByRole("button", {name: "Copied"}).waitFor();
     check(await page.evaluate(() => JSON.parse(window.copied).id) === `${name}/${sold}`, "the copy of the event is not the event");
-    await look(page, `${shop}/console/runs/${run}/compare?with=${run}`, "Both have the same payload", "charge");
-    await look(page, `${shop}/console/runs/${run}/why/sold/tell/notify`, "its first attempt succeeded");
-    await look(page, `${shop}/console/keys/sale/${encodeURIComponent(`${name}/${sold}`)}`, "paid", run);
+    await seen(page, "compare", `${shop}/console/runs/${run}/compare?with=${run}`, "Both have the same payload", "charge");
+    await seen(page, "why", `${shop}/console/runs/${run}/why/sold/tell/notify`, "its first attempt succeeded");
+    await seen(page, "key", `${shop}/console/keys/sale/${encodeURIComponent(`${name}/${sold}`)}`, "paid", run);
     await look(page, `${shop}/console/audit`, "the shop is open again");
-    await look(page, `${shop}/console/handlers/sold/pay/charge`, "Switch off", "Definition");
+    await seen(page, "handler", `${shop}/console/handlers/sold/pay/charge`, "Switch off", "Definition");
     await page.context().close();
   },
 
@@ -240,7 +245,7 @@ const atShop = {
     const sale = `${name}/refund`;
     const reply = await fetch(`${shop}/v1/events`, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({type: "refund-asked", payload: {sale, sum: 7}})});
     const {run} = await reply.json();
-    await look(page, `${shop}/console/submit`, sale, "refund-decided", "refund-asked");
+    await seen(page, "submit", `${shop}/console/submit`, sale, "refund-decided", "refund-asked");
     await shot(page, "submit");
     await page.locator(`[id="task-${run}"]`).getByRole("link", {name: "refund-decided"}).press("Enter");
     await has(page, "The sale that is taken back.", "waits at verdict");
@@ -250,7 +255,7 @@ const atShop = {
     await page.getByRole("textbox", {name: "name", exact: true}).fill("a kettle");
     await page.getByRole("button", {name: "Submit", exact: true}).press("Enter");
     await has(page, 'want a number, have "much"', "is missing");
-    await accessible(page);
+    await accessible(page, "submit-faults");
     await shot(page, "submit-faults");
     check(await page.evaluate(() => document.activeElement.name) === "/payload/verdict", "the first field with a fault has no focus");
     await page.keyboard.type("granted");
@@ -310,17 +315,17 @@ const atShop = {
 const before = {
   async "pages with nothing to show"(me) {
     const page = await visitor(me);
-    await look(page, `${shop}/`, "No run has failed", "sold");
-    await look(page, `${shop}/console/runs`, "No run matches");
-    await look(page, `${shop}/console/incidents`, "Nothing was wrong", "definition", "None.");
-    await look(page, `${shop}/console/queue`, "0 wait");
+    await seen(page, "overview", `${shop}/`, "No run has failed", "sold");
+    await seen(page, "runs-empty", `${shop}/console/runs`, "No run matches");
+    await seen(page, "incidents-empty", `${shop}/console/incidents`, "Nothing was wrong", "definition", "None.");
+    await seen(page, "queue-empty", `${shop}/console/queue`, "0 wait");
     await look(page, `${shop}/console/inbox`, "The inbox has one database");
-    await look(page, `${shop}/console/clusters`, "There are no clusters");
+    await seen(page, "clusters-empty", `${shop}/console/clusters`, "There are no clusters");
     await look(page, `${shop}/console/shards`, "shard map");
-    await look(page, `${shop}/console/versions`, "No canary has run", "current");
-    await look(page, `${shop}/console/audit?name=nobody`, "No change matches");
-    await look(page, `${shop}/console/pipelines/sold`, "charge", "notify");
-    await look(page, `${shop}/console/playground`, "Playground");
+    await seen(page, "versions", `${shop}/console/versions`, "No canary has run", "current");
+    await seen(page, "audit-empty", `${shop}/console/audit?name=nobody`, "No change matches");
+    await seen(page, "pipeline", `${shop}/console/pipelines/sold`, "charge", "notify");
+    await seen(page, "playground", `${shop}/console/playground`, "Playground");
     await page.context().close();
   },
 };
@@ -343,7 +348,7 @@ const after = {
     check(new URL(page.url()).pathname === "/console/handlers/sold/pay/charge" && await form.getByLabel("why").inputValue() === "the till is changed", "Enter has sent the form");
     await form.getByRole("button", {name: "Hold"}).click();
     await has(page, "Hold sold/pay/charge?", "30m", "the till is changed");
-    await accessible(page);
+    await accessible(page, "hold");
     await page.getByRole("button", {name: "Hold"}).click();
     await page.waitForURL("**/console/handlers/**");
     await has(page, "is held", "set by", "the till is changed");
@@ -354,7 +359,7 @@ const after = {
     check(/charge: .*held/.test(await row.innerText()), `the list does not say what the run waits for: ${await row.innerText()}`);
     await page.getByLabel("What is wrong now").getByText("1 run waits, the oldest for").waitFor();
     await page.getByLabel("What is wrong now").getByText("1 held").waitFor();
-    await accessible(page);
+    await accessible(page, "runs-held");
     await shot(page, "held");
     await page.goto(`${shop}/console/handlers/sold/pay/charge`);
     await page.getByLabel("why lift it").fill("it is changed");
@@ -375,7 +380,7 @@ const after = {
 
   async "the design language"(me) {
     const page = await visitor(me);
-    await look(page, `${dev}/console/styleguide`, "Style guide", "critical");
+    await seen(page, "styleguide", `${dev}/console/styleguide`, "Style guide", "critical");
     await shot(page, "styleguide");
     // No more than its five sizes of type, wherever one looks.
     for (const address of [`${dev}/console/styleguide`, `${shop}/`, `${shop}/console/runs`, `${shop}/console/handlers/sold/pay/charge`]) {
@@ -650,6 +655,7 @@ const tell = async (story) => {
 };
 
 mkdirSync(shots, {recursive: true});
+const asApproved = await gallery(browser, {approved: "approved", shots});
 await Promise.all([tell(whole ? {...before, ...atShop, ...after} : atShop), tell(atDemo)]);
 if (wrong.length > 0) {
   process.exitCode = 1;
