@@ -129,6 +129,7 @@ func TestMigrationMovesCheckpointsBehind(t *testing.T) {
 	run(t, c, "alter table settings drop column serving, drop column served")
 	run(t, c, "alter table runs drop column labels")
 	run(t, c, "alter table history drop column labels")
+	run(t, c, "drop table task_leases; alter table tasks drop column listed, add column counted boolean not null default false")
 	run(t, c, "delete from procaas_schema where version_id >= 50")
 	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ select count(*) from gone`
 
 	moveTasks = `
 with free as (
-	update tasks t set type = $2, state = 0 where t.id = any($1::bigint[]) and t.state in (0, 3) and t.uid = '' returning t.id
+	update tasks t set type = $2, state = 0, listed = 0 where t.id = any($1::bigint[]) and t.state in (0, 3) and t.uid = '' returning t.id
 ), later as (
 	update task_schedule t set type = $2 where t.id = any($1::bigint[]) and t.uid = '' returning t.id
 )

@@ -68,7 +68,7 @@ from unnest($1::text[], $2::bigint[], $4::int[], $5::timestamptz[], $6::bool[]) 
 	lateral (
 		select f.* from (
 			select t.type, t.rank, t.deadline, t.id, t.slot from tasks t
-			where t.type = w.type and t.state = 0 and (t.rank, t.deadline) >= (w.rank, w.since)
+			where t.type = w.type and t.listed = 0 and t.state = 0 and (t.rank, t.deadline) >= (w.rank, w.since)
 			order by t.rank, t.deadline, t.id
 			limit w.lim + case when w.keyed and exists (select from frozen) then ` + lookPast + ` else 0 end) f
 		where not w.keyed or f.slot <> all (array(select slot from frozen)) order by f.rank, f.deadline, f.id limit w.lim) r
@@ -101,7 +101,7 @@ func (s *Store) FirstTasks(ctx context.Context, types []Want, limit int) (out []
 	return out, err
 }
 
-const takenTasks = "select type, count(*) from tasks where counted and until is not null and type = any ($1::text[]) group by type"
+const takenTasks = "select type, count(*) from tasks where listed = 2 and type = any ($1::text[]) group by type"
 
 // TakenTasks implements [store.SharedTasks].
 func (s *Store) TakenTasks(ctx context.Context, types []string) (map[string]int, error) {
@@ -149,7 +149,7 @@ select id, size from (
 	select id, octet_length(payload), 2, 0, now() from task_dead where slot = any ($1::smallint[])) f
 order by turn, rank, deadline, id limit $2`
 
-	findTaken = "select id from tasks where until is not null and slot = any ($1::smallint[])"
+	findTaken = "select t.id from " + taken + " where t.slot = any ($1::smallint[])"
 
 	// If a task moves between tables meanwhile, it keeps its unique name.
 	packTasks = `
@@ -244,7 +244,8 @@ func (s *Store) ForgetParcel(ctx context.Context, id string) error {
 const unpackTasks = `
 with n as (insert into task_received (id) values ($1) on conflict do nothing returning id),
 p as materialized (select $2::json as rows from n),
-t as (insert into tasks select r.* from p, json_populate_recordset(null::tasks, p.rows->'tasks') r returning type),
+t as (insert into tasks select r.* from p, json_populate_recordset(null::tasks, p.rows->'tasks') r returning type, id, until),
+l as (insert into task_leases (until, ids) select min(until), array_agg(id) from t where until is not null having count(*) > 0),
 s as (insert into task_schedule select r.* from p, json_populate_recordset(null::task_schedule, p.rows->'schedule') r returning type),
 d as (insert into task_dead select r.* from p, json_populate_recordset(null::task_dead, p.rows->'dead') r returning type),
 k as (insert into task_keys select r.* from p, json_populate_recordset(null::task_keys, p.rows->'keys') r on conflict do nothing)

@@ -105,28 +105,38 @@ const takenColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.slot, t.c
 const nextEpoch = "((t.epoch::bigint + 1 + floor(random() * 2147483646)::bigint) % 2147483647)::int"
 
 const (
+	// Only types whose tasks are counted have an index on something that a claim changes.
+	takes = `state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
+	epoch = ` + nextEpoch + `, listed = case when t.type = any($8::text[]) then 2 else t.listed end`
+
+	leaseTaken = `leased as (
+	insert into task_leases (until, ids) select min(until), array_agg(id) from taken having count(*) > 0
+)`
+
 	// One look at several types. Rows are found again by their physical place, because they are
 	// locked and stay there. A row that was changed after the start of the statement is locked at
 	// its new place, which the statement does not see yet. It is not taken, and the next look finds
 	// it. Rank and since are where the horizon begins the look.
 	claimTasks = `
-update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
-	epoch = ` + nextEpoch + `, counted = t.type = any($8::text[])
+with taken as (
+update tasks t set ` + takes + `
 where t.ctid = any(array(
 	select j.place
 	from unnest($1::text[], $2::bigint[], $3::bigint[], $9::int[], $10::timestamptz[]) as w (type, lim, most, rank, since),
 		lateral (
 			select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
-				select count(*) from tasks h where h.type = w.type and h.counted and h.until is not null))) else w.lim end as n
+				select count(*) from tasks h where h.type = w.type and h.listed = 2))) else w.lim end as n
 			where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
 		) l,
 		lateral (
 			select r.ctid as place, r.rank, r.deadline, r.id from tasks r
-			where r.type = w.type and r.state = 0 and (r.rank, r.deadline) >= (w.rank, w.since)
+			where r.type = w.type and r.listed = 0 and r.state = 0 and (r.rank, r.deadline) >= (w.rank, w.since)
 			order by r.rank, r.deadline, r.id limit l.n for update skip locked
 		) j
 	order by j.rank, j.deadline, j.id limit $7))
-returning ` + takenColumns
+returning ` + takenColumns + `
+), ` + leaseTaken + `
+select * from taken`
 
 	// A look that limits how many tasks of a key are taken, for some of the types. Tasks beyond the
 	// limit are set aside, so that no later look has to pass them. It reads more tasks than it
@@ -139,17 +149,17 @@ with frozen as materialized (` + frozenSlots + `), room as materialized (
 	from unnest($1::text[], $2::bigint[], $3::bigint[], $9::bigint[]) as w (type, lim, most, per),
 		lateral (
 			select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
-				select count(*) from tasks h where h.type = w.type and h.counted and h.until is not null))) else w.lim end as n
+				select count(*) from tasks h where h.type = w.type and h.listed = 2))) else w.lim end as n
 			where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
 		) l
 		left join lateral (
-			select t.rank, t.deadline, t.id from tasks t where t.type = w.type and t.state = 0 and exists (select from frozen)
+			select t.rank, t.deadline, t.id from tasks t where t.type = w.type and t.listed = 0 and t.state = 0 and exists (select from frozen)
 			order by t.rank, t.deadline, t.id offset 4 * l.n + ` + lookPast + ` limit 1
 		) b on true
 ), seen as materialized (
 	select o.per, o.n, j.* from room o, lateral (
 		select r.id, r.type, r.key, r.rank, r.deadline from tasks r
-		where r.type = o.type and r.state = 0
+		where r.type = o.type and r.listed = 0 and r.state = 0
 			and r.slot <> all (array(select slot from frozen)) and (r.rank, r.deadline, r.id) <= (o.rank, o.deadline, o.id)
 		order by r.rank, r.deadline, r.id limit case when o.per > 0 then 4 * o.n + least(o.n, 1) * 100 else o.n end
 		for update skip locked
@@ -157,19 +167,18 @@ with frozen as materialized (` + frozenSlots + `), room as materialized (
 ), placed as materialized (
 	select s.*, case when s.per = 0 or s.key = '' then -1 else
 		row_number() over (partition by s.type, s.key order by s.rank, s.deadline, s.id)
-		+ (select count(*) from tasks h where h.type = s.type and h.key = s.key and h.counted and h.until is not null) end as place
+		+ (select count(*) from tasks h where h.type = s.type and h.key = s.key and h.listed = 2) end as place
 	from seen s
 ), allowed as materialized (
 	select p.*, row_number() over (partition by p.type order by p.rank, p.deadline, p.id) as turn from placed p where p.place <= p.per
 ), chosen as materialized (
 	select id from allowed where turn <= n order by rank, deadline, id limit $7
 ), aside as (
-	update tasks t set state = 3 from placed p where t.id = any (array[p.id]) and p.place > p.per returning t.id
+	update tasks t set state = 3, listed = 1 from placed p where t.id = any (array[p.id]) and p.place > p.per returning t.id
 ), taken as (
-	update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
-		epoch = ` + nextEpoch + `, counted = t.type = any($8::text[])
+	update tasks t set ` + takes + `
 	from chosen c where t.id = any (array[c.id]) returning ` + takenColumns + `
-)
+), ` + leaseTaken + `
 select t.*, 0::bigint as aside from taken t
 union all
 select 0, '', '', '', null, 0, 0::smallint, now(), now(), now(), now(), now(), 0, 0, 0, 0, '', (select count(*) from aside)`

@@ -12,6 +12,8 @@
 //   - keys, by type and unique key, for every change of a task that has one;
 //   - tasks, by id. Claims and promotions skip locked tasks.
 //
+// Only looks for lost workers lock rows of leases, and they lock nothing else.
+//
 // Rows are joined by "= any (array[x])", sets that are looked up once are passed as arrays, and
 // locks are taken in the order of expressions. Package postgres explains why: a plan that was made
 // while the tables were empty must work with a backlog.

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 )
 
 const (
@@ -30,13 +28,12 @@ select type, count(*) from moved group by type`
 	// aside.
 	freeWaiting = `
 with freed as (
-	update tasks w set state = 0 where w.id = any(array(
+	update tasks w set state = 0, listed = 0 where w.id = any(array(
 		select a.id from (
 			select distinct on (w.type, w.key) w.id from tasks w
-			where w.state = 3 and not exists (select from tasks h where h.type = w.type and h.key = w.key and h.counted
-				and h.until is not null)
+			where w.listed = 1 and not exists (select from tasks h where h.type = w.type and h.key = w.key and h.listed = 2)
 			order by w.type, w.key, w.rank, w.deadline, w.id limit $1) f
-		join tasks a on a.id = any (array[f.id]) and a.state = 3 order by f.id for update of a skip locked))
+		join tasks a on a.id = any (array[f.id]) and a.listed = 1 order by f.id for update of a skip locked))
 	returning w.type
 )
 select distinct type from freed`
@@ -84,9 +81,6 @@ func (s *Store) PromoteTasks(ctx context.Context, limit int) (int, time.Duration
 }
 
 const (
-	findLate = `
-select id, epoch, state = 2, lost, worker from tasks where until < now() and until > $2 order by until limit $1`
-
 	// Tasks that must wait for a while go to the table of scheduled tasks.
 	reclaimTasks = `
 with said as (select * from unnest($1::bigint[], $2::int[], $3::bigint[]) as d (id, epoch, delay)),
@@ -94,7 +88,7 @@ given as materialized (
 	select t.id, t.type, t.state, d.delay from said d join tasks t on t.id = any (array[d.id]) and t.epoch = d.epoch
 	where t.state in (1, 2) and t.until < now() order by d.id for update of t skip locked
 ), freed as (
-	update tasks t set state = 0, until = null, lost = t.lost + (t.state = 2)::int,
+	update tasks t set state = 0, listed = 0, until = null, lost = t.lost + (t.state = 2)::int,
 		error = case when t.state = 2 then format('worker %s was not heard of', t.worker) else t.error end, worker = ''
 	from given g where t.id = any (array[g.id]) and g.delay = 0
 ), moved as (
@@ -108,104 +102,6 @@ given as materialized (
 )
 select type, count(*) from given group by type`
 )
-
-// leases remembers up to which time all ended leases have been handled. While a transaction is left
-// open, the index entries of all earlier leases lie before that.
-type leases struct {
-	mu   sync.Mutex // guards the following
-	from time.Time  // by the store's clock
-	all  time.Time  // when to read everything again
-}
-
-// These bound how far before the last look the next one begins, for claims in flight, and how
-// rarely everything is read. The longest interval bounds the effect of a process or server that
-// stood still.
-const (
-	leasesMargin    = 30 * time.Second
-	leasesPause     = time.Minute
-	leasesPauseMost = 5 * time.Minute
-	leasesShare     = 100 // a full read may take at most one part in this of the time
-)
-
-func (l *leases) start(now time.Time) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !now.Before(l.all) {
-		return time.Time{}
-	}
-	return l.from
-}
-
-// looked notes that nothing is left before a time of the store.
-func (l *leases) looked(from, until time.Time, began time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); from.IsZero() {
-		l.all = now.Add(min(max(leasesPause, leasesShare*now.Sub(began)), leasesPauseMost))
-	}
-	l.from = until.Add(-leasesMargin)
-}
-
-// ReclaimTasks implements [store.TaskMaintenance].
-func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error) {
-	began := time.Now()
-	from := s.leases.start(began)
-	late, err := s.findLate(ctx, from, limit, maxLost)
-	if err != nil {
-		return 0, err
-	}
-	// If its worker is back, there are two reports, and the first one counts.
-	lost, err := s.ReportTasks(ctx, late.dead)
-	if err != nil {
-		return 0, err
-	}
-	back, err := s.takeBack(ctx, &late)
-	n := len(late.dead.Failed) - len(lost) + back
-	if err == nil && len(late.dead.Failed)+len(late.ids) < limit {
-		s.leases.looked(from, late.now, began)
-	}
-	return n, err
-}
-
-// lateTasks are tasks whose workers did not report in time.
-type lateTasks struct {
-	now         time.Time // of the look
-	dead        Report    // for tasks that have lost too many workers
-	ids, delays []int64   // of the others, with their delays in microseconds
-	epochs      []int32
-}
-
-func (s *Store) findLate(ctx context.Context, from time.Time, limit, maxLost int) (late lateTasks, err error) {
-	err = s.send(ctx, func(b *pgx.Batch) {
-		late = lateTasks{}
-		b.Queue(databaseTime).QueryRow(func(row pgx.Row) error { return row.Scan(&late.now) })
-		b.Queue(findLate, limit, from).Query(func(rows pgx.Rows) error { return late.read(rows, maxLost) })
-	})
-	return late, err
-}
-
-func (l *lateTasks) read(rows pgx.Rows, maxLost int) error {
-	var (
-		ref     Ref
-		running bool
-		lost    int
-		worker  string
-	)
-	_, err := pgx.ForEachRow(rows, []any{&ref.ID, &ref.Epoch, &running, &lost, &worker}, func() error {
-		if running && lost >= maxLost {
-			why := fmt.Sprintf("its worker was not heard of %d times; the last was %s", lost+1, worker)
-			l.dead.Failed = append(l.dead.Failed, Failure{TaskRef: ref, Error: why})
-			return nil
-		}
-		delay := time.Duration(0)
-		if running {
-			delay = taskrun.SuspectDelay(lost, maxLost)
-		}
-		l.ids, l.epochs, l.delays = append(l.ids, ref.ID), append(l.epochs, int32(ref.Epoch)), append(l.delays, delay.Microseconds())
-		return nil
-	})
-	return err
-}
 
 // takeBack frees tasks, unless their workers are back or another process does so.
 func (s *Store) takeBack(ctx context.Context, late *lateTasks) (n int, err error) {
@@ -365,7 +261,7 @@ func (s *Store) VacuumTasks(ctx context.Context) error {
 		}
 		defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), vacuumTime, statementTimeout) }()
 	}
-	for _, table := range []string{"tasks", "task_schedule", "task_keys"} {
+	for _, table := range []string{"tasks", "task_leases", "task_schedule", "task_keys"} {
 		if _, err := conn.Exec(ctx, "vacuum (analyze, skip_locked) "+table); err != nil {
 			return fmt.Errorf("vacuum %s: %w", table, err)
 		}

@@ -17,31 +17,31 @@ const raisedRanks = 1000
 const raiseTasks = `
 with recursive head as materialized (
 	select least(min(rank), $5::int) as rank from (
-		(select rank from tasks where type = $1 and state = 0 order by rank, deadline, id limit 1)
+		(select rank from tasks where type = $1 and listed = 0 and state = 0 order by rank, deadline, id limit 1)
 		union all
-		(select rank from tasks where type = $1 and state = 3 order by rank, deadline, id limit 1)) f
+		(select rank from tasks where type = $1 and listed = 1 order by rank, deadline, id limit 1)) f
 ), ranks as (
-	(select rank from tasks where type = $1 and state = 0 and rank > (select rank from head) order by rank desc limit 1)
+	(select rank from tasks where type = $1 and listed = 0 and state = 0 and rank > (select rank from head) order by rank desc limit 1)
 	union all
 	select n.rank from ranks r, lateral (
-		select t.rank from tasks t where t.type = $1 and t.state = 0 and t.rank < r.rank and t.rank > (select rank from head)
+		select t.rank from tasks t where t.type = $1 and t.listed = 0 and t.state = 0 and t.rank < r.rank and t.rank > (select rank from head)
 		order by t.rank desc limit 1) n
 ), aside as (
-	(select rank from tasks where type = $1 and state = 3 and rank > (select rank from head) order by rank desc limit 1)
+	(select rank from tasks where type = $1 and listed = 1 and rank > (select rank from head) order by rank desc limit 1)
 	union all
 	select n.rank from aside r, lateral (
-		select t.rank from tasks t where t.type = $1 and t.state = 3 and t.rank < r.rank and t.rank > (select rank from head)
+		select t.rank from tasks t where t.type = $1 and t.listed = 1 and t.rank < r.rank and t.rank > (select rank from head)
 		order by t.rank desc limit 1) n
 ), late as materialized (
 	select f.id from (
 		select l.id, l.deadline from (select rank from ranks limit $4) r, lateral (
 			select t.id, t.deadline from tasks t
-			where t.type = $1 and t.state = 0 and t.rank = r.rank and t.deadline <= now() - $2::bigint * interval '1 microsecond'
+			where t.type = $1 and t.listed = 0 and t.state = 0 and t.rank = r.rank and t.deadline <= now() - $2::bigint * interval '1 microsecond'
 			order by t.deadline, t.id limit $3) l
 		union all
 		select l.id, l.deadline from (select rank from aside limit $4) r, lateral (
 			select t.id, t.deadline from tasks t
-			where t.type = $1 and t.state = 3 and t.rank = r.rank and t.deadline <= now() - $2::bigint * interval '1 microsecond'
+			where t.type = $1 and t.listed = 1 and t.rank = r.rank and t.deadline <= now() - $2::bigint * interval '1 microsecond'
 			order by t.deadline, t.id limit $3) l) f
 	order by f.deadline, f.id limit $3
 ), held as materialized (

@@ -16,31 +16,34 @@ const (
 	// Tasks that were set aside for their key come back when others of the key end.
 	freeKeys = `
 freed as (
-	update tasks w set state = 0 where w.id = any (array (
+	update tasks w set state = 0, listed = 0 where w.id = any (array (
 		select f.id from (select type, key, count(*) as n from gone where key <> '' group by type, key) g,
 			lateral (
-				select id from tasks a where a.type = g.type and a.key = g.key and a.state = 3
+				select id from tasks a where a.type = g.type and a.key = g.key and a.listed = 1
 				order by a.rank, a.deadline, a.id limit g.n for update skip locked
 			) f))
 )`
 
+	// Usually no task is refused, and the comparison of all refs is skipped.
 	refused = `
-select d.id, d.epoch from said d where not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
+select d.id, d.epoch from said d where (select count(*) from gone) < (select count(*) from said)
+	and not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
 
-	completeTasks = `
+	// One walk through the index finds the tasks, and a hash table the refs. A join of rows takes longer.
+	endTheirs = `
 with said as (select * from unnest($1::bigint[], $2::int[]) as d (id, epoch)),
 gone as (
-	delete from tasks t using said d where t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2)
+	delete from tasks t where t.id = any ($1::bigint[]) and t.state in (1, 2)
+		and case when (t.id, t.epoch) in (select id, epoch from said) then true else false end`
+
+	completeTasks = endTheirs + `
 	returning t.id, t.due, t.deadline, t.begun, t.epoch, t.type, t.key, t.worker
 ), kept as (
 	insert into task_history (id, due, deadline, begun, epoch, type, key, worker)
 	select id, due, deadline, begun, epoch, type, key, worker from gone
 ), ` + freeKeys + refused
 
-	forgetTasks = `
-with said as (select * from unnest($1::bigint[], $2::int[]) as d (id, epoch)),
-gone as (
-	delete from tasks t using said d where t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2)
+	forgetTasks = endTheirs + `
 	returning t.id, t.epoch, t.type, t.key
 ), ` + freeKeys + refused
 
@@ -61,7 +64,7 @@ with said as (
 	select t.id, t.epoch, t.type, t.key, d.delay, d.failed, d.error
 	from said d join tasks t on t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2) order by d.id for update of t
 ), ready as (
-	update tasks t set state = 0, until = null, worker = '', failures = t.failures + g.failed::int,
+	update tasks t set state = 0, listed = 0, until = null, worker = '', failures = t.failures + g.failed::int,
 		error = case when g.failed then g.error else t.error end,
 		due = case when g.failed then now() else t.due end,
 		deadline = case when g.failed then now() + (t.deadline - t.due) else t.deadline end
@@ -207,9 +210,15 @@ func (r *reporting) giveBack(b *pgx.Batch, back []Failure, failed int) {
 const beatTasks = `
 with said as (
 	select * from unnest($1::bigint[], $2::int[], $3::boolean[], $4::bigint[]) as d (id, epoch, running, lease)
+), held as materialized (
+	select t.id, t.until as before, d.running, now() + d.lease * interval '1 microsecond' as until
+	from said d join tasks t on t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2) order by d.id for update of t
 ), gone as (
-	update tasks t set until = now() + d.lease * interval '1 microsecond', state = case when d.running then 2 else t.state end
-	from said d where t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2) returning t.id, t.epoch
+	update tasks t set until = h.until, state = case when h.running then 2 else t.state end,
+		listed = case t.listed when 0 then 3 else t.listed end
+	from held h where t.id = any (array[h.id]) returning t.id, t.epoch
+), sooner as (
+	insert into task_leases (until, ids) select min(until), array_agg(id) from held where until < before having count(*) > 0
 )` + refused
 
 // BeatTasks implements [store.TaskWork].

@@ -28,33 +28,33 @@ select n, pg_relation_size(n::regclass) / current_setting('block_size')::bigint 
 	sampleScheduled = "select type, count(*) from task_schedule tablesample system ($1) group by type"
 	sampleDead      = "select type, count(*) from task_dead tablesample system ($1) group by type"
 
-	countTaken = "select type, state, count(*), min(due), min(deadline), now() from tasks where until is not null group by type, state"
+	countTaken = "select t.type, t.state, count(*), min(t.due), min(t.deadline), now() from " + taken + " group by t.type, t.state"
 
 	// The first task of each type and priority.
 	countReady = `
 with recursive heads as (
-	(select type, rank, deadline, due from tasks where state = 0 order by type, rank, deadline, id limit 1)
+	(select type, rank, deadline, due from tasks where listed = 0 and state = 0 order by type, rank, deadline, id limit 1)
 	union all
 	select n.* from heads h, lateral (
-		select type, rank, deadline, due from tasks t where t.state = 0 and (t.type, t.rank) > (h.type, h.rank)
+		select type, rank, deadline, due from tasks t where t.listed = 0 and t.state = 0 and (t.type, t.rank) > (h.type, h.rank)
 		order by type, rank, deadline, id limit 1) n
 ), types as (
 	select type, min(due) as oldest, min(deadline) as urgent from (select * from heads limit 10000) h group by type
 )
 select y.type, 0::smallint, (select count(*) from (
-		select from tasks t where t.type = y.type and t.state = 0 order by t.rank, t.deadline, t.id limit $1) c),
+		select from tasks t where t.type = y.type and t.listed = 0 and t.state = 0 order by t.rank, t.deadline, t.id limit $1) c),
 	oldest, urgent, now()
 from types y`
 
 	// The index finds types one at a time.
 	countWaiting = `
 with recursive types as (
-	(select type from tasks where state = 3 order by type limit 1)
+	(select type from tasks where listed = 1 order by type limit 1)
 	union all
-	select n.type from types y, lateral (select type from tasks t where t.state = 3 and t.type > y.type order by type limit 1) n
+	select n.type from types y, lateral (select type from tasks t where t.listed = 1 and t.type > y.type order by type limit 1) n
 )
 select y.type, (select count(*) from (
-		select from tasks t where t.type = y.type and t.state = 3 order by t.rank, t.deadline, t.id limit $1) c)
+		select from tasks t where t.type = y.type and t.listed = 1 order by t.rank, t.deadline, t.id limit $1) c)
 from (select type from types limit 10000) y`
 
 	countDead = `

@@ -146,7 +146,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	return start(ctx, pool, mode != pgx.QueryExecModeCacheStatement, o)
 }
 
-const findTables = "select to_regclass('tasks') is not null and to_regclass('task_facts') is not null"
+const findTables = "select to_regclass('tasks') is not null and to_regclass('task_leases') is not null"
 
 func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*Store, error) {
 	d := &db{pool: pool, pooled: pooled}

@@ -37,9 +37,9 @@ func open(t testing.TB, dsn string) *queue.Store {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	plans := enginetest.Plans{
-		Tables: []string{"tasks", "task_schedule", "task_keys", "task_dead", "task_history", "task_history_rest"},
+		Tables: []string{"tasks", "task_leases", "task_schedule", "task_keys", "task_dead", "task_history", "task_history_rest"},
 		Allowed: map[string]string{
-			"with freed as (\n\tupdate tasks w set state = 0 where w.id = any(array(\n\t\tselect a.id from (": "looks, now and then, at all " +
+			"with freed as (\n\tupdate tasks w set state = 0, listed = 0 where w.id = any(array(\n\t\tselect a.id from (": "looks, now and then, at all " +
 				"that were put aside",
 			"delete from task_history_rest":  "is empty as a rule",
 			"delete from task_dead where id": "takes the oldest first, by their ids",
