@@ -6,35 +6,33 @@ import (
 	"time"
 )
 
-// A Clock tells the store's time by what beats told, and by what has passed since by the
-// monotonic clock. So a node whose clock is set in between neither fires triggers early nor
-// ends waits.
+// A Clock knows the store's time from beats, and from the monotonic time since then. So if the
+// node's clock is set in between, the node neither fires triggers early nor ends waits early.
 //
-// An answer that takes a second says what time it was at some moment of that second. So the
-// clock keeps two bounds, which all answers together make narrow: by the earliest time that it
-// may be, what is due is due for certain; a wait that begins at the latest time that it may
-// be is never cut short.
+// An answer that takes a second says what the time was at some moment of that second. So the clock
+// keeps two bounds, which all answers together make narrow. By the earliest possible time, what is
+// due is certainly due. A wait that begins at the latest possible time is never too short.
 type Clock struct {
-	Source func() time.Time // of a [Virtual]; nil for the machine's
+	Source func() time.Time // of a [Virtual]; nil means the machine's clock
 	told   atomic.Pointer[reading]
-	Known  chan struct{} // closed: the store's clock has been told
+	Known  chan struct{} // closed when the store's time is known
 	once   sync.Once
 }
 
-// A reading is what the store's time was at a moment of the node's.
+// A reading is the store's time at a moment of the node's.
 type reading struct {
 	earliest, latest time.Time
 	at               time.Time
 }
 
-// In a thousand seconds the clocks of two machines part by one at the most.
+// clockDrift bounds the drift of two machines' clocks: at most one second in this many.
 const clockDrift = 1000
 
-// Now returns the earliest time that it may be at the store; the node's own before the first
-// beat. It does not go back, unless the store's clock was set.
+// Now returns the earliest possible time at the store, or the node's own before the first beat. It
+// does not go back, unless the store's clock was set.
 func (c *Clock) Now() time.Time { now, _ := c.bounds(); return now }
 
-// Latest returns the latest time that it may be.
+// Latest returns the latest possible time at the store.
 func (c *Clock) Latest() time.Time { _, latest := c.bounds(); return latest }
 
 func (c *Clock) bounds() (earliest, latest time.Time) {
@@ -51,8 +49,8 @@ func (c *Clock) bounds() (earliest, latest time.Time) {
 	return r.earliest.Add(d), r.latest.Add(d)
 }
 
-// Set notes the store's time, asked and told at these times of the node's clock. Bounds that
-// contradict those before say that a clock was set.
+// Set takes the store's time. asked and told are the node's times of the question and the answer.
+// If the bounds contradict earlier ones, a clock was set.
 func (c *Clock) Set(store, asked, told time.Time) {
 	next := &reading{earliest: store, latest: store.Add(told.Sub(asked)), at: told}
 	if last := c.told.Load(); last != nil {

@@ -1,3 +1,3 @@
-// Package clock is the time of nodes and of calls: the store's clock as a node knows it, and waits
+// Package clock has the time of nodes and of calls: the store's clock as a node knows it, and waits
 // that end with their context, or pass at once in virtual time.
 package clock

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// ErrTooLong reports that there was no answer in the time that the caller gave. Nothing was changed.
+// ErrTooLong reports that there was no answer within the caller's time. Nothing was changed.
 var ErrTooLong = errors.New("it takes longer than there is time for")
 
-// Time as calls of handlers see it. In a [Virtual] engine it passes only where a
-// call says so, by [Sleep], and a deadline is reached then and never else.
+// The time of handlers' calls. In a [Virtual] engine it passes only when a call says so with
+// [Sleep], and deadlines are reached only then.
 
-// Sleep lets time pass in a call. The error is that of ctx, which ended first.
+// Sleep waits during a call. The error is that of ctx if it ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if v, ok := ctx.Value(paceKey{}).(*pacedContext); ok {
 		return v.sleep(max(d, 0))
@@ -37,7 +37,7 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	return &pacedContext{Context: inner, pace: v.pace, limited: true, end: end}, cancel
 }
 
-// Passed returns how much time has passed in a call in virtual time; 0 in any other.
+// Passed returns how much time has passed in a call in virtual time, otherwise 0.
 func Passed(ctx context.Context) time.Duration {
 	if v, ok := ctx.Value(paceKey{}).(*pacedContext); ok {
 		return v.pace.Passed
@@ -57,12 +57,12 @@ type pacedContext struct {
 
 	pace    *Pace
 	limited bool
-	end     time.Duration // since the call began, when it is limited
+	end     time.Duration // since the start of the call, if limited
 }
 
 type paceKey struct{}
 
-// Paced returns a context in which the time of the call is p's.
+// Paced returns a context in which the time of the call is that of p.
 func Paced(ctx context.Context, p *Pace) context.Context { return &pacedContext{Context: ctx, pace: p} }
 
 func (c *pacedContext) sleep(d time.Duration) error {
@@ -97,13 +97,13 @@ func (c *pacedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// StoreTimeout bounds one call of the store; then its end is unknown.
+// StoreTimeout bounds one call of the store. After it, the outcome is unknown.
 const StoreTimeout = 10 * time.Second
 
 // MaxBackoff is the longest pause between tries of a call of the store.
 const MaxBackoff = 500 * time.Millisecond
 
-// Pause waits; false when ctx ended first.
+// Pause waits. It returns false if ctx ended first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -9,7 +9,7 @@ import (
 	"procaas/engine/store"
 )
 
-// DocumentAssignment is the kind of the documents that hold assignments, by the ids of
+// DocumentAssignment is the kind of the documents with assignments. Their names are the ids of
 // clusters.
 const DocumentAssignment = "assignment"
 
@@ -17,28 +17,27 @@ const DocumentAssignment = "assignment"
 type Assignment struct {
 	Cluster string `json:"cluster"`
 
-	// Version grows with each change; nobody ever goes back to an older one.
+	// Version grows with each change. An older version never returns.
 	Version int64 `json:"version"`
 
-	// Epoch is the node that has made it: a node that was taken for dead has a
-	// smaller one than whoever has taken over, and is refused.
+	// Epoch is the number of the node that wrote it. A node that was considered dead has a lower
+	// number than its successor, and is refused.
 	Epoch int64 `json:"epoch"`
 
 	Changed time.Time `json:"changed"` // by the store's clock
 
-	// Workers keep their places: new ones come at the end.
+	// Workers keep their indexes: new ones are appended.
 	Workers []AssignedWorker `json:"workers"`
 
-	Owners []int   `json:"owners"` // for each partition, the place of its worker; -1 for nobody
-	Since  []int64 `json:"since"`  // the version by which each partition came to its owner
+	Owners []int   `json:"owners"` // index of the worker of each partition; -1 for none
+	Since  []int64 `json:"since"`  // the version that brought each partition to its owner
 
-	// Lately lists the moves of the last minutes, the oldest first, with their former
-	// owners.
+	// Lately lists the moves of the last minutes, oldest first, with their former owners.
 	Lately []Moved `json:"lately,omitempty"`
 }
 
-// A Moved is a partition that went from one worker to another; both are places in
-// Workers, From is -1 for nobody.
+// A Moved is a partition that moved between workers. Both are indexes into Workers, and From is -1
+// for none.
 type Moved struct {
 	Partition int       `json:"partition"`
 	From      int       `json:"from"`
@@ -46,16 +45,15 @@ type Moved struct {
 	At        time.Time `json:"at"`
 }
 
-// The bounds of what [Assignment].Lately holds: for as long as a hand-off may wait for a
-// former owner that is silent.
+// These bound [Assignment].Lately, which covers the time that a hand-off may wait for a silent
+// former owner.
 const (
 	lately     = 10 * time.Minute
 	mostLately = 20_000
 )
 
-// Next returns the assignment that follows when partitions move, of the next version.
-// The workers are the present ones, of which the first are those that were known
-// before; From of the moves is not looked at.
+// Next returns the next version of the assignment after moves. workers has the current workers, the
+// known ones first. It ignores From of the moves.
 func (a *Assignment) Next(workers []AssignedWorker, partitions int, moves []Moved, now time.Time) Assignment {
 	next := Assignment{
 		Cluster: a.Cluster, Version: a.Version + 1, Epoch: a.Epoch, Changed: now, Workers: workers,
@@ -80,17 +78,17 @@ func (a *Assignment) Next(workers []AssignedWorker, partitions int, moves []Move
 	return next
 }
 
-// An AssignedWorker is a worker as the assignment knows it.
+// An AssignedWorker is a worker in an assignment.
 type AssignedWorker struct {
 	ID   string `json:"id"`
 	URL  string `json:"url"`
 	Zone string `json:"zone,omitempty"`
 
-	// Capacity is how much it can do, as it is declared; 0 when it is not known.
+	// Capacity is the declared capacity. 0 means unknown.
 	Capacity float64 `json:"capacity,omitempty"`
 }
 
-// Owner returns the worker of a partition; false when nobody has it.
+// Owner returns the worker of a partition. ok is false if there is none.
 func (a *Assignment) Owner(partition int) (AssignedWorker, bool) {
 	if partition < 0 || partition >= len(a.Owners) || a.Owners[partition] < 0 {
 		return AssignedWorker{}, false
@@ -98,7 +96,7 @@ func (a *Assignment) Owner(partition int) (AssignedWorker, bool) {
 	return a.Workers[a.Owners[partition]], true
 }
 
-// DecodeAssignment reads the assignment in a document.
+// DecodeAssignment decodes the assignment in a document.
 func DecodeAssignment(d store.Document) (Assignment, error) {
 	var a Assignment
 	if err := json.Unmarshal(d.Value, &a); err != nil {
@@ -116,7 +114,8 @@ func DecodeAssignment(d store.Document) (Assignment, error) {
 	return a, nil
 }
 
-// Assignment reads the assignment of a cluster; [store.ErrNotFound] before there is one.
+// Assignment reads the assignment of a cluster. The error is [store.ErrNotFound] before there is
+// one.
 func (a *Clusters) Assignment(ctx context.Context, cluster string) (Assignment, error) {
 	d, err := a.store.Document(ctx, DocumentAssignment, cluster)
 	if err != nil {
@@ -125,8 +124,7 @@ func (a *Clusters) Assignment(ctx context.Context, cluster string) (Assignment, 
 	return DecodeAssignment(d)
 }
 
-// AwaitAssignment waits until a cluster has a later assignment than the given version,
-// and reads it.
+// AwaitAssignment waits for an assignment of a cluster later than the given version, and reads it.
 func (a *Clusters) AwaitAssignment(ctx context.Context, cluster string, after int64) (Assignment, error) {
 	d, err := store.AwaitDocument(ctx, a.store, DocumentAssignment, cluster, after)
 	if err != nil {

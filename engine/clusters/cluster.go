@@ -17,41 +17,41 @@ import (
 	"procaas/engine/store"
 )
 
-// The kinds of the documents that the balancer keeps of clusters, by their ids, besides
-// [DocumentAssignment].
+// These are the kinds of the balancer's documents, other than [DocumentAssignment]. Their names are
+// the ids of clusters.
 const (
 	DocumentLevers       = "levers"
 	DocumentClusterState = "cluster-state"
 	DocumentMoves        = "moves"
-	DocumentObservation  = "observation" // CLUSTER/PLACE, a ring of the last ones
+	DocumentObservation  = "observation" // CLUSTER/PLACE, a ring of the latest ones
 )
 
-// Levers are what people tell the balancer of a cluster.
+// Levers are people's instructions to the balancer of a cluster.
 type Levers struct {
 	Banned   map[string]Lever `json:"banned,omitempty"`   // workers that serve nothing
-	Draining map[string]Lever `json:"draining,omitempty"` // workers that are emptied, in good order
-	Zones    map[string]Lever `json:"zones,omitempty"`    // zones that are
+	Draining map[string]Lever `json:"draining,omitempty"` // workers that are being emptied gracefully
+	Zones    map[string]Lever `json:"zones,omitempty"`    // zones that are being emptied
 	Pins     map[int]Lever    `json:"pins,omitempty"`     // partitions that stay on a worker
 	Frozen   *Lever           `json:"frozen,omitempty"`   // nothing moves at all
-	DryRun   *Lever           `json:"dry_run,omitempty"`  // moves are decided, and not made
+	DryRun   *Lever           `json:"dry_run,omitempty"`  // moves are decided but not made
 
-	// Warnings are made for those who look, from all the levers together: none is kept.
+	// Warnings are computed from all levers when they are read. They are not stored.
 	Warnings []string `json:"warnings,omitempty" doc:"Pins that contradict a ban or drain of their worker, and which of the two applies."`
 }
 
-// A Lever is one of them, with who has pulled it.
+// A Lever is one lever, with who pulled it.
 type Lever struct {
 	Worker string    `json:"worker,omitempty"` // of a pin
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until,omitzero"` // when it ends by itself; zero for never
+	Until  time.Time `json:"until,omitzero"` // when it ends; zero for never
 }
 
 // over reports whether a lever has ended.
 func (l Lever) over(now time.Time) bool { return !l.Until.IsZero() && !now.Before(l.Until) }
 
-// At returns the levers that hold at a time.
+// At returns the levers in force at a time.
 func (l Levers) At(now time.Time) Levers {
 	live := func(m map[string]Lever) map[string]Lever {
 		out := maps.Clone(m)
@@ -71,7 +71,7 @@ func (l Levers) At(now time.Time) Levers {
 	}
 }
 
-// The names of levers.
+// These are the names of levers.
 const (
 	LeverBan    = "ban"
 	LeverDrain  = "drain"
@@ -80,10 +80,10 @@ const (
 	LeverDryRun = "dry-run"
 )
 
-// LeverNames lists them.
+// LeverNames lists the names.
 func LeverNames() []string { return []string{LeverBan, LeverDrain, LeverPin, LeverFreeze, LeverDryRun} }
 
-// A LeverPull is a wish to pull a lever, or to let it go.
+// A LeverPull is a request to pull or release a lever.
 type LeverPull struct {
 	Lever     string
 	Worker    string
@@ -93,24 +93,24 @@ type LeverPull struct {
 	Release   bool
 }
 
-// A ClusterState is what the balancer made of its last observation.
+// A ClusterState is the result of the balancer's last observation.
 type ClusterState struct {
 	At       float64   `json:"t"` // of the observation; Unix seconds
 	Time     time.Time `json:"time"`
 	Policy   string    `json:"policy"`
 	Gini     float64   `json:"gini"`
-	Requests float64   `json:"requests"` // a second, over the cluster
+	Requests float64   `json:"requests"` // per second, for the cluster
 	Drops    float64   `json:"drops"`
-	Decided  int       `json:"decided"`           // observations that were decided about
-	Moves    int       `json:"moves"`             // made since the cluster began
-	Dropped  float64   `json:"dropped"`           // requests, since then
-	Would    []MoveLog `json:"would,omitempty"`   // what a dry run would have moved last
+	Decided  int       `json:"decided"`           // number of observations with a decision
+	Moves    int       `json:"moves"`             // since the cluster began
+	Dropped  float64   `json:"dropped"`           // requests since then
+	Would    []MoveLog `json:"would,omitempty"`   // what the last dry run would have moved
 	Alerts   []string  `json:"alerts,omitempty"`  // what a person should look at
 	Workers  []Seen    `json:"workers"`           // in the order of the assignment
-	Weights  []float64 `json:"weights,omitempty"` // requests a second by partition, as known last
+	Weights  []float64 `json:"weights,omitempty"` // last known requests per second by partition
 }
 
-// A Seen is what was seen of a worker last.
+// A Seen is the last observation of a worker.
 type Seen struct {
 	ID         string  `json:"id"`
 	Zone       string  `json:"zone,omitempty"`
@@ -125,22 +125,22 @@ type Seen struct {
 	Problem    string  `json:"problem,omitempty"`
 }
 
-// A MoveLog is one move of a partition, as people read it.
+// A MoveLog is one move of a partition, for people.
 type MoveLog struct {
 	At        time.Time `json:"at"`
-	Version   int64     `json:"version"` // of the assignment that it made
+	Version   int64     `json:"version"` // of the resulting assignment
 	Partition int       `json:"partition"`
 	From      string    `json:"from,omitempty"`
 	To        string    `json:"to"`
 	Reason    string    `json:"reason"`
 }
 
-// A ClusterStatus is all that is known of a cluster.
+// A ClusterStatus has everything that is known about a cluster.
 type ClusterStatus struct {
 	Cluster    *tree.Cluster
-	Assignment Assignment   // of version 0 before there is one
-	Levers     Levers       // that hold now
-	State      ClusterState // the zero value before the first decision
+	Assignment Assignment   // version 0 before there is one
+	Levers     Levers       // in force now
+	State      ClusterState // zero before the first decision
 }
 
 // ErrNoCluster reports that no cluster of this id is declared.
@@ -153,8 +153,8 @@ func (e *LeverError) Error() string { return e.problem }
 
 func leverError(format string, args ...any) error { return &LeverError{fmt.Sprintf(format, args...)} }
 
-// readDocument decodes a document; into stays as it is when there is none. It returns the
-// version, 0 for none.
+// readDocument decodes a document. If there is none, into is unchanged. It returns the version, or
+// 0.
 func readDocument(ctx context.Context, db store.Documents, kind, name string, into any) (int64, error) {
 	d, err := db.Document(ctx, kind, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -169,21 +169,21 @@ func readDocument(ctx context.Context, db store.Documents, kind, name string, in
 	return d.Version, nil
 }
 
-// ReadLevers returns the levers of a cluster that hold at a time.
+// ReadLevers returns the levers of a cluster in force at a time.
 func ReadLevers(ctx context.Context, store store.Documents, cluster string, now time.Time) (Levers, error) {
 	var l Levers
 	_, err := readDocument(ctx, store, DocumentLevers, cluster, &l)
 	return l.At(now), err
 }
 
-// ReadClusterState returns what the balancer decided last, and the version of the document.
+// ReadClusterState returns the balancer's last state, and the version of the document.
 func ReadClusterState(ctx context.Context, store store.Documents, cluster string) (s ClusterState, version int64, err error) {
 	version, err = readDocument(ctx, store, DocumentClusterState, cluster, &s)
 	return s, version, err
 }
 
-// ReadAssignment returns the assignment of a cluster; that of version 0, without workers,
-// before there is one.
+// ReadAssignment returns the assignment of a cluster. Before there is one, it returns version 0
+// without workers.
 func ReadAssignment(ctx context.Context, db store.Documents, cluster string) (Assignment, error) {
 	d, err := db.Document(ctx, DocumentAssignment, cluster)
 	if errors.Is(err, store.ErrNotFound) {
@@ -195,7 +195,7 @@ func ReadAssignment(ctx context.Context, db store.Documents, cluster string) (As
 	return DecodeAssignment(d)
 }
 
-// ReadMoves returns the last moves of a cluster, the oldest first.
+// ReadMoves returns the last moves of a cluster, oldest first.
 func ReadMoves(ctx context.Context, store store.Documents, cluster string) ([]MoveLog, error) {
 	var moves []MoveLog
 	_, err := readDocument(ctx, store, DocumentMoves, cluster, &moves)
@@ -205,16 +205,16 @@ func ReadMoves(ctx context.Context, store store.Documents, cluster string) ([]Mo
 // Clusters shows the clusters of balancers, and pulls their levers.
 type Clusters struct {
 	store  store.Documents
-	bundle func() *tree.Bundle // the present definition
+	bundle func() *tree.Bundle // returns the current definition
 	now    func() time.Time    // by the store's clock
 }
 
-// NewClusters looks at clusters of the definition that bundle gives.
+// NewClusters makes a Clusters for the definition that bundle returns.
 func NewClusters(db store.Documents, bundle func() *tree.Bundle, now func() time.Time) *Clusters {
 	return &Clusters{store: db, bundle: bundle, now: now}
 }
 
-// ClusterStatus reads what is known of a cluster; [ErrNoCluster].
+// ClusterStatus reads the status of a cluster. The error is [ErrNoCluster].
 func (a *Clusters) ClusterStatus(ctx context.Context, cluster string) (s ClusterStatus, err error) {
 	if s.Cluster = a.bundle().Cluster(cluster); s.Cluster == nil {
 		return s, ErrNoCluster
@@ -229,7 +229,7 @@ func (a *Clusters) ClusterStatus(ctx context.Context, cluster string) (s Cluster
 	return s, err
 }
 
-// ClusterMoves reads the last moves of a cluster, the oldest first; [ErrNoCluster].
+// ClusterMoves reads the last moves of a cluster, oldest first. The error is [ErrNoCluster].
 func (a *Clusters) ClusterMoves(ctx context.Context, cluster string) ([]MoveLog, error) {
 	if a.bundle().Cluster(cluster) == nil {
 		return nil, ErrNoCluster
@@ -237,13 +237,11 @@ func (a *Clusters) ClusterMoves(ctx context.Context, cluster string) ([]MoveLog,
 	return ReadMoves(ctx, a.store, cluster)
 }
 
-// leverTries bounds how often a lever is pulled again when somebody else pulls one at
-// the same time.
+// leverTries bounds the tries to pull a lever while others pull one.
 const leverTries = 20
 
-// PullLever pulls a lever of a cluster, or lets it go, with its audit record. The error
-// is [ErrNoCluster], a [*LeverError], or [store.ErrNotFound] when a lever is let go that
-// nobody holds.
+// PullLever pulls or releases a lever of a cluster, with its audit record. The error is
+// [ErrNoCluster], a [*LeverError], or [store.ErrNotFound] if a lever to release is not pulled.
 func (a *Clusters) PullLever(ctx context.Context, cluster string, pull LeverPull, by store.Actor) (Levers, error) {
 	status, err := a.ClusterStatus(ctx, cluster)
 	if err != nil {
@@ -297,7 +295,7 @@ func (a *Clusters) PullLever(ctx context.Context, cluster string, pull LeverPull
 	}
 }
 
-// checkPull says what is wrong with a pull, and returns what it is about.
+// checkPull checks a pull, and returns what it is about.
 func (s *ClusterStatus) checkPull(p LeverPull) (name string, err error) {
 	switch p.Lever {
 	case LeverBan, LeverDrain:
@@ -321,7 +319,7 @@ func (s *ClusterStatus) checkPull(p LeverPull) (name string, err error) {
 		return "", leverError("%s", message)
 	}
 	if p.Release {
-		return p.subject(), nil // who is gone may be let go
+		return p.subject(), nil // a lever of a removed worker may be released
 	}
 	if ids := s.workerIDs(); p.Worker != "" && !slices.Contains(ids, p.Worker) {
 		return "", leverError("cluster %s has no worker %q; it has %s", s.Cluster.ID, p.Worker, strings.Join(ids, ", "))
@@ -346,7 +344,7 @@ func (p LeverPull) subject() string {
 	return p.Worker
 }
 
-// Members lists the workers of the cluster, those that were discovered included.
+// Members lists the workers of the cluster, including discovered ones.
 func (s *ClusterStatus) Members() []tree.ClusterWorker {
 	members := s.Cluster.Members()
 	if s.Cluster.Discover != nil {
@@ -373,8 +371,8 @@ func (s *ClusterStatus) zones() (zones []string) {
 	return zones
 }
 
-// warnings describes pins that other levers speak against. Such levers are taken all the
-// same, in any order: a ban may end before the pin does.
+// warnings describes pins that contradict other levers. Such levers are accepted in any order,
+// because a ban may end before the pin.
 func (s *ClusterStatus) warnings(l Levers) (found []string) {
 	for _, p := range slices.Sorted(maps.Keys(l.Pins)) {
 		if text := s.pinWarning(p, l); text != "" {
@@ -384,9 +382,9 @@ func (s *ClusterStatus) warnings(l Levers) (found []string) {
 	return found
 }
 
-// pinWarning says what is stronger, a pin or the ban or drain of its worker; empty when
-// there is neither. The balancer takes partitions off a banned worker whatever is
-// pinned, and moves none that is where it is pinned to.
+// pinWarning says what wins, a pin or the ban or drain of its worker. It is empty if there is
+// neither. The balancer moves partitions off a banned worker even if they are pinned. It does not
+// move a partition that is where it is pinned to.
 func (s *ClusterStatus) pinWarning(partition int, l Levers) string {
 	worker := l.Pins[partition].Worker
 	if _, banned := l.Banned[worker]; banned {
@@ -408,7 +406,7 @@ func (s *ClusterStatus) mayHold(partition int, worker string) bool {
 	return slices.Contains(s.holders(partition), worker)
 }
 
-// holders lists the workers that the map lets hold a partition.
+// holders lists the workers that may hold a partition according to the map.
 func (s *ClusterStatus) holders(partition int) (ids []string) {
 	members := s.Members()
 	for _, i := range cluster.Holders(s.Cluster, members)[partition] {
@@ -417,7 +415,7 @@ func (s *ClusterStatus) holders(partition int) (ids []string) {
 	return ids
 }
 
-// get finds the lever that a pull is about; nil when nobody holds it.
+// get returns the lever of a pull, or nil if it is not pulled.
 func (l *Levers) get(p LeverPull) *Lever {
 	in := func(found Lever, ok bool) *Lever {
 		if !ok {
@@ -444,7 +442,7 @@ func (l *Levers) get(p LeverPull) *Lever {
 	return in(found, ok)
 }
 
-// set puts a lever, or takes it away.
+// set pulls or releases a lever.
 func (l *Levers) set(p LeverPull, lever Lever) {
 	switch {
 	case p.Lever == LeverFreeze || p.Lever == LeverDryRun:

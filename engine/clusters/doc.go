@@ -1,3 +1,3 @@
-// Package clusters shows the clusters of balancers: who has which partition, what moved and why, and
-// the levers that operators pull. All of it is documents in the store.
+// Package clusters shows the clusters of balancers: which worker has which partition, what moved
+// and why, and operators' levers. Everything is in documents of the store.
 package clusters

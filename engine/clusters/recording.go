@@ -12,8 +12,8 @@ import (
 	"procaas/engine/store"
 )
 
-// A Recording is what the balancer of a cluster has seen of it lately, with all that
-// another policy needs to decide about the same.
+// A Recording has the balancer's recent observations of a cluster, with everything that another
+// policy needs to decide about them.
 type Recording struct {
 	Cluster    string             `json:"cluster"`
 	Policy     string             `json:"policy" doc:"The policy of the cluster during the recording."`
@@ -23,28 +23,28 @@ type Recording struct {
 	Workers    []AssignedWorker   `json:"workers" doc:"The present workers of the cluster."`
 	Holders    [][]int            `json:"holders" doc:"For each partition, the indexes of the workers that may hold it."`
 
-	// Observations are responses of balancer.observe, the oldest first.
+	// Observations are responses of balancer.observe, oldest first.
 	Observations []json.RawMessage `json:"observations,omitempty" doc:"Responses of balancer.observe, the oldest first."`
 }
 
-// ringTime is how long observations of a cluster are kept, in seconds, and ringLeast and
-// ringMost how many at least and at most.
+// ringTime is how long observations of a cluster are kept, in seconds. ringLeast and ringMost are
+// the fewest and the most.
 const (
 	ringTime  = 15 * 60
 	ringLeast = 10
 	ringMost  = 900
 )
 
-// RingSize is how many observations of a cluster are kept.
+// RingSize returns how many observations of a cluster are kept.
 func RingSize(c *tree.Cluster) int {
 	return min(max(int(ringTime/c.Step.Seconds()), ringLeast), ringMost)
 }
 
-// RingAge is the age, in seconds, beyond which an observation in the ring is a leftover,
-// such as of another step.
+// RingAge returns the age in seconds beyond which an observation in the ring is a leftover, for
+// example of another step.
 func RingAge(c *tree.Cluster) float64 { return 1.5 * c.Step.Seconds() * float64(RingSize(c)) }
 
-// ClusterRecording reads the observations of a cluster that are kept; [ErrNoCluster].
+// ClusterRecording reads the stored observations of a cluster. The error is [ErrNoCluster].
 func (a *Clusters) ClusterRecording(ctx context.Context, cluster string) (Recording, error) {
 	status, err := a.ClusterStatus(ctx, cluster)
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *Clusters) ClusterRecording(ctx context.Context, cluster string) (Record
 	return status.record(ring)
 }
 
-// record makes a recording of what is kept.
+// record makes a recording from the stored data.
 func (s *ClusterStatus) record(ring []store.Document) (Recording, error) {
 	c, members := s.Cluster, s.Members()
 	r := Recording{
@@ -97,7 +97,7 @@ func (s *ClusterStatus) record(ring []store.Document) (Recording, error) {
 	return r, nil
 }
 
-// parametersOf names the parameters of a policy as files of parameters do.
+// parametersOf returns the parameters of a policy with the names in files.
 func parametersOf(c *tree.Cluster) map[string]float64 {
 	p := c.Parameters
 	return map[string]float64{

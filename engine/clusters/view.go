@@ -10,7 +10,7 @@ import (
 	"procaas/engine/store"
 )
 
-// A ClusterView is a cluster as people see it.
+// A ClusterView is a cluster in the form for people.
 type ClusterView struct {
 	ID         string    `json:"id"`
 	Owner      string    `json:"owner,omitempty"`
@@ -31,7 +31,7 @@ type ClusterView struct {
 	Would      []MoveLog `json:"would,omitempty" doc:"Moves that a dry run decided and did not make."`
 }
 
-// A PartitionView tells why a partition is where it is.
+// A PartitionView explains why a partition is where it is.
 type PartitionView struct {
 	Cluster   string    `json:"cluster"`
 	Partition int       `json:"partition"`
@@ -56,7 +56,7 @@ type Holder struct {
 	Holds    bool    `json:"holds"`
 }
 
-// View makes what people see.
+// View returns the view.
 func (s *ClusterStatus) View() ClusterView {
 	v := ClusterView{
 		ID: s.Cluster.ID, Owner: s.Cluster.Owner, Policy: s.Cluster.Policy, Partitions: s.Cluster.Partitions,
@@ -74,10 +74,10 @@ func (s *ClusterStatus) View() ClusterView {
 	return v
 }
 
-// bestLoad is the bound of the map with the workers that are up; with all of them
-// before anybody has asked.
+// bestLoad is the bound by the map with the workers that are up, or with all of them before the
+// first observation.
 func (s *ClusterStatus) bestLoad() float64 {
-	const few = 2000 // partitions, up to which it is computed whenever somebody looks
+	const few = 2000 // partitions up to which it is computed for each view
 	members := s.Members()
 	if len(members) == 0 || s.Cluster.Partitions > few {
 		return 0
@@ -97,8 +97,8 @@ func (s *ClusterStatus) seen() map[string]Seen {
 	return seen
 }
 
-// ExplainPartition returns why a partition is where it is; [ErrNoCluster], or [store.ErrNotFound]
-// for a partition that the cluster does not have.
+// ExplainPartition explains why a partition is where it is. The error is [ErrNoCluster], or
+// [store.ErrNotFound] if the cluster has no such partition.
 func (a *Clusters) ExplainPartition(ctx context.Context, cluster string, partition int) (PartitionView, error) {
 	s, err := a.ClusterStatus(ctx, cluster)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *ClusterStatus) explain(p int, moves []MoveLog) PartitionView {
 	return v
 }
 
-// notes says what decides about a partition.
+// notes lists what determines the place of a partition.
 func (s *ClusterStatus) notes(v *PartitionView, up int) []string {
 	notes := []string{}
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }

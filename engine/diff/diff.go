@@ -10,31 +10,31 @@ import (
 	"procaas/engine/planner"
 )
 
-// A Diff is what a new definition changes.
+// A Diff has the differences of a new definition.
 type Diff struct {
-	Old     string       `json:"old"`     // the hash of the definition before
-	New     string       `json:"new"`     // and of the one after
-	Changes []Difference `json:"changes"` // empty when nothing that counts differs
+	Old     string       `json:"old"`     // hash of the old definition
+	New     string       `json:"new"`     // hash of the new definition
+	Changes []Difference `json:"changes"` // empty if there is no relevant difference
 }
 
-// A Difference is one thing that differs between two definitions.
+// A Difference is one difference between two definitions.
 type Difference struct {
 	What   string        `json:"what"`             // one of the kinds below
-	Name   string        `json:"name"`             // the path: pipeline/stage/handler, or an id
+	Name   string        `json:"name"`             // the path pipeline/stage/handler, or an id
 	Change string        `json:"change"`           // added, removed, changed or moved
-	Fields []FieldChange `json:"fields,omitempty"` // what differs of it
+	Fields []FieldChange `json:"fields,omitempty"` // the different fields
 	Why    string        `json:"why,omitempty"`    // for people
 }
 
-// A FieldChange is a field that has another value. An empty one is not given.
+// A FieldChange is a field with another value. An empty value means that the field is missing.
 type FieldChange struct {
-	Field string `json:"field"` // as authors write it; dots lead into mappings: retry.attempts
+	Field string `json:"field"` // as in files; dots separate levels: retry.attempts
 	Old   string `json:"old"`   // in one line
 	New   string `json:"new"`
 }
 
-// What a Difference speaks of. An order is that one handler waits for another;
-// a state is a name of the shared state.
+// These are the kinds of things that differ. An order says that one handler waits for another. A
+// state is a name of the shared state.
 const (
 	Flow     = "flow"
 	Pipeline = "pipeline"
@@ -53,7 +53,7 @@ const (
 	Worker   = "worker" // of a cluster
 )
 
-// What has become of it.
+// These are the kinds of changes.
 const (
 	Added   = "added"
 	Removed = "removed"
@@ -61,15 +61,15 @@ const (
 	Moved   = "moved"
 )
 
-// A Side is a definition that is compared.
+// A Side is one of the compared definitions.
 type Side struct {
 	Bundle *tree.Bundle
 	Plans  []*planner.Plan
 }
 
-// Compare finds what b changes of a. The error says why one of them cannot be
-// planned. Both are planned, since the order of handlers follows from all they read and
-// write, and that is what authors do not see in a diff of files.
+// Compare returns the differences of b from a. The error says why one of them cannot be planned. It
+// plans both, because the order of handlers follows from all that they read and write, which a diff
+// of files does not show.
 func Compare(a, b *tree.Bundle, types []tree.Type) (Diff, error) {
 	var sides [2]Side
 	for i, bundle := range []*tree.Bundle{a, b} {
@@ -86,21 +86,21 @@ func Compare(a, b *tree.Bundle, types []tree.Type) (Diff, error) {
 	return ComparePlanned(sides[0], sides[1]), nil
 }
 
-// A comparison gathers differences.
+// A comparison collects differences.
 type comparison struct{ found []Difference }
 
 func (c *comparison) add(what, name, change, why string, fields ...FieldChange) {
 	c.found = append(c.found, Difference{What: what, Name: name, Change: change, Why: why, Fields: fields})
 }
 
-// changed adds a difference when fields differ.
+// changed adds a difference if fields differ.
 func (c *comparison) changed(what, name string, fields []FieldChange) {
 	if len(fields) > 0 {
 		c.add(what, name, Changed, "", fields...)
 	}
 }
 
-// ComparePlanned finds what b changes of a, flows and pipelines first.
+// ComparePlanned returns the differences of b from a, flows and pipelines first.
 func ComparePlanned(a, b Side) Diff {
 	c := &comparison{found: []Difference{}}
 	pairs(c, Flow, a.Bundle.Flows, b.Bundle.Flows, func(f *tree.Flow) string { return f.ID }, c.flows)
@@ -120,8 +120,8 @@ func ComparePlanned(a, b Side) Diff {
 	return Diff{Old: a.Bundle.Hash, New: b.Bundle.Hash, Changes: c.found}
 }
 
-// pairs matches two lists by id: what only one of them has is removed or added,
-// what both have is compared.
+// pairs matches two lists by id. Elements of one list only were removed or added, and those of both
+// lists are compared.
 func pairs[T any](c *comparison, what string, a, b []T, id func(T) string, both func(a, b T)) {
 	old := map[string]T{}
 	for _, v := range a {
@@ -150,7 +150,7 @@ func (c *comparison) flows(a, b *tree.Flow) {
 	c.states(b.ID, a.SharedState, b.SharedState, "entities hold it, and nothing reads it any more")
 }
 
-// plans compares two versions of a pipeline, from the outside to the inside.
+// plans compares two versions of a pipeline, from outside to inside.
 func (c *comparison) plans(a, b *planner.Plan) {
 	id := b.Pipeline.ID
 	c.changed(Pipeline, id, fieldChanges(a.Pipeline, b.Pipeline, "shared-state", "stages"))
@@ -184,7 +184,7 @@ func (c *comparison) states(owner string, a, b *expr.Value, lost string) {
 	}
 }
 
-// stages finds stages that are new, gone, or have changed places.
+// stages finds stages that were added, removed or moved.
 func (c *comparison) stages(a, b *planner.Plan) {
 	id := b.Pipeline.ID
 	ids := func(p *planner.Plan) (out []string) {
@@ -219,9 +219,8 @@ func (c *comparison) stages(a, b *planner.Plan) {
 	}
 }
 
-// longestCommon returns a longest list that both hold in this order: stages in it have
-// stayed, so that of a swap only one is told to have moved. Pipelines have some ten stages,
-// for which copying lists is fast enough.
+// longestCommon returns a longest common subsequence. Its stages have stayed, so that a swap shows
+// only one moved stage. Pipelines have about ten stages, so copying lists is fast enough.
 func longestCommon(a, b []string) []string {
 	best := make([][][]string, len(a)+1)
 	for i := range best {
@@ -241,8 +240,7 @@ func longestCommon(a, b []string) []string {
 	return best[len(a)][len(b)]
 }
 
-// handlers matches handlers by their paths; one that is gone and has come in
-// another stage has moved.
+// handlers matches handlers by path. One that was removed and added in another stage has moved.
 func (c *comparison) handlers(a, b *planner.Plan) {
 	gone := map[string][]*planner.Step{} // by id
 	for _, s := range a.Written {
@@ -253,7 +251,7 @@ func (c *comparison) handlers(a, b *planner.Plan) {
 	moved := map[*planner.Step]bool{}
 	for _, s := range b.Written {
 		was := a.Step(s.Path)
-		// Two that are gone and share an id leave open which one has moved; then none has.
+		// If two removed handlers have the same id, it is unclear which one has moved, so none has.
 		if old := gone[s.Handler.ID]; was == nil && len(old) == 1 && !moved[old[0]] {
 			was = old[0]
 			moved[was] = true
@@ -271,7 +269,7 @@ func (c *comparison) handlers(a, b *planner.Plan) {
 	}
 }
 
-// criticality returns what it means for runs that a handler comes or goes.
+// criticality returns what adding or removing a handler means for runs.
 func criticality(h *tree.Handler) string {
 	if h.IsCritical() {
 		return "critical"
@@ -279,7 +277,7 @@ func criticality(h *tree.Handler) string {
 	return "not critical"
 }
 
-// orders finds handlers of both plans that must wait for each other in one only.
+// orders finds handlers of both plans that must wait for each other in only one.
 func (c *comparison) orders(a, b *planner.Plan) {
 	list := func(in, other *planner.Plan, change string) {
 		for _, s := range in.Written {
@@ -298,7 +296,7 @@ func (c *comparison) orders(a, b *planner.Plan) {
 	list(a, b, Removed)
 }
 
-// only returns the text when something holds, and nothing otherwise.
+// only returns the text if when is true, or empty.
 func only(when bool, text string) string {
 	if when {
 		return text

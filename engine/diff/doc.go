@@ -1,3 +1,3 @@
-// Package diff says what one definition changes of another, in the words of authors: also which
-// handlers wait for others then, which a diff of files does not show.
+// Package diff shows the differences between two definitions in authors' terms. It includes changes
+// of which handlers wait for others, which a diff of files does not show.
 package diff

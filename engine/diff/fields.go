@@ -16,10 +16,9 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file compares what authors write, field by field. It follows the structs
-// of the language, so that a new field needs no new code.
+// This file compares fields by the structs of the language, so that a new field needs no new code.
 
-// handlerChanges compares two handlers, their type's own fields included.
+// handlerChanges compares two handlers, including the fields of their type.
 func handlerChanges(a, b *tree.Handler) []FieldChange {
 	changes := fieldChanges(a, b)
 	if old, now := branchText(a), branchText(b); old != now {
@@ -31,7 +30,7 @@ func handlerChanges(a, b *tree.Handler) []FieldChange {
 	return append(changes, valueChanges(b.Type, a.Body, b.Body)...)
 }
 
-// branchText returns which branch a handler is in; empty for none.
+// branchText returns the branch of a handler, or empty.
 func branchText(h *tree.Handler) string {
 	if h.Branch == nil {
 		return ""
@@ -39,7 +38,7 @@ func branchText(h *tree.Handler) string {
 	return strconv.Itoa(h.Branch.Number())
 }
 
-// conditionChanges compares what decides which way a stage goes.
+// conditionChanges compares what chooses the branch of a stage.
 func conditionChanges(a, b *tree.Stage) []FieldChange {
 	changes := valueChanges("enabled", a.Enabled, b.Enabled)
 	for i := range max(len(a.Choose), len(b.Choose)) {
@@ -59,13 +58,12 @@ func conditionChanges(a, b *tree.Stage) []FieldChange {
 	return changes
 }
 
-// fieldChanges compares two structs of the language, but for their ids and some
-// fields.
+// fieldChanges compares two structs of the language, except their ids and some fields.
 func fieldChanges(a, b any, but ...string) []FieldChange {
 	return structChanges("", reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), append(but, "id"))
 }
 
-// structChanges compares field by field; names of what is inside begin with prefix.
+// structChanges compares structs field by field. prefix comes before the names.
 func structChanges(prefix string, a, b reflect.Value, but []string) []FieldChange {
 	var out []FieldChange
 	for i := range a.NumField() {
@@ -79,7 +77,7 @@ func structChanges(prefix string, a, b reflect.Value, but []string) []FieldChang
 	return out
 }
 
-// fieldChange compares two values of a field: those of mappings name by name.
+// fieldChange compares two values of a field, and mappings name by name.
 func fieldChange(name string, a, b reflect.Value, preset string) []FieldChange {
 	if v, ok := reflect.TypeAssert[*expr.Value](a); ok {
 		return valueChanges(name, v, b.Interface().(*expr.Value))
@@ -95,7 +93,7 @@ func fieldChange(name string, a, b reflect.Value, preset string) []FieldChange {
 	return []FieldChange{{name, old, now}}
 }
 
-// valueChanges compares two values; of mappings, name by name.
+// valueChanges compares two values, and mappings name by name.
 func valueChanges(name string, a, b *expr.Value) []FieldChange {
 	if len(a.Keys()) == 0 || len(b.Keys()) == 0 {
 		if old, now := planner.ValueText(a), planner.ValueText(b); old != now {
@@ -114,7 +112,7 @@ func valueChanges(name string, a, b *expr.Value) []FieldChange {
 	return out
 }
 
-// entryText shows an entry of a mapping; empty when there is none.
+// entryText formats an entry of a mapping, or returns empty if there is none.
 func entryText(v *expr.Value, name string) string {
 	if v.Get(name) == nil {
 		return ""
@@ -122,8 +120,8 @@ func entryText(v *expr.Value, name string) string {
 	return planner.ValueText(v.Get(name))
 }
 
-// fieldText shows a field in one line; empty when it is not given. A pointer that is nil
-// shows its preset: to write a default out changes nothing.
+// fieldText formats a field in one line, or returns empty if it is missing. A nil pointer shows its
+// preset, because writing a default changes nothing.
 func fieldText(v reflect.Value, preset string) string {
 	switch x := v.Interface().(type) {
 	case *expr.Value:
@@ -175,7 +173,7 @@ func fieldText(v reflect.Value, preset string) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// bytesText shows a size in the largest unit that it is a multiple of.
+// bytesText formats a size in the largest unit that divides it.
 func bytesText(n datum.Bytes) string {
 	units := []string{"", "KiB", "MiB", "GiB", "TiB"}
 	for n != 0 && n%1024 == 0 && len(units) > 1 {

@@ -9,8 +9,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// This file compares where keys live: shard maps and clusters. Their changes are
-// harmless or not by what has been placed already, which is what it warns of.
+// This file compares shard maps and clusters. Their changes may be dangerous for keys that are
+// already placed, so it adds warnings.
 
 // places compares the shard maps and the clusters of two bundles.
 func (c *comparison) places(a, b *tree.Bundle) {
@@ -27,15 +27,15 @@ func (c *comparison) places(a, b *tree.Bundle) {
 	})
 }
 
-// edits says how things of one kind are distinguished, and what it means when one comes,
-// goes or stays.
+// edits says how things of one kind are identified, and what it means when one is added, removed or
+// kept.
 type edits[T any] struct {
 	name           func(T) string
 	added, removed string
 	both           func(a, b T)
 }
 
-// list is [pairs] with a warning for what is added or removed.
+// list is [pairs] with a warning for added and removed elements.
 func list[T any](c *comparison, what string, a, b []T, e edits[T]) {
 	from := len(c.found)
 	pairs(c, what, a, b, e.name, e.both)
@@ -51,7 +51,7 @@ func list[T any](c *comparison, what string, a, b []T, e edits[T]) {
 	}
 }
 
-// warned adds a difference when fields differ, with what that means.
+// warned adds a difference if fields differ, with its meaning.
 func (c *comparison) warned(what, name string, fields []FieldChange, means func(field FieldChange) string) {
 	var why []string
 	for _, f := range fields {
@@ -84,7 +84,7 @@ func (c *comparison) shardMaps(a, b *tree.ShardMap) {
 	})
 }
 
-// mapWarning says what the change of a field means for keys that are placed.
+// mapWarning returns what the change of a field means for placed keys.
 func mapWarning(a, b *tree.ShardMap, f FieldChange) string {
 	switch f.Field {
 	case "strategy":
@@ -163,7 +163,7 @@ func (c *comparison) shards(name string, a, b *tree.Shard) {
 	})
 }
 
-// bounds shows lower bounds, of which one may be the empty text.
+// bounds formats lower bounds, one of which may be empty.
 func bounds(from []string) string {
 	quoted := make([]string, len(from))
 	for i, low := range from {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Write shows differences to people, one for each line, with what it is about
-// indented below.
+// Write writes differences for people, one per line, with details indented below.
 func Write(w io.Writer, d Diff) error {
 	var b strings.Builder
 	for _, c := range d.Changes {
@@ -17,7 +16,7 @@ func Write(w io.Writer, d Diff) error {
 	return err
 }
 
-// Short says in one line what differs, for lists: the first change, and how many more there are.
+// Short describes the differences in one line: the first change, and how many more there are.
 func (d Diff) Short() string {
 	if len(d.Changes) == 0 {
 		return "nothing that counts"
@@ -47,7 +46,7 @@ func (c Difference) text(b *strings.Builder) {
 	}
 }
 
-// order says who waits for whom.
+// order describes which handler waits for which.
 func (c Difference) order(b *strings.Builder) {
 	if c.Change == Added {
 		fmt.Fprintf(b, "+ order %s now waits for %s: %s\n", c.Name, c.Fields[0].New, c.Why)

@@ -1,2 +1,2 @@
-// Package explain says why a handler ran in a run, or did not, and tells runs as stories.
+// Package explain explains why a handler ran in a run, or did not, and tells the story of runs.
 package explain

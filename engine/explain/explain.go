@@ -21,33 +21,32 @@ import (
 	"procaas/engine/store"
 )
 
-// This file says why a handler ran in a run, or did not, from what is kept of the
-// run: its checkpoint, the definition that it began with, and the audit of the live
-// settings. Nothing is kept for this purpose, so some values may be lost; that is
-// said, and never guessed.
+// This file explains why a handler ran in a run, or did not, from stored data: the run's
+// checkpoint, the definition it began with, and the audit of live settings. Nothing is stored for
+// this purpose, so some values may be lost. The explanation says so, and never guesses.
 
 // An Explanation says why a handler ran in a run, or did not.
 type Explanation struct {
 	Run       string                  `json:"run"`        // its id
-	Pipeline  string                  `json:"pipeline"`   // of the run; of a called one, see Path
+	Pipeline  string                  `json:"pipeline"`   // of the run; for a called one, see Path
 	Status    model.Status            `json:"status"`     // of the run
 	Path      string                  `json:"path"`       // of the handler: pipeline/stage/handler
-	Outcome   string                  `json:"outcome"`    // of the handler; absent when the run has not reached it
+	Outcome   string                  `json:"outcome"`    // of the handler; absent if the run has not reached it
 	DecidedBy string                  `json:"decided_by"` // see [Deciders]
 	Summary   string                  `json:"summary"`    // for people
-	At        *time.Time              `json:"at"`         // when it was decided; null before
-	Handler   *checkpoint.HandlerView `json:"handler"`    // null when the run has not reached it
-	Tries     []TryView               `json:"tries"`      // the last attempts, when one has failed
+	At        *time.Time              `json:"at"`         // when it was decided; null before that
+	Handler   *checkpoint.HandlerView `json:"handler"`    // null if the run has not reached it
+	Tries     []TryView               `json:"tries"`      // the last attempts, if one has failed
 	WaitedFor []WaitedFor             `json:"waited_for"` // handlers of its stage
-	Decisions []Decision              `json:"decisions"`  // conditions, in the order in which they are asked
-	Missing   []string                `json:"missing"`    // what is not known any more
-	Now       []string                `json:"now"`        // what keeps the handler from running freely at present
+	Decisions []Decision              `json:"decisions"`  // conditions, in the order of their evaluation
+	Missing   []string                `json:"missing"`    // what is no longer known
+	Now       []string                `json:"now"`        // what restricts the handler now
 }
 
-// A WaitedFor is a handler that must be decided before.
+// A WaitedFor is a handler that must be decided first.
 type WaitedFor struct {
 	Path     string     `json:"path"`
-	Why      string     `json:"why"`      // why that one comes first, for people
+	Why      string     `json:"why"`      // why it comes first, for people
 	Outcome  string     `json:"outcome"`  // absent before it is reached
 	Finished *time.Time `json:"finished"` // null before it is decided
 }
@@ -55,17 +54,16 @@ type WaitedFor struct {
 // A Decision is one condition that decides whether the handler runs.
 type Decision struct {
 	What   string      `json:"what"`   // such as enabled, or when of branch 2
-	Source string      `json:"source"` // as it is written, without !$
+	Source string      `json:"source"` // as written, without !$
 	File   string      `json:"file"`
-	Line   int         `json:"line"` // from 1, as Column
+	Line   int         `json:"line"` // from 1, like Column
 	Column int         `json:"column"`
 	Result string      `json:"result"` // true, false, error, unknown, or not_asked
-	Trace  *expr.Trace `json:"trace"`  // null when it was not asked
+	Trace  *expr.Trace `json:"trace"`  // null if it was not evaluated
 }
 
-// reasonsBy tells by how a reason begins what has decided. Checkpoints keep reasons for
-// people only; so one that is worded anew must be added here, and the old one must stay, for
-// runs that were saved before.
+// reasonsBy maps prefixes of reasons to what has decided. Checkpoints keep reasons only as text for
+// people. So add a new wording here, and keep the old one for runs that were saved before.
 var reasonsBy = []struct{ begins, by string }{
 	{"enabled is false", "enabled"},
 	{"the stage is left out: ", "stage"},
@@ -85,11 +83,11 @@ var reasonsBy = []struct{ begins, by string }{
 // ErrNoHandler reports that a run's pipeline has no such handler.
 var ErrNoHandler = errors.New("no such handler")
 
-// maxExplained is how many runs a node looks into at once. Conditions are asked again for
-// it, which takes a processor and memory that the node's work needs.
+// maxExplained is how many runs a node explains at once. Evaluating conditions again takes
+// processor time and memory that the node's work needs.
 const maxExplained = 2
 
-// An Explainer tells what became of runs, and why. It is made by [New].
+// An Explainer explains runs. Use [New] to make one.
 type Explainer struct {
 	runs     store.Runs
 	audits   store.Audits
@@ -97,18 +95,17 @@ type Explainer struct {
 	settings *settings.Settings
 	present  func(path string) (effects []string, known bool)
 
-	turns chan struct{} // held by who looks into a run
+	turns chan struct{} // held while explaining a run
 }
 
-// New makes one. Present tells what keeps a handler of the present definition from
-// running freely.
+// New makes an Explainer. present returns what restricts a handler of the current definition.
 func New(s store.Store, l *definitions.Library, live *settings.Settings,
 	present func(path string) (effects []string, known bool),
 ) *Explainer {
 	return &Explainer{runs: s.Runs, audits: s.Audits, library: l, settings: live, present: present, turns: make(chan struct{}, maxExplained)}
 }
 
-// alone looks into a run when it is its turn.
+// alone explains a run when it is its turn.
 func (e *Explainer) alone(ctx context.Context, look func() error) error {
 	select {
 	case e.turns <- struct{}{}:
@@ -119,7 +116,7 @@ func (e *Explainer) alone(ctx context.Context, look func() error) error {
 	return look()
 }
 
-// inTime is [ErrTooLong] once ctx has ended.
+// inTime returns [ErrTooLong] once ctx has ended.
 func inTime(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", clock.ErrTooLong, ctx.Err())
@@ -127,11 +124,10 @@ func inTime(ctx context.Context) error {
 	return nil
 }
 
-// Explain returns why a handler ran in a run, or did not. The path may leave out the
-// pipeline, or the pipeline and the stage. What calls of pipelines and repeated stages
-// have inside is found as well; a ref such as p/s[2]>p/s/h asks for one element. The
-// error is [store.ErrNotFound] for an unknown run, [ErrNoHandler] for a handler that its
-// pipeline does not have, [ErrTooLong] when ctx ends before there is an answer.
+// Explain explains why a handler ran in a run, or did not. The path may omit the pipeline, or the
+// pipeline and the stage. It also finds handlers inside called pipelines and repeated stages. A ref
+// such as p/s[2]>p/s/h names one element. The error is [store.ErrNotFound] for an unknown run,
+// [ErrNoHandler] if its pipeline has no such handler, and [ErrTooLong] if ctx ends first.
 func (e *Explainer) Explain(ctx context.Context, run, path string) (out Explanation, err error) {
 	err = e.alone(ctx, func() error {
 		out, err = e.explain(ctx, run, path)
@@ -160,8 +156,8 @@ func (e *Explainer) explain(ctx context.Context, run, path string) (Explanation,
 	return x.explain(ctx)
 }
 
-// explainer gathers what is kept of a run. It is explained by the definition that it began
-// with: another one may have other conditions.
+// explainer reads the stored data of a run. It uses the definition that the run began with, because
+// another one may have other conditions.
 func (e *Explainer) explainer(ctx context.Context, run string) (explainer, error) {
 	record, err := e.runs.Run(ctx, run)
 	if err != nil {
@@ -187,9 +183,9 @@ func (e *Explainer) explainer(ctx context.Context, run string) (explainer, error
 	return x, nil
 }
 
-// named finds a handler by its path, or by the end of it: one, or one for each place at
-// which the pipeline that it is of is called. An end that fits handlers of different paths
-// is refused: which of them is meant must not be guessed.
+// named returns the handlers with a path or the end of one: a single one, or one for each place
+// where its pipeline is called. An end that matches different paths is refused, because it must not
+// guess.
 func named(p *planner.Plan, name string) ([]inner, error) {
 	var known []string
 	var exact, fits []inner
@@ -232,22 +228,22 @@ func named(p *planner.Plan, name string) ([]inner, error) {
 	return nil, fmt.Errorf("%w: %s", ErrNoHandler, message)
 }
 
-// An explainer gathers what is known of one handler in one run.
+// An explainer has what is known about one handler in one run.
 type explainer struct {
 	in     *Explainer
-	d      *definitions.Definition // that the run began with
+	d      *definitions.Definition // the run's first definition
 	plan   *planner.Plan
-	s      *planner.Step // that is explained
+	s      *planner.Step // the handler to explain
 	record store.RunRecord
-	saved  checkpoint.Run                      // zero before the first one
+	saved  checkpoint.Run                      // zero before the first checkpoint
 	view   checkpoint.RunView                  // of the record
-	inner  map[string][]checkpoint.HandlerView // of the view, by where they are; made when it is needed
-	saw    map[string]json.RawMessage          // of the shared state, when the handler was decided about
+	inner  map[string][]checkpoint.HandlerView // of the view, by place; made when needed
+	saw    map[string]json.RawMessage          // values of the shared state when the handler was decided
 	shown  int                                 // bytes of requests in a story so far
 	out    Explanation
 }
 
-// explain tells about one of the run's own handlers; others see [explainer.explainInside].
+// explain explains one of the run's own handlers. For others, see [explainer.explainInside].
 func (x *explainer) explain(ctx context.Context) (Explanation, error) {
 	h := x.find(x.s.Path)
 	x.out = Explanation{
@@ -258,7 +254,7 @@ func (x *explainer) explain(ctx context.Context) (Explanation, error) {
 		x.out.Outcome = h.Outcome
 		x.out.At = h.Finished
 		if h.Started != nil {
-			x.out.At = h.Started // its conditions were asked before the first attempt
+			x.out.At = h.Started // its conditions were evaluated before the first attempt
 		}
 	}
 	if saved, ok := x.kept(x.s); ok {
@@ -273,10 +269,10 @@ func (x *explainer) explain(ctx context.Context) (Explanation, error) {
 	return x.out, nil
 }
 
-// present tells what holds for the handler now.
+// present adds what restricts the handler now.
 func (x *explainer) present() {
 	if x.s.Loops {
-		return // its handlers have switches and limits, it has none
+		return // its handlers have switches and limits, the stage has none
 	}
 	if effects, ok := x.in.present(x.s.Path); ok {
 		x.out.Now = append(x.out.Now, effects...)
@@ -285,7 +281,7 @@ func (x *explainer) present() {
 	}
 }
 
-// find returns what became of a handler; nil when it was not reached.
+// find returns the view of a handler, or nil if it was not reached.
 func (x *explainer) find(path string) *checkpoint.HandlerView {
 	i := slices.IndexFunc(x.view.Handlers, func(h checkpoint.HandlerView) bool { return h.Path == path })
 	if i < 0 {
@@ -294,7 +290,7 @@ func (x *explainer) find(path string) *checkpoint.HandlerView {
 	return &x.view.Handlers[i]
 }
 
-// waits tells what must be decided before the handler.
+// waits adds what must be decided before the handler.
 func (x *explainer) waits() {
 	for _, edge := range x.s.After {
 		w := WaitedFor{Path: edge.From.Path, Why: edge.Why, Outcome: "absent"}
@@ -342,7 +338,7 @@ func (x *explainer) judge(h *checkpoint.HandlerView) {
 		if x.out.DecidedBy == "" {
 			x.out.DecidedBy = "waiting"
 		}
-	// The reason says which of the skippers it was: see reasonsBy.
+	// The reason says why it was skipped: see reasonsBy.
 	case h.Outcome == model.OutcomeSkipped:
 		say(by, "it was left out: %s", h.Reason)
 	case h.Outcome == model.OutcomeSucceeded && by == "on_error":
@@ -366,7 +362,7 @@ func (x *explainer) judge(h *checkpoint.HandlerView) {
 	}
 }
 
-// whyAbsent says why the run has not reached the handler.
+// whyAbsent returns why the run has not reached the handler.
 func (x *explainer) whyAbsent() string {
 	stage := x.plan.Stages[x.s.Stage].ID
 	switch {
@@ -389,7 +385,7 @@ func (x *explainer) whyAbsent() string {
 	return "it has not been looked at yet"
 }
 
-// missing notes once what is not known any more.
+// missing adds once what is no longer known.
 func (x *explainer) missing(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(x.out.Missing, text) {
 		x.out.Missing = append(x.out.Missing, text)

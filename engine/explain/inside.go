@@ -11,24 +11,22 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file explains what became of handlers inside of the run: of pipelines that it
-// calls, of stages that are repeated, and of compensations. What is kept of them is less
-// than of the others.
+// This file explains handlers inside the run: in called pipelines, in repeated stages, and
+// compensations. Less is stored about them than about others.
 
-// An inner is a handler, with the calls and the repeated stages that it is inside of.
+// An inner is a handler, with the calls and repeated stages around it.
 type inner struct {
 	*planner.Step
-	within []*planner.Step // from the outside to the inside
-	item   int             // of its own for-each that is asked for, from 1; 0 for all
+	within []*planner.Step // from outside to inside
+	item   int             // requested item of its own for-each, from 1; 0 for all
 }
 
-// maxPlaces bounds the handlers that are looked at of a run, each at all places at which its
-// pipeline is called. Calls nest no more than eight deep, but twenty of them at each level
-// make more places than any memory holds.
+// maxPlaces bounds the places of handlers in a run. A handler has one place for each call of its
+// pipeline. Calls nest at most eight deep, but twenty at each level make more places than fit into
+// memory.
 const maxPlaces = 10_000
 
-// placesIn lists what can be explained of a run, those inside of others behind these, and
-// at most so many.
+// placesIn lists up to most handlers of a run, those inside of others after them.
 func placesIn(p *planner.Plan, most int) []inner {
 	var out []inner
 	for _, s := range p.Steps {
@@ -42,7 +40,7 @@ func placesIn(p *planner.Plan, most int) []inner {
 			continue
 		}
 		for _, in := range placesIn(s.Callee, most-len(out)) {
-			// Calls may be inside of calls, but never of themselves, so this ends.
+			// A pipeline never calls itself, so this ends.
 			in.within = append([]*planner.Step{s}, in.within...)
 			out = append(out, in)
 		}
@@ -50,7 +48,7 @@ func placesIn(p *planner.Plan, most int) []inner {
 	return out[:min(len(out), most)]
 }
 
-// where names what the handler is inside of, as the views of a run do, but for items.
+// where names what is around the handler, like the views of a run, but without items.
 func (in inner) where() string {
 	var paths []string
 	for _, s := range in.within {
@@ -59,7 +57,7 @@ func (in inner) where() string {
 	return strings.Join(paths, model.IntoCall)
 }
 
-// withoutItems takes the indexes of items out of a ref.
+// withoutItems removes the indexes of items from a ref.
 func withoutItems(ref string) string {
 	parts := strings.Split(ref, model.IntoCall)
 	for i, part := range parts {
@@ -68,7 +66,7 @@ func withoutItems(ref string) string {
 	return strings.Join(parts, model.IntoCall)
 }
 
-// cutItem takes the item, from 1, off what names it; 0 when there is none.
+// cutItem splits the number of an item, from 1, off a name. It is 0 if there is none.
 func cutItem(ref string) (path string, item int) {
 	path, index, _ := strings.Cut(ref, "[")
 	if n, err := strconv.Atoi(strings.TrimSuffix(index, "]")); err == nil && n >= 0 {
@@ -77,8 +75,8 @@ func cutItem(ref string) (path string, item int) {
 	return ref, 0
 }
 
-// explainInside returns what became of a handler inside of the run, at all places at which
-// that is known, or at the one that a ref with an index asks for.
+// explainInside explains a handler inside the run, at all known places, or at the one that a ref
+// with an index names.
 func (x *explainer) explainInside(all []inner, asked string) Explanation {
 	x.out = Explanation{
 		Run: x.record.ID, Pipeline: x.record.Pipeline, Status: x.record.Status, Path: x.s.Path, Outcome: "absent",
@@ -110,7 +108,7 @@ func (x *explainer) explainInside(all []inner, asked string) Explanation {
 		x.absentInside(all[0])
 		return x.out
 	}
-	// The last one is told in full, for it is the latest; of the others one line each.
+	// The last one is explained in full, the others in one line each.
 	n := len(views) - 1
 	last := views[n]
 	x.out.Handler, x.out.Outcome, x.out.At = &last, last.Outcome, last.Finished
@@ -138,7 +136,7 @@ func (x *explainer) explainInside(all []inner, asked string) Explanation {
 	return x.out
 }
 
-// absentInside says why nothing is known of a handler inside of the run.
+// absentInside says why nothing is known about a handler inside the run.
 func (x *explainer) absentInside(in inner) {
 	switch {
 	case len(in.within) == 0 && in.item > 0:
@@ -177,8 +175,8 @@ func (x *explainer) absentInside(in inner) {
 	}
 }
 
-// viewsOf lists what is known of a handler inside of the run: in each call, and of repeated
-// stages in each element that goes on or has failed, and in those that are done.
+// viewsOf lists the views of a handler inside the run: in each call, and in each unfinished, failed
+// or finished element of repeated stages.
 func (x *explainer) viewsOf(in inner) []checkpoint.HandlerView {
 	if x.inner == nil {
 		x.inner = map[string][]checkpoint.HandlerView{}
@@ -190,7 +188,7 @@ func (x *explainer) viewsOf(in inner) []checkpoint.HandlerView {
 	return x.inner[in.where()+model.IntoCall+in.Path]
 }
 
-// itemViews returns what is known of one item of a for-each of the run's own handler.
+// itemViews lists the view of one item of a for-each of the run's own handler.
 func (x *explainer) itemViews(in inner) []checkpoint.HandlerView {
 	saved, ok := x.kept(in.Step)
 	if !ok || len(in.within) > 0 || saved.Each == nil {
@@ -207,7 +205,7 @@ func (x *explainer) itemViews(in inner) []checkpoint.HandlerView {
 		v.Path = in.Path
 		return []checkpoint.HandlerView{v}
 	}
-	// Items that are done are kept as numbers only, or large lists would not fit into a
+	// Finished items are stored only as numbers, because large lists would not fit into a
 	// checkpoint.
 	if done, err := checkpoint.ReadNumbers(saved.Each.Done, saved.Each.Total); err == nil && slices.Contains(done, in.item) {
 		return []checkpoint.HandlerView{{Path: in.Path, Outcome: model.OutcomeSucceeded, Attempts: 1}}
@@ -215,7 +213,7 @@ func (x *explainer) itemViews(in inner) []checkpoint.HandlerView {
 	return nil
 }
 
-// place names the calls and elements that a view is inside of, for a sentence.
+// place names the calls and elements around a view, for a sentence.
 func (in inner) place(h checkpoint.HandlerView) string {
 	var out []string
 	parts := strings.Split(h.Within, model.IntoCall)
@@ -241,8 +239,8 @@ func (in inner) place(h checkpoint.HandlerView) string {
 	return strings.Join(out, ", ") + ": "
 }
 
-// inside tells the story of the handlers inside of one of the run's own, and of its
-// compensation, with at most so many steps that it has not reached.
+// inside lists the steps inside one of the run's own handlers, and its compensation, with at most
+// most steps that the run has not reached.
 func (x *explainer) inside(outer *planner.Step, most int) (out []StoryStep) {
 	var all []inner
 	if outer.Undo != nil {

@@ -15,35 +15,35 @@ import (
 	"procaas/engine/secrets"
 )
 
-// A Story is a run with all that is known of its way: what each handler did and why,
-// and what that changed. What is not kept is said, and never guessed.
+// A Story is a run with everything that is known: what each handler did and why, and what that
+// changed. It says what is not known, and never guesses.
 type Story struct {
 	Run     checkpoint.RunView
-	Stages  []StoryStage // all of the pipeline, also those that the run has not reached
-	Missing []string     // what is not known any more
+	Stages  []StoryStage // all of the pipeline, including those that the run has not reached
+	Missing []string     // what is no longer known
 }
 
 // A StoryStage is one stage of a story.
 type StoryStage struct {
 	ID      string
-	Steps   []StoryStep   // as declared; those inside of calls and repeated stages behind their own
+	Steps   []StoryStep   // in declared order; those inside calls and repeated stages follow their own
 	Changes []StateChange // of the shared state, from before the stage to after it
 }
 
-// A StoryStep is what became of one handler.
+// A StoryStep is one handler in a story.
 type StoryStep struct {
 	Path      string
 	Critical  bool
-	Outcome   string                  // absent when the run has not reached it
+	Outcome   string                  // absent if the run has not reached it
 	Summary   string                  // why it ran or not, for people
-	Handler   *checkpoint.HandlerView // nil when the run has not reached it
+	Handler   *checkpoint.HandlerView // nil if the run has not reached it
 	WaitedFor []WaitedFor             // handlers of its stage
-	Tries     []TryView               // the last ones, when an attempt has failed
+	Tries     []TryView               // the last ones, if one has failed
 	Changes   []StateChange           // by this handler
 
-	Request      any    // made anew from its definition; secrets are hidden
-	RequestGone  string // why it cannot be; empty for a handler that makes none
-	Response     any    // nil when it was null, too: see ResponseGone
+	Request      any    // rebuilt from the definition; secrets are hidden
+	RequestGone  string // why it cannot be rebuilt; empty for a handler without request
+	Response     any    // nil also if it was null: see ResponseGone
 	ResponseGone string // why there is none
 	Status       int    // of the reply; 0 for none
 }
@@ -52,11 +52,11 @@ type StoryStep struct {
 type TryView struct {
 	Number int        `json:"number"` // from 1
 	Began  time.Time  `json:"began"`
-	Ended  *time.Time `json:"ended"` // null while it is under way
-	Error  string     `json:"error"` // empty when it succeeded, or is under way
+	Ended  *time.Time `json:"ended"` // null while in flight
+	Error  string     `json:"error"` // empty on success or in flight
 }
 
-// triesOf lists the attempts that are kept of a handler.
+// triesOf lists the stored attempts of a handler.
 func triesOf(saved checkpoint.Record, h *checkpoint.HandlerView) []TryView {
 	out := []TryView{}
 	for k, t := range saved.Tries {
@@ -69,7 +69,7 @@ func triesOf(saved checkpoint.Record, h *checkpoint.HandlerView) []TryView {
 	return out
 }
 
-// A StateChange is a name of the shared state before and after.
+// A StateChange is a change of a name of the shared state.
 type StateChange struct {
 	Name          string
 	Before, After StateValue
@@ -78,12 +78,11 @@ type StateChange struct {
 // A StateValue is a value, or why it is not known.
 type StateValue struct {
 	Value any
-	Gone  string // why it is not known; empty when it is
+	Gone  string // why it is not known; empty if it is
 }
 
-// Story tells a run. The error is [store.ErrNotFound] for an unknown run, and [ErrNoHandler]
-// when its definition has lost its pipeline, [ErrTooLong] when ctx ends before there is an
-// answer.
+// Story returns the story of a run. The error is [store.ErrNotFound] for an unknown run,
+// [ErrNoHandler] if its definition no longer has its pipeline, and [ErrTooLong] if ctx ends first.
 func (e *Explainer) Story(ctx context.Context, run string) (out Story, err error) {
 	err = e.alone(ctx, func() error {
 		out, err = e.story(ctx, run)
@@ -98,7 +97,7 @@ func (e *Explainer) story(ctx context.Context, run string) (Story, error) {
 		return Story{}, err
 	}
 	story := Story{Run: x.view}
-	places := maxPlaces // that the run may not have reached
+	places := maxPlaces // places that the run may not have reached
 	for _, stage := range x.plan.Stages {
 		st := StoryStage{ID: stage.ID}
 		for _, s := range stage.Steps {
@@ -128,7 +127,7 @@ func (e *Explainer) story(ctx context.Context, run string) (Story, error) {
 	return story, nil
 }
 
-// step returns what became of a handler.
+// step returns the step of a handler.
 func (x *explainer) step(ctx context.Context, s *planner.Step) (StoryStep, error) {
 	x.s, x.saw, x.out = s, nil, Explanation{}
 	h := x.find(s.Path)
@@ -155,7 +154,7 @@ func (x *explainer) step(ctx context.Context, s *planner.Step) (StoryStep, error
 	return step, x.called(ctx, &step, s, saved)
 }
 
-// called returns what a handler asked for and was given.
+// called fills in the request and the response of a handler.
 func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step, saved checkpoint.Record) error {
 	step.Status = saved.Status
 	if value, err := datum.ParseJSON(saved.Response); err == nil {
@@ -199,10 +198,10 @@ func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step
 	return nil
 }
 
-// maxRequests bounds the requests of a run that are made anew for its story, in bytes of JSON.
+// maxRequests bounds the rebuilt requests of a story, in bytes of JSON.
 const maxRequests = 4 << 20
 
-// lostIn returns why a path leads to what is not known; empty when it is known.
+// lostIn returns why the value of a path is not known, or empty.
 func lostIn(v any, path datum.Path) string {
 	if u, lost := v.(datum.Unknown); lost {
 		return u.Why
@@ -225,7 +224,7 @@ func lostIn(v any, path datum.Path) string {
 	return ""
 }
 
-// changes returns what handlers from one position to another changed of the shared state.
+// changes returns the changes of the shared state by handlers between two positions.
 func (x *explainer) changes(from, to int) (out []StateChange) {
 	for _, n := range x.plan.Shared {
 		changed := slices.ContainsFunc(x.plan.Steps[from:to], func(s *planner.Step) bool { r, ok := x.kept(s); return ok && r.Replaces(n.Name) })
@@ -236,7 +235,7 @@ func (x *explainer) changes(from, to int) (out []StateChange) {
 	return out
 }
 
-// kept finds the record of a handler.
+// kept returns the stored record of a handler.
 func (x *explainer) kept(s *planner.Step) (checkpoint.Record, bool) {
 	i := slices.IndexFunc(x.saved.Handlers, func(r checkpoint.Record) bool { return r.Path == s.Path })
 	if i < 0 {

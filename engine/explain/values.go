@@ -15,10 +15,10 @@ import (
 	"procaas/engine/store"
 )
 
-// This file finds out what conditions were asked about, after the fact.
+// This file reconstructs the values that conditions were evaluated with.
 
-// decisions asks the conditions again that lie before the handler, in order, with
-// the values of that time as far as they are known.
+// decisions evaluates the conditions before the handler again, in order, with the values of that
+// time as far as they are known.
 func (x *explainer) decisions(ctx context.Context) error {
 	over := x.leftUnasked()
 	for _, q := range x.questions() {
@@ -37,24 +37,24 @@ func (x *explainer) decisions(ctx context.Context) error {
 	return nil
 }
 
-// leftUnasked reports whether the handler was left out before its conditions were
-// asked: by a switch or a fallback, with nothing to stand in for it at its place.
+// leftUnasked reports whether the handler was skipped before its conditions were evaluated: by a
+// switch or a fallback, without a fallback result.
 func (x *explainer) leftUnasked() bool {
 	h := x.out.Handler
 	return h != nil && h.Outcome == model.OutcomeSkipped && !x.s.StandsIn() &&
 		(strings.HasPrefix(h.Reason, "switched off at ") || strings.HasPrefix(h.Reason, "fallback"))
 }
 
-// A question is a condition that lies before a handler.
+// A question is a condition before a handler.
 type question struct {
 	what   string      // as in [Decision]
-	value  *expr.Value // null for none, and then it is not asked
+	value  *expr.Value // null for none, which is not evaluated
 	before int         // handlers from this position on were decided later
-	ends   string      // the result after which no more is asked
+	ends   string      // the result that ends the evaluation
 }
 
-// questions lists the conditions in the order in which the run asks them: of the stage, of
-// its branches up to the handler's own, of the handler.
+// questions lists the conditions in the order of the run: of the stage, of its branches up to the
+// handler's own, of the handler.
 func (x *explainer) questions() []question {
 	stage := x.plan.Stages[x.s.Stage]
 	first := stage.Steps[0].Position
@@ -71,7 +71,7 @@ func (x *explainer) questions() []question {
 	return append(out, question{"enabled", x.s.Handler.Enabled, x.s.Position, ""})
 }
 
-// decisionOf describes a condition that has not been asked.
+// decisionOf describes a condition that was not evaluated.
 func decisionOf(what string, v *expr.Value) Decision {
 	d := Decision{What: what, File: v.Span.File, Line: v.Span.Start.Line, Column: v.Span.Start.Column, Result: "not_asked"}
 	if e := v.Expr(); e != nil {
@@ -82,7 +82,7 @@ func decisionOf(what string, v *expr.Value) Decision {
 	return d
 }
 
-// ask evaluates a condition once more.
+// ask evaluates a condition again.
 func (x *explainer) ask(ctx context.Context, d *Decision, v *expr.Value, before int) error {
 	e := v.Expr()
 	if e == nil {
@@ -101,8 +101,8 @@ func (x *explainer) ask(ctx context.Context, d *Decision, v *expr.Value, before 
 	return inTime(ctx)
 }
 
-// env returns what an expression could read at the time, for what it reads. Handlers
-// from a position on had not been decided then.
+// env returns the roots that an expression could read at the time. Handlers from a position on had
+// not been decided then.
 func (x *explainer) env(ctx context.Context, reads []datum.Read, before int) (datum.Env, error) {
 	configs, err := x.configs(ctx, reads)
 	if err != nil {
@@ -119,7 +119,7 @@ func (x *explainer) env(ctx context.Context, reads []datum.Read, before int) (da
 	}, nil
 }
 
-// flow returns the entity as expressions read it.
+// flow returns the entity in the form of expressions.
 func (x *explainer) flow() map[string]any {
 	flow := map[string]any{"id": x.record.Flow, "key": x.record.Key, "state": any(nil)}
 	if x.plan.Flow != nil && x.plan.Flow.States != nil {
@@ -128,8 +128,8 @@ func (x *explainer) flow() map[string]any {
 	return flow
 }
 
-// shared returns the shared state as it was before a position. A name that was written
-// later is not known when its former value was too large to be kept.
+// shared returns the shared state before a position. A name that was written later is unknown if
+// its old value was too large to keep.
 func (x *explainer) shared(reads []datum.Read, before int) map[string]any {
 	out := map[string]any{}
 	for _, n := range x.plan.Shared {
@@ -139,8 +139,8 @@ func (x *explainer) shared(reads []datum.Read, before int) map[string]any {
 				out[n.Name] = value
 			}
 		}
-		// What the handler itself saw comes first, then what a later one found and replaced; what
-		// the run has now counts only when nobody has written the name since.
+		// What the handler itself saw comes first, then what a later one found and replaced. The
+		// current value counts only if nothing has written the name since.
 		if raw, ok := x.saw[n.Name]; ok {
 			if value, err := datum.ParseJSON(raw); err == nil {
 				out[n.Name] = value
@@ -164,8 +164,8 @@ func (x *explainer) shared(reads []datum.Read, before int) map[string]any {
 	return out
 }
 
-// laterWriter finds a handler that has written a name of the shared state and was
-// decided after the condition was asked.
+// laterWriter returns a handler that has written a name of the shared state and was decided after
+// the condition.
 func (x *explainer) laterWriter(name string, before int) string {
 	if !slices.Contains(x.saved.Wrote, name) {
 		return ""
@@ -184,8 +184,8 @@ func (x *explainer) laterWriter(name string, before int) string {
 	return ""
 }
 
-// sources returns the outcomes of the handlers before. Of responses only those are
-// kept that later handlers may read.
+// sources returns the outcomes of earlier handlers. Only responses that later handlers may read are
+// stored.
 func (x *explainer) sources(before int) map[string]any {
 	out := map[string]any{}
 	for _, saved := range x.saved.Handlers {
@@ -207,12 +207,11 @@ func (x *explainer) sources(before int) map[string]any {
 	return out
 }
 
-// configs returns the live settings of the time when the handler was decided about,
-// as the audit tells them.
+// configs returns the live settings of the time of the decision, from the audit.
 func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string]any, error) {
 	out := map[string]any{}
 	now := x.in.settings.ValuesFor(x.d)
-	// Today's values, unless the audit tells of a change since: below.
+	// Current values, unless the audit has a later change: below.
 	maps.Copy(out, now)
 	if x.out.At == nil {
 		return out, nil
@@ -222,7 +221,7 @@ func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string
 			continue
 		}
 		name := r.Path[1]
-		// What came right before may not have been known to the node.
+		// The node may not have known the latest changes.
 		changes, err := x.in.audits.Audit(ctx, store.AuditFilter{
 			Kind: store.AuditConfig, Name: name, Since: x.out.At.Add(-time.Second),
 			Limit: 1000,
@@ -242,7 +241,7 @@ func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string
 	return out, nil
 }
 
-// before returns what a setting was before a change.
+// before returns the value of a setting before a change.
 func (x *explainer) before(name string, a store.Audited) any {
 	if len(a.Before) == 0 {
 		return x.d.Declared[name]

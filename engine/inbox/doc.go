@@ -1,2 +1,2 @@
-// Package inbox says what operators see of an inbox over several databases, and do to it.
+// Package inbox has operators' view of an inbox over several databases, and their orders.
 package inbox

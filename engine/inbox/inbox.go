@@ -10,26 +10,26 @@ import (
 	"procaas/engine/store"
 )
 
-// Cells is what operators see of an inbox over several databases, and do to it.
+// Cells shows an inbox over several databases, and changes it for operators.
 type Cells interface {
-	// Inbox returns which database has what.
+	// Inbox returns which database has which slots.
 	Inbox(ctx context.Context) (View, error)
 
-	// Loads returns the load of each slot: the runs that have not ended, the entities and the tasks of its keys. A slot
-	// whose database cannot be reached has none.
+	// Loads returns the load of each slot: the unfinished runs, the entities and the tasks of its
+	// keys. The load of a slot in an unreachable database is 0.
 	Loads(ctx context.Context) ([]int64, error)
 
-	// MoveSlots begins a move, or with dry only says what it would do. What is wrong with
-	// the order is an [*OrderError].
+	// MoveSlots begins a move. With dry it only returns what it would do. The error is an
+	// [*OrderError] if the order is invalid.
 	MoveSlots(ctx context.Context, o Order, by store.Actor, dry bool) (Move, error)
 
-	// RemoveCell takes a database out of the inbox for good. It must have nothing left,
-	// but with forget runs that have ended: these are in no list any more then. What keeps
-	// the database in the inbox is an [*OrderError].
+	// RemoveCell permanently removes a database from the inbox. It must be empty. With forget it
+	// may have ended runs, which no list shows after that. The error is an [*OrderError] if it
+	// cannot be removed.
 	RemoveCell(ctx context.Context, cell string, forget bool, by store.Actor) error
 }
 
-// An View is an inbox over several databases.
+// A View is an inbox over several databases.
 type View struct {
 	Inbox string `json:"inbox" doc:"The unique name of the inbox."`
 	Slots int    `json:"slots" doc:"The number of slots."`
@@ -40,7 +40,7 @@ type View struct {
 	Loads []int64 `json:"loads,omitempty" doc:"Only if asked: the load of each slot, which is the number of its runs that have not ended, its entities and its tasks."`
 }
 
-// An Cell is one of the databases.
+// A Cell is one of the databases.
 type Cell struct {
 	Name    string `json:"name" doc:"The name. The database of --store is home."`
 	Slots   int    `json:"slots" doc:"The number of its slots."`
@@ -60,7 +60,7 @@ type Ended struct {
 	Undone int64 `json:"undone" doc:"The moves that were given up, after some of their slots or none."`
 }
 
-// An Move is slots that move from one database to another.
+// A Move is slots that move from one database to another.
 type Move struct {
 	ID      string     `json:"id" doc:"The id of the move; empty if it was only planned."`
 	From    string     `json:"from" doc:"The cell that has the slots."`
@@ -81,7 +81,7 @@ type Move struct {
 type Order struct {
 	Slots []int
 	To    string
-	Wait  time.Duration // for runs in flight, with the slots frozen; a default when 0
+	Wait  time.Duration // for runs in flight, with the slots frozen; 0 means the default
 }
 
 // An OrderError says why an order is refused.
@@ -90,7 +90,7 @@ type OrderError struct{ Message string }
 // Error implements error.
 func (e *OrderError) Error() string { return e.Message }
 
-// ParseSlots reads slots as people write them, such as 0-99,200.
+// ParseSlots parses slots such as 0-99,200.
 func ParseSlots(text string) (slots []int, err error) {
 	bad := func(part string) ([]int, error) {
 		return nil, fmt.Errorf("slots: want numbers and spans of 0 to %d, such as 0-99,200, have %q", store.InboxSlots-1, part)
@@ -115,7 +115,7 @@ func ParseSlots(text string) (slots []int, err error) {
 	return slots, nil
 }
 
-// FormatSlots writes slots, which are in order, as [ParseSlots] reads them.
+// FormatSlots formats sorted slots for [ParseSlots].
 func FormatSlots(slots []int) string {
 	var b strings.Builder
 	for i := 0; i < len(slots); {

@@ -1,5 +1,5 @@
-// Package pgkit is what those have in common who keep tables in PostgreSQL, and tell other
-// processes what has changed there.
+// Package pgkit helps packages that keep tables in PostgreSQL: poolers, locks, and notifications
+// between processes.
 package pgkit
 
 import (
@@ -13,12 +13,12 @@ import (
 	"procaas/engine/clock"
 )
 
-// Pooled reports whether a pooler stands before the server: the process that the connection
-// was announced as is not the one that serves it.
+// Pooled reports whether there is a pooler in front of the server. Then the process id that the
+// connection announced is not that of the serving process.
 //
-// A pooler that works by transaction gives each transaction any connection to the server. What
-// a session keeps between transactions then belongs to somebody else: prepared statements,
-// settings, LISTEN, and locks that are not of the transaction.
+// A transaction pooler gives each transaction any connection to the server. Session state between
+// transactions then belongs to other clients: prepared statements, settings, LISTEN, and session
+// locks.
 func Pooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	c, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -26,16 +26,16 @@ func Pooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	var pid uint32
-	// Nothing is prepared, which a pooler might not understand.
+	// Nothing is prepared, because a pooler might not support it.
 	err = c.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
 	return pid != c.PgConn().PID(), err
 }
 
-// LockSlots shares the lock of the slots of an inbox: whoever stops slots waits for those who have it. It comes before
-// all other locks.
+// LockSlots takes the shared lock of the slots of an inbox. A transaction that stops slots waits
+// for it. It comes before all other locks.
 const LockSlots = "select pg_advisory_xact_lock_shared(('inbox_slots'::regclass::oid::bigint - 2147483648)::int, 0)"
 
-// Signal tells that there is news. A signal that nobody has taken yet says the same.
+// Signal signals news. It does nothing if a signal is pending.
 func Signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -43,9 +43,9 @@ func Signal(c chan struct{}) {
 	}
 }
 
-// Tell calls send after each signal until ctx ends, with a gap in between. It belongs outside of
-// the transactions that make the news: PostgreSQL lets those that notify commit one by one only.
-// What comes while a notification is on its way is one.
+// Tell calls send after each signal until ctx ends, with a gap in between. Call it outside of the
+// transactions that make the news, because PostgreSQL serializes the commits of transactions that
+// notify. Signals during a notification are merged.
 func Tell(ctx context.Context, news <-chan struct{}, gap time.Duration, send func() error) {
 	for {
 		select {
@@ -62,8 +62,8 @@ func Tell(ctx context.Context, news <-chan struct{}, gap time.Duration, send fun
 	}
 }
 
-// Listen calls hear until ctx ends, again each time when its connection is lost. It logs why, once
-// as long as that stays the same.
+// Listen calls hear until ctx ends, again each time its connection is lost. It logs the reason,
+// once as long as it stays the same.
 func Listen(ctx context.Context, log *slog.Logger, lost string, hear func(context.Context) error) {
 	for last := ""; ; {
 		err := hear(ctx)
@@ -80,8 +80,8 @@ func Listen(ctx context.Context, log *slog.Logger, lost string, hear func(contex
 	}
 }
 
-// Take takes a connection out of the pool. One that listens must not go back, where its
-// notifications would meet others: the caller closes it.
+// Take takes a connection out of the pool. A listening connection must not go back, because its
+// notifications would reach others. The caller closes it.
 func Take(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 	c, err := pool.Acquire(ctx)
 	if err != nil {
@@ -90,8 +90,8 @@ func Take(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 	return c.Hijack(), nil
 }
 
-// Subscribe lets a connection hear channels. Each query gives the statement that does so, with
-// the name of the channel, which has that of the schema in it.
+// Subscribe makes a connection listen to channels. Each query returns the listen statement, with
+// the channel's name, which contains that of the schema.
 func Subscribe(ctx context.Context, c *pgx.Conn, queries ...string) error {
 	for _, query := range queries {
 		var listen string

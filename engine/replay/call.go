@@ -24,17 +24,17 @@ import (
 	"procaas/engine/secrets"
 )
 
-// This file makes the calls of a run that is replayed, and answers them.
+// This file makes and answers the calls of a replayed run.
 
 var (
 	errStop    = errors.New("the recording has no answer")
 	errAssumed = errors.New("the recording has no answer, and nobody reads it")
 )
 
-// maxReply bounds a response that sets no bound itself.
+// maxReply is the default bound of a response.
 const maxReply = 1 << 20
 
-// call makes one attempt, and notes when it ends.
+// call makes one attempt, and stores when it ends.
 func (t *trial) call(a *core.Attempt) {
 	if t.out.Stop != nil || a.Beside {
 		return
@@ -74,14 +74,14 @@ func (t *trial) call(a *core.Attempt) {
 	if recorded != nil {
 		e.outcome.Probe = recorded.Probe
 	}
-	at := len(t.ends) // behind those of the same time
+	at := len(t.ends) // after those of the same time
 	for at > 0 && t.ends[at-1].at.After(e.at) {
 		at--
 	}
 	t.ends = slices.Insert(t.ends, at, e)
 }
 
-// handle lets a handler work that reaches nothing but services, and gives the recorded result of others.
+// handle runs a handler that reaches only services, and returns the recorded result of others.
 func (t *trial) handle(
 	ctx context.Context, a *core.Attempt, c *Call, recorded *checkpoint.RecordedCall, left time.Duration,
 ) (model.Result, error) {
@@ -107,8 +107,8 @@ func (t *trial) handle(
 	})
 }
 
-// unknown is what becomes of a call that the recording has no answer for. When nobody reads the answer, the run goes on as if
-// it had succeeded.
+// unknown handles a call without a recorded answer. If nothing reads the answer, the run continues
+// as if it had succeeded.
 func (t *trial) unknown(a *core.Attempt) error {
 	if a.Step.Gathers || a.Verify {
 		return errStop
@@ -116,7 +116,7 @@ func (t *trial) unknown(a *core.Attempt) error {
 	return errAssumed
 }
 
-// check holds a result against the schemas that are declared of it.
+// check checks a result against its declared schemas.
 func (t *trial) check(a *core.Attempt, result model.Result) error {
 	if !a.Verify {
 		if err := a.Step.Handler.CheckResponse(t.ctx, result.Status, result.Response); err != nil {
@@ -134,7 +134,7 @@ func (t *trial) check(a *core.Attempt, result model.Result) error {
 	return nil
 }
 
-// given is what was recorded of a call, when its time has passed.
+// given returns the recorded result of a call after its time.
 func given(ctx context.Context, r *checkpoint.RecordedCall) (model.Result, error) {
 	if r.Error != "" {
 		return model.Result{}, failure(ctx, r)
@@ -146,7 +146,7 @@ func given(ctx context.Context, r *checkpoint.RecordedCall) (model.Result, error
 	return model.Result{Response: response, Status: r.Status}, err
 }
 
-// failure is the error of a recorded call. A timeout lasts as long as the call may.
+// failure returns the error of a recorded call. A timeout takes as long as the call may.
 func failure(ctx context.Context, r *checkpoint.RecordedCall) error {
 	if r.Class == "timeout" {
 		return engine.FailAs(ctx, r.Class)
@@ -227,7 +227,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// body makes the body of a reply that the handler reads as it did.
+// body makes the body of a reply, so that the handler reads it as it did.
 func (w *wire) body(rec *checkpoint.RecordedCall, header http.Header) []byte {
 	value, err := datum.ParseJSON(rec.Response)
 	text, isText := value.(string)
@@ -242,7 +242,7 @@ func (w *wire) body(rec *checkpoint.RecordedCall, header http.Header) []byte {
 	return rec.Response
 }
 
-// written leaves out the headers that are the engine's and those of HTTP.
+// written removes the headers of the engine and of HTTP.
 func written(headers any) map[string]any {
 	out := map[string]any{}
 	all, _ := headers.(map[string]any)

@@ -15,53 +15,53 @@ import (
 	"procaas/engine/records"
 )
 
-// This file tells in what two ways of a run differ.
+// This file compares two courses of a run.
 
-// The kinds of differences.
+// These are the kinds of differences.
 const (
-	KindRoute   = "route"   // another pipeline serves the event, or none
-	KindNoReply = "unknown" // a call that the recording has no answer for, and that the rest depends on
+	KindRoute   = "route"   // another pipeline serves the event, or none does
+	KindNoReply = "unknown" // a call without a recorded answer, on which the rest depends
 	KindAdded   = "call added"
 	KindRemoved = "call removed"
 	KindService = "service"  // a call goes elsewhere
 	KindRequest = "request"  // a call sends something else
 	KindTries   = "attempts" // a call is made more or less often
 	KindOutcome = "outcome"  // of a handler
-	KindEvent   = "event"    // that is emitted
+	KindEvent   = "event"    // an emitted event
 	KindStatus  = "status"   // of the run
 	KindResult  = "result"   // of the run: shared state, outputs, state of its key
 	KindSlower  = "slower"   // the run takes longer
 )
 
-// A Difference is one thing in which two ways of a run differ.
+// A Difference is one difference between two courses of a run.
 type Difference struct {
 	Kind string
-	Path string // of the handler; of the pipeline when it is about the run
-	At   string // what of it, such as body.items[*].id; empty for the whole
+	Path string // of the handler; of the pipeline if it is about the run
+	At   string // the part, such as body.items[*].id; empty for the whole
 	Was  string
 	Now  string
 
 	when time.Duration
 }
 
-// id is what the same differences of several runs have in common.
+// id is the same for equal differences of several runs.
 func (d Difference) id() string { return d.Kind + "\x00" + d.Path + "\x00" + d.At }
 
-// A comparison gathers the differences of one run.
+// A comparison collects the differences of one run.
 type comparison struct {
 	was, now *Played
 	slower   float64
 	found    []Difference
 }
 
-// maxDifferences bounds the differences of one call, or of one result.
+// maxDifferences bounds the differences of one call or one result.
 const maxDifferences = 20
 
-// Slack is a difference of durations that is never worth a word.
+// Slack is a difference of durations that never matters.
 const Slack = 10 * time.Millisecond
 
-// Compare tells in what two ways of a run differ, what comes first in front. Slower is the share by which a run may take
-// longer.
+// Compare returns the differences between two courses of a run, in the order of time. slower is the
+// share by which a run may take longer.
 func Compare(was, now *Played, slower float64) []Difference {
 	c := &comparison{was: was, now: now, slower: slower}
 	if was.Refused != now.Refused || was.Run.Pipeline != now.Run.Pipeline && now.Stop == nil {
@@ -94,7 +94,7 @@ func (c *Call) to() string {
 	return c.Method + " " + c.URL
 }
 
-// shown returns what a call sends.
+// shown returns what a call sends, for people.
 func (c *Call) shown() string {
 	if body := c.Sent["body"]; body != nil {
 		return c.to() + " " + expr.ShowValue(body)
@@ -107,7 +107,7 @@ func (c *Call) shown() string {
 
 func (c *Call) key() key { return key{c.Ref, c.Attempt, c.Verify} }
 
-// calls compares what was called.
+// calls compares the calls.
 func (c *comparison) calls() {
 	before, after := map[key]*Call{}, map[key]*Call{}
 	tries := map[string][2]int{} // by ref
@@ -121,7 +121,7 @@ func (c *comparison) calls() {
 			}
 		}
 	}
-	told := map[string]bool{} // refs whose numbers of attempts were told
+	told := map[string]bool{} // refs whose numbers of attempts were reported
 	for _, call := range c.now.Calls {
 		old, both := before[call.key()]
 		n := tries[call.Ref]
@@ -157,7 +157,7 @@ func (p *Played) why(ref string) string {
 	return "not called"
 }
 
-// attempts tells once that a call is made more or less often.
+// attempts reports, once per handler, that a call is made more or less often.
 func (c *comparison) attempts(call *Call, n [2]int, told map[string]bool) {
 	if !told[call.Ref] {
 		told[call.Ref] = true
@@ -173,7 +173,7 @@ func (c *comparison) call(was, now *Call) {
 	c.data(now.At, KindRequest, now.Path, "", was.Sent, now.Sent)
 }
 
-// data compares data, and tells what differs at most.
+// data compares data, and bounds the reported differences.
 func (c *comparison) data(when time.Duration, kind, path, at string, was, now any) {
 	room := maxDifferences
 	walk(at, was, now, func(at string, was, now any) {
@@ -193,7 +193,7 @@ func names[T any](a, b map[string]T) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// absent stands where nothing is.
+// absent is the missing value.
 type absent struct{}
 
 func show(v any) string {
@@ -203,7 +203,7 @@ func show(v any) string {
 	return expr.ShowValue(v)
 }
 
-// walk finds the places in which data differ. Lists of different lengths differ as a whole.
+// walk finds differing places in data. Lists of different lengths differ as a whole.
 func walk(at string, a, b any, tell func(at string, a, b any)) {
 	switch x := a.(type) {
 	case map[string]any:
@@ -238,7 +238,7 @@ func member(m map[string]any, name string) any {
 	return absent{}
 }
 
-// same compares two values of which not both are mappings or lists of the same length.
+// same compares two values that are not both mappings, or both lists of the same length.
 func same(a, b any) bool {
 	x, isNumber := number(a)
 	y, both := number(b)
@@ -266,7 +266,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// emits compares the events that were emitted: those of a type by their order.
+// emits compares emitted events, those of a type by their order.
 func (c *comparison) emits() {
 	byType := func(emits []Emit) map[string][]Emit {
 		out := map[string][]Emit{}
@@ -295,7 +295,7 @@ func (c *comparison) emits() {
 	}
 }
 
-// delay is how long after it is emitted an event is due.
+// delay is how long after its emission an event is due.
 func delay(e Emit) string {
 	if e.Event.At.IsZero() {
 		return "0s"
@@ -305,7 +305,7 @@ func delay(e Emit) string {
 
 func (c *comparison) pipeline() string { return c.was.Run.Pipeline }
 
-// end compares how the run ended, and what it leaves.
+// end compares how the run ended, and its result.
 func (c *comparison) end() {
 	outcomes(&c.was.Run, &c.now.Run, func(was, now *checkpoint.HandlerView) {
 		if !c.isTold(now.Path) {
@@ -325,7 +325,7 @@ func (c *comparison) end() {
 	for _, name := range names(a.SharedState, b.SharedState) {
 		when, path := last, c.pipeline()
 		if w, ok := c.now.Writers[name]; ok {
-			when, path = w.At-1, w.Path // before what starts at the same time, and behind its own calls
+			when, path = w.At-1, w.Path // before what starts at the same time, and after its own calls
 			for _, call := range c.now.Calls {
 				if call.Path == path {
 					when = max(when, call.At)
@@ -340,14 +340,14 @@ func (c *comparison) end() {
 	}
 }
 
-// isTold reports whether a difference in the calls of a handler was found, from which its outcome follows.
+// isTold reports whether the calls of a handler differ, which explains its outcome.
 func (c *comparison) isTold(path string) bool {
 	return slices.ContainsFunc(c.found, func(d Difference) bool {
 		return d.Path == path && (d.Kind == KindAdded || d.Kind == KindRemoved)
 	})
 }
 
-// outcomes tells of handlers that both runs have reached, and that came to something else.
+// outcomes reports handlers that both runs have reached with different outcomes.
 func outcomes(was, now *checkpoint.RunView, tell func(was, now *checkpoint.HandlerView)) {
 	before := map[string]*checkpoint.HandlerView{}
 	for i := range was.Handlers {
@@ -374,8 +374,8 @@ func ends(v *checkpoint.RunView) string {
 
 func rounded(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
-// Strays returns why a replay by the run's own definition does not come to what was recorded; empty when it does. Then nothing
-// can be said about another definition.
+// Strays returns why a replay with the run's own definition does not give the recorded course, or
+// empty. If it does not, no other definition can be compared.
 func Strays(of *records.Recorded, p *Played) string {
 	if p.Refused != "" {
 		if of.Status == model.Ignored {

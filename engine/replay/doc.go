@@ -1,6 +1,6 @@
-// Package replay runs recorded runs again: by the definition that they went by, and by another one. It compares both, and
-// gathers what differs by its cause.
+// Package replay runs recorded runs again, with their own definition and with another one. It
+// compares both, and groups the differences by cause.
 //
-// It drives the core of the engine in virtual time, without a store and without a network. Calls get the answers that the
-// recording has of them. Requests are not recorded: they follow from the definition, so that only answers are kept.
+// It drives the core of the engine in virtual time, without a store and a network. Calls get their
+// recorded answers. Requests are not recorded, because they follow from the definition.
 package replay

@@ -12,7 +12,8 @@ import (
 	"procaas/engine/records"
 )
 
-// A Line is one line of a file of recorded runs: a version of the pipelines, or a run. A version comes before its first run.
+// A Line is one line of a file of recorded runs: a version of the pipelines, or a run. A version
+// comes before its first run.
 type Line struct {
 	Version *definitions.VersionDetail `json:"version,omitempty"`
 	Run     *records.Recorded          `json:"run,omitempty"`
@@ -22,13 +23,13 @@ type Line struct {
 type Writer struct {
 	w     io.Writer
 	known map[string]bool
-	Runs  int // that were written
+	Runs  int // written runs
 }
 
-// NewWriter makes one.
+// NewWriter makes a Writer.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w, known: map[string]bool{}} }
 
-// Write adds a run, and before it its version when that is new. The function reads a version.
+// Write writes a run, preceded by its version if that is new. version reads a version.
 func (w *Writer) Write(run *records.Recorded, version func(hash string) (definitions.VersionDetail, error)) error {
 	if !w.known[run.Bundle] {
 		v, err := version(run.Bundle)
@@ -50,7 +51,7 @@ func (w *Writer) line(l Line) error {
 	return e.Encode(l)
 }
 
-// maxLine bounds one line of a file, in bytes: the files of a version are on one.
+// maxLine bounds one line of a file, in bytes. A line has all files of a version.
 const maxLine = 64 << 20
 
 // A Reader reads a file of recorded runs.
@@ -58,18 +59,18 @@ type Reader struct {
 	s    *bufio.Scanner
 	line int
 
-	// Version is told of a version before its first run.
+	// Version is called with a version before its first run.
 	Version func(definitions.VersionDetail) error
 }
 
-// NewReader makes one.
+// NewReader makes a Reader.
 func NewReader(r io.Reader, version func(definitions.VersionDetail) error) *Reader {
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 0, 64<<10), maxLine)
 	return &Reader{s: s, Version: version}
 }
 
-// Next returns the next run; nil at the end.
+// Next returns the next run, or nil at the end.
 func (r *Reader) Next() (*records.Recorded, error) {
 	for r.s.Scan() {
 		r.line++

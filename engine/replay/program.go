@@ -22,22 +22,22 @@ import (
 	"procaas/engine/records"
 )
 
-// A Program is a definition that replays runs.
+// A Program is a definition for replaying runs.
 type Program struct {
 	def   *definitions.Definition
 	types map[string]engine.HandlerType
-	alone []string // types that reach nothing but the run, and services
+	alone []string // types that reach only the run, and services
 	stubs func() (engine.Stubs, error)
 }
 
-// An Env is what programs work with.
+// An Env has what programs share.
 type Env struct {
 	Types []engine.HandlerType
-	Alone []string // types that reach nothing but the run, and services by HTTP; see [handlers.Alone]
+	Alone []string // types that reach only the run, and services by HTTP; see [handlers.Alone]
 }
 
-// NewProgram makes one. Stubs makes services for each run, which answer requests that the recording has no answer for; nil
-// for none.
+// NewProgram makes a Program. stubs makes services for each run, which answer requests without a
+// recorded answer. It may be nil.
 func NewProgram(b *tree.Bundle, env Env, stubs func() (engine.Stubs, error)) (*Program, error) {
 	library := definitions.Library{
 		Types: engine.Types(env.Types), Log: slog.New(slog.DiscardHandler), RunID: func(model.Event) string { return "" },
@@ -53,16 +53,16 @@ func NewProgram(b *tree.Bundle, env Env, stubs func() (engine.Stubs, error)) (*P
 	return p, nil
 }
 
-// A Played is what came of a run in a replay.
+// A Played is the course of a run in a replay.
 type Played struct {
 	Refused string             // why there is no run: the event is refused, or no pipeline serves it; empty otherwise
 	Run     checkpoint.RunView // at its end
-	Writers map[string]Wrote   // who wrote names of the shared state last
-	State   string             // that it leaves its key in; empty for the one before
-	Calls   []*Call            // in the order in which they began
+	Writers map[string]Wrote   // last writers of names of the shared state
+	State   string             // new state of its key; empty if unchanged
+	Calls   []*Call            // in the order of their starts
 	Emits   []Emit
 	Took    time.Duration
-	Stop    *Call // whose answer nobody knows, and on which all that follows depends; nil when the run has come to its end
+	Stop    *Call // the call without a known answer on which all that follows depends; nil if the run has ended
 }
 
 // A Wrote is the handler that wrote a name of the shared state.
@@ -76,12 +76,14 @@ type Call struct {
 	Ref     string // of [core.Attempt]
 	Path    string
 	Attempt int
-	Verify  bool // it asks what became of another one
+	Verify  bool // it verifies another attempt
 	At      time.Duration
-	Method  string         // of a request
-	URL     string         // of a request, without its query
-	Sent    map[string]any // what the call depends on: of a request its query, headers and body, of others their fields
-	Assumed bool           // the recording has no answer; one without content is assumed, which nobody reads
+	Method  string // of a request
+	URL     string // of a request, without the query
+	// Sent is what the call depends on: query, headers and body of a request, or the fields of
+	// other calls.
+	Sent    map[string]any
+	Assumed bool // there is no recorded answer; an empty one is assumed, which nothing reads
 }
 
 // An Emit is an event that a handler has emitted.
@@ -90,22 +92,22 @@ type Emit struct {
 	Event model.Event
 }
 
-// key names a call among those of a run.
+// key identifies a call in a run.
 type key struct {
 	ref     string
 	attempt int
 	verify  bool
 }
 
-// A trial is one run while it is replayed.
+// A trial is one run during its replay.
 type trial struct {
 	*Program
 	ctx     context.Context //nolint:containedctx // a trial is as long as its call
 	of      *records.Recorded
 	answers map[key]*checkpoint.RecordedCall
 	left    map[string]string // why handlers were left out by others than their author, by path
-	cut     map[string]cut    // and those that were left out after some attempts, by ref
-	made    map[string]int    // attempts so far, by ref
+	cut     map[string]cut    // handlers that were left out after some attempts, by ref
+	made    map[string]int    // number of attempts so far, by ref
 	awaited []model.Pending   // the events that the run has awaited
 	came    []time.Time       // when each of them came
 	configs map[string]any
@@ -119,20 +121,20 @@ type trial struct {
 	out   *Played
 }
 
-// A cut tells after how many attempts a handler was left out, and why.
+// A cut says after how many attempts a handler was left out, and why.
 type cut struct {
 	attempts int
 	why      string
 }
 
-// An ended is how a call will have ended at a time.
+// An ended is the outcome of a call that ends at a given time.
 type ended struct {
 	at      time.Time
 	ref     string
 	outcome core.Outcome
 }
 
-// Play replays a run. The error is that of ctx, or that the recording cannot be read.
+// Play replays a run. The error is that of ctx, or says that the recording cannot be read.
 func (p *Program) Play(ctx context.Context, of *records.Recorded) (*Played, error) {
 	t := &trial{Program: p, ctx: ctx, of: of, out: &Played{}, answers: map[key]*checkpoint.RecordedCall{}, left: map[string]string{}}
 	t.cut, t.made = map[string]cut{}, map[string]int{}
@@ -167,7 +169,7 @@ func (p *Program) Play(ctx context.Context, of *records.Recorded) (*Played, erro
 	return t.out, t.finish()
 }
 
-// read takes over what was recorded.
+// read reads the recording.
 func (t *trial) read() (core.Start, error) {
 	r := &t.of.Recording
 	payload, err := exact(t.of.Event.Payload)
@@ -217,7 +219,7 @@ func (t *trial) read() (core.Start, error) {
 	return start, nil
 }
 
-// exact gives data as expressions read it, of what was decoded as JSON.
+// exact converts decoded JSON to data as expressions read it.
 func exact(v any) (any, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -226,7 +228,7 @@ func exact(v any) (any, error) {
 	return datum.ParseJSON(raw)
 }
 
-// choose finds the pipeline of the run; nil when there is to be none.
+// choose returns the pipeline of the run, or nil.
 func (t *trial) choose(start *core.Start) *planner.Plan {
 	declared := map[string]any{}
 	for name, value := range t.def.Declared {
@@ -267,7 +269,7 @@ const maxSteps = 100_000
 
 var errEndless = errors.New("it comes to no end")
 
-// play lets the run go on until its end, or until nobody knows how.
+// play advances the run until its end, or until its course is unknown.
 func (t *trial) play() error {
 	for range maxSteps {
 		if err := t.ctx.Err(); err != nil {
@@ -303,7 +305,7 @@ func (t *trial) play() error {
 	return errEndless
 }
 
-// live gives the core what may change while the run goes on. Limits and fallbacks are those of the recording.
+// live returns the live values for the core. Limits and fallbacks are those of the recording.
 func (t *trial) live() core.Live {
 	return core.Live{
 		Now: t.now, Configs: t.configs,
@@ -315,7 +317,7 @@ func (t *trial) live() core.Live {
 	}
 }
 
-// listen hands the core the events that have come by now, and reports whether it has taken any.
+// listen offers the core the events that have come, and reports whether it has taken any.
 func (t *trial) listen() bool {
 	a, ok := t.run.Awaits()
 	if !ok {
@@ -330,7 +332,7 @@ func (t *trial) listen() bool {
 	return len(pending) > 0 && t.run.Offer(pending, t.live())
 }
 
-// next is when something happens next; zero for never.
+// next returns when something happens next, or zero.
 func (t *trial) next() time.Time {
 	next := t.run.Next()
 	sooner := func(at time.Time) {
@@ -349,7 +351,7 @@ func (t *trial) next() time.Time {
 	return next
 }
 
-// finish notes what the run leaves.
+// finish records the result of the run.
 func (t *trial) finish() error {
 	c := t.run.Change()
 	v := &t.out.Run

@@ -14,40 +14,40 @@ import (
 	"procaas/engine/records"
 )
 
-// Options says how to replay.
+// Options configures a replay.
 type Options struct {
 	Now *Program
 
-	// Was returns the program that a run went by.
+	// Was returns the program of a run's version.
 	Was func(version string) (*Program, error)
 
 	// Slower is the share by which a run may take longer, such as 0.1.
 	Slower float64
 }
 
-// A Report tells what another definition would do to recorded runs.
+// A Report says what another definition would do to recorded runs.
 type Report struct {
 	Runs      int      // that were recorded
-	Same      int      // that would be as they were
-	Differ    int      // that would not
-	Causes    []*Cause // why they differ, what most runs differ by in front
+	Same      int      // unchanged runs
+	Differ    int      // changed runs
+	Causes    []*Cause // causes of differences, most frequent first
 	LeftOut   []*LeftOut
-	Versions  int      // that the runs went by
-	Pipelines []string // of the runs that were compared
+	Versions  int      // number of versions of the runs
+	Pipelines []string // of the compared runs
 	Took      time.Duration
 }
 
-// A Cause is what runs differ by first, and what follows from it.
+// A Cause is the first difference of runs, and what follows from it.
 type Cause struct {
 	Difference            // of the first of the runs
-	Pipeline   string     // that the runs are of
-	Span       diag.Span  // in the new files; zero when they do not have it
-	Runs       int        // that differ by it first
+	Pipeline   string     // of the runs
+	Span       diag.Span  // in the new files; zero if they do not have it
+	Runs       int        // number of runs that differ by it first
 	IDs        []string   // of some of them
-	Then       []*Follows // what else is different in these runs
+	Then       []*Follows // other differences of these runs
 }
 
-// Follows is a difference behind a cause.
+// A Follows is a difference that follows a cause.
 type Follows struct {
 	Difference
 	Runs int
@@ -60,25 +60,25 @@ type LeftOut struct {
 	IDs  []string // of some of them
 }
 
-// Compared counts the runs that were compared.
+// Compared returns the number of compared runs.
 func (r *Report) Compared() int { return r.Same + r.Differ }
 
 // maxIDs is how many runs a group names.
 const maxIDs = 3
 
-// A verdict is what came of one run.
+// A verdict is the result of one run.
 type verdict struct {
 	of    *records.Recorded
-	why   string // it cannot be compared; empty when it was
+	why   string // why it cannot be compared; empty if it was
 	found []Difference
 }
 
-// Run replays the runs that next returns, until it returns nil. The error is that of ctx or next, or that a version cannot be
-// read.
+// Run replays the runs that next returns, until it returns nil. The error is that of ctx or next,
+// or says that a version cannot be read.
 func Run(ctx context.Context, next func() (*records.Recorded, error), o Options) (*Report, error) {
 	began := time.Now()
 	workers := runtime.GOMAXPROCS(0)
-	work, done := make(chan *verdict), make(chan []*verdict, workers) // room for what each returns at its end
+	work, done := make(chan *verdict), make(chan []*verdict, workers) // room for each worker's result
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(work)
@@ -132,7 +132,7 @@ func compareText(a, b string) int {
 	return 1
 }
 
-// judge replays one run by both definitions.
+// judge replays one run with both definitions.
 func (o Options) judge(ctx context.Context, v *verdict) error {
 	if v.why = v.of.Recording.Lost; v.why != "" {
 		return nil
@@ -161,7 +161,7 @@ func (o Options) judge(ctx context.Context, v *verdict) error {
 	return nil
 }
 
-// cause is an error without the run that it is of.
+// cause returns an error without the id of its run.
 func cause(err error) string {
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner
@@ -169,7 +169,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// gather groups what was found.
+// gather groups the results.
 func gather(all []*verdict, now *Program) *Report {
 	r := &Report{Runs: len(all), Causes: []*Cause{}, LeftOut: []*LeftOut{}}
 	causes, left := map[string]*Cause{}, map[string]*LeftOut{}
@@ -219,7 +219,7 @@ func some(ids []string, id string) []string {
 	return ids
 }
 
-// follow adds what else is different in a run. Each counts once, however often the run has it.
+// follow adds the other differences of a run, each once.
 func (c *Cause) follow(found []Difference) {
 	seen := map[string]bool{c.id(): true}
 	for _, d := range found {
@@ -236,7 +236,7 @@ func (c *Cause) follow(found []Difference) {
 	}
 }
 
-// place is where the files have a handler or a pipeline; zero when they do not.
+// place returns where the files have a handler or a pipeline, or zero.
 func (p *Program) place(path string) diag.Span {
 	if h := p.def.Bundle.Handler(path); h != nil {
 		return h.IDPlace()

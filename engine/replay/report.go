@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// mostShown bounds what follows from a cause in a text.
+// mostShown bounds the differences after a cause that the text shows.
 const mostShown = 8
 
-// Text is the report for people.
+// Text formats the report for people.
 func (r *Report) Text() string {
 	var b strings.Builder
 	for _, c := range r.Causes {
@@ -37,7 +37,7 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
-// Count says how many runs there are.
+// Count formats a number of runs.
 func Count(n int) string {
 	if n == 1 {
 		return "1 run"
@@ -45,7 +45,7 @@ func Count(n int) string {
 	return fmt.Sprintf("%d runs", n)
 }
 
-// String returns what is different, without the values.
+// String describes the difference without the values.
 func (d Difference) String() string {
 	switch d.Kind {
 	case KindRoute:
@@ -76,7 +76,7 @@ func (d Difference) String() string {
 	return d.Path + ": " + d.Kind
 }
 
-// The JSON form is a contract with other programs: names are never changed.
+// The JSON form is a contract with other programs: never change names.
 type (
 	jsonReport struct {
 		Runs        int           `json:"runs"`
@@ -115,7 +115,7 @@ func jsonOf(d Difference, runs int) jsonDifference {
 	return jsonDifference{runs, strings.ReplaceAll(d.Kind, " ", "_"), d.Path, d.At, d.Was, d.Now}
 }
 
-// JSON writes the report for programs.
+// JSON writes the report as JSON.
 func (r *Report) JSON(w io.Writer) error {
 	out := jsonReport{
 		Runs: r.Runs, Same: r.Same, Different: r.Differ, NotCompared: r.Runs - r.Compared(), Versions: r.Versions,

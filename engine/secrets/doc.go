@@ -1,3 +1,3 @@
-// Package secrets hands the secrets of a call out, and takes them out of all that the call leaves
-// behind: its error, its response, and what is logged of it.
+// Package secrets provides the secrets of a call, and removes them from everything that the call
+// leaves behind: its error, its response, and its log records.
 package secrets

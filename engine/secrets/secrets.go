@@ -20,14 +20,14 @@ import (
 	"procaas/engine/planner"
 )
 
-// A Use is a secret and who is about to get it.
+// A Use is a secret and its receiver.
 type Use struct {
 	Name  string
-	To    string // the id of a declared service, cluster or shard map; empty when none of them gets it
-	Owner string // of To, as its declaration says; may be empty
+	To    string // id of a declared service, cluster or shard map; empty for no receiver
+	Owner string // owner of To, as declared; may be empty
 }
 
-// UseOf says who is about to get a secret that a step asks for.
+// UseOf returns the use of a secret by a step.
 func UseOf(b *tree.Bundle, step *planner.Step, s datum.Secret) Use {
 	use := Use{Name: s.Name, To: s.To}
 	if use.To == "" && step.Service != nil {
@@ -41,19 +41,18 @@ func UseOf(b *tree.Bundle, step *planner.Step, s datum.Secret) Use {
 	return use
 }
 
-// Set resolves the secrets of one call and remembers them, so that they can
-// be taken out of what the call leaves behind: its error, its response and what
-// is logged of it. Services echo what they are sent, in errors above all. It lives
-// no longer than the call.
+// A Set looks up the secrets of one call and remembers them, in order to remove them from its
+// error, its response and its log records. Services echo what they are sent, above all in errors.
+// It lives only as long as the call.
 type Set struct {
 	source func(datum.Secret) (string, error)
 
 	mu    sync.Mutex // guards the following
-	forms []string   // of the secrets that were given out, the longest first
-	plain []string   // of these, those to be found behind escapes
+	forms []string   // of the secrets that were looked up, longest first
+	plain []string   // those of them to search for behind escapes
 }
 
-// New makes the secrets of a call, which come from a source.
+// New makes the Set of a call with a source of secrets.
 func New(source func(datum.Secret) (string, error)) *Set { return &Set{source: source} }
 
 // Resolve is [Call].Resolve.
@@ -69,13 +68,13 @@ func (s *Set) Resolve(secret datum.Secret) (string, error) {
 	return text, nil
 }
 
-// Hidden stands where a secret was.
+// Hidden replaces a secret.
 const Hidden = "***"
 
 // Hide is [Call].Hide.
 func (s *Set) Hide(text string) string { return s.replace(text, 1) }
 
-// replace hides the forms that are as long as least, or longer.
+// replace hides the forms of at least least bytes.
 func (s *Set) replace(text string, least int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,20 +90,20 @@ func (s *Set) replace(text string, least int) string {
 	return hideEscaped(text, s.plain, max(least, leastHidden))
 }
 
-// longestFirst sorts forms, each once.
+// longestFirst sorts forms and removes duplicates.
 func longestFirst(forms []string) []string {
 	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(forms)
 }
 
-// any reports whether a secret was given out.
+// any reports whether a secret was looked up.
 func (s *Set) any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.forms) > 0
 }
 
-// Result takes the secrets out of what a call gave.
+// Result removes the secrets from the result of a call.
 func (s *Set) Result(r model.Result, err error) (model.Result, error) {
 	if !s.any() {
 		return r, err
@@ -116,8 +115,8 @@ func (s *Set) Result(r model.Result, err error) (model.Result, error) {
 	return r, s.error(err)
 }
 
-// data takes the secrets out of data, which it changes. Those that stand in data
-// by chance, being so short, stay.
+// data removes the secrets from data in place. Very short ones stay, because they may occur by
+// chance.
 func (s *Set) data(v any) any {
 	hide := func(text string) string { return s.replace(text, leastHidden) }
 	switch v := v.(type) {
@@ -144,8 +143,7 @@ func (s *Set) data(v any) any {
 	return v
 }
 
-// error takes the secrets out of the text of an error, and out of the reply that
-// it may hold.
+// error removes the secrets from the text of an error, and from the reply inside it.
 func (s *Set) error(err error) error {
 	if err == nil {
 		return nil
@@ -159,7 +157,7 @@ func (s *Set) error(err error) error {
 	return err
 }
 
-// A hiddenError is an error in whose text a secret stood.
+// A hiddenError is an error whose text contained a secret.
 type hiddenError struct {
 	error
 	text string
@@ -168,27 +166,26 @@ type hiddenError struct {
 // Error implements error.
 func (e *hiddenError) Error() string { return e.text }
 
-// Unwrap keeps what callers test.
+// Unwrap returns the original error, for tests of its type.
 func (e *hiddenError) Unwrap() error { return e.error }
 
-// leastHidden is how long a form of a secret must be to be hidden: what is
-// shorter stands in many texts by chance.
+// leastHidden is the shortest form of a secret that is hidden. Shorter ones occur in many texts by
+// chance.
 const leastHidden = 4
 
-// formsOf returns the ways in which a text may come back: as it is, quoted or escaped
-// for a URL, and each of these in hexadecimal, escaped again, or in base64, alone or
-// inside of a longer text.
+// formsOf returns the forms in which a text may come back: as it is, quoted, or escaped for a URL,
+// and each of these in hexadecimal, escaped again, or in base64, alone or inside a longer text.
 func formsOf(text string) []string {
 	quoted, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // no text does that
+		panic(err) // every text can be encoded
 	}
 	texts := append(recoded(text),
 		strings.TrimSpace(text), strings.Trim(string(quoted), `"`), strings.Trim(strconv.Quote(text), `"`),
 		url.QueryEscape(text), url.PathEscape(text), html.EscapeString(text),
 	)
 	slices.Sort(texts)
-	forms := []string{strings.ToLower(text)} // as a host is written
+	forms := []string{strings.ToLower(text)} // the form of host names
 	for _, t := range slices.Compact(texts) {
 		lower := hex.EncodeToString([]byte(t))
 		forms = append(forms, t, url.QueryEscape(t), url.PathEscape(t), lower, strings.ToUpper(lower))
@@ -201,8 +198,8 @@ func formsOf(text string) []string {
 	return slices.DeleteFunc(forms, func(f string) bool { return len(f) < leastHidden && f != text })
 }
 
-// insideBase64 returns what of a text's base64 does not depend on what stands
-// around it, when so many bytes, modulo 3, stand before it.
+// insideBase64 returns the part of a text's base64 that does not depend on its surroundings, if
+// this many bytes, modulo 3, come before it.
 func insideBase64(e *base64.Encoding, text string, before int) string {
 	all := e.EncodeToString(append(make([]byte, before), text...))
 	from := (before*8 + 5) / 6
@@ -213,7 +210,7 @@ func insideBase64(e *base64.Encoding, text string, before int) string {
 	return all[from:to]
 }
 
-// Shown returns data with three stars for each secret in it.
+// Shown returns data with three stars for each secret.
 func Shown(v any) any {
 	switch v := v.(type) {
 	case datum.Secret:

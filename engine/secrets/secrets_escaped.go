@@ -9,20 +9,20 @@ import (
 	"unicode/utf8"
 )
 
-// This file finds secrets that come back with some or all of their characters escaped: as
-// in JSON, Go, JavaScript, HTML, URLs or mail. There are too many ways to list, since each
-// character may be escaped or not, so the text is unescaped instead.
+// This file finds secrets that come back with some or all characters escaped, as in JSON, Go,
+// JavaScript, HTML, URLs or mail. Each character may be escaped or not, which makes too many forms
+// to list. So the text is unescaped instead.
 
-// escapeLevels is how often a text may have been escaped.
+// escapeLevels is how many times a text may have been escaped.
 const escapeLevels = 3
 
-// An unescaped is a text without its escapes, and where its bytes stood.
+// An unescaped is a text without its escapes, and the original positions of its bytes.
 type unescaped struct {
 	data []byte
-	from []int // of the byte in the text; one more than data has, for the end
+	from []int // position of each byte in the text, and of the end
 }
 
-// plainText begins with a text as it is.
+// plainText starts with an unchanged text.
 func plainText(text string) unescaped {
 	u := unescaped{data: []byte(text), from: make([]int, len(text)+1)}
 	for i := range u.from {
@@ -31,10 +31,10 @@ func plainText(text string) unescaped {
 	return u
 }
 
-// escapeKinds begin the escapes of one kind each.
+// escapeKinds are the first characters of the kinds of escapes.
 const escapeKinds = `\%&=`
 
-// unescape undoes one level of escapes of some kinds, and reports whether there were any.
+// unescape removes one level of escapes of some kinds, and reports whether there were any.
 func (u *unescaped) unescape(kinds string) bool {
 	out := unescaped{data: make([]byte, 0, len(u.data)), from: make([]int, 0, len(u.from))}
 	for i := 0; i < len(u.data); {
@@ -56,8 +56,8 @@ func (u *unescaped) unescape(kinds string) bool {
 	return changed
 }
 
-// hideEscaped puts stars where forms stand behind escapes: those of one kind, in a text in
-// which the others are none, and those of all kinds, on several levels.
+// hideEscaped hides forms behind escapes: those of one kind, in a text in which the others are
+// plain, and those of all kinds, on several levels.
 func hideEscaped(text string, forms []string, least int) string {
 	if !strings.ContainsAny(text, escapeKinds) {
 		return text
@@ -80,8 +80,8 @@ func hideEscaped(text string, forms []string, least int) string {
 	return text
 }
 
-// plainForms returns what a text may be when escapes are undone: it may hold what looks like
-// some itself.
+// plainForms returns what a text may become when escapes are removed, because it may itself contain
+// what looks like escapes.
 func plainForms(text string) []string {
 	forms := append(recoded(text), strings.TrimSpace(text))
 	for _, form := range forms {
@@ -95,7 +95,7 @@ func plainForms(text string) []string {
 	return forms
 }
 
-// hide puts stars in the text, which this is made of, where a form stands.
+// hide hides the forms in the original text.
 func (u *unescaped) hide(text string, forms []string, least int) string {
 	var out strings.Builder
 	data, done := string(u.data), 0
@@ -108,7 +108,7 @@ func (u *unescaped) hide(text string, forms []string, least int) string {
 	return out.String()
 }
 
-// findForms returns where forms stand, in order, without overlaps; longer ones win.
+// findForms returns the positions of forms, in order, without overlaps. Longer ones win.
 func findForms(data string, forms []string, least int) (spans [][2]int) {
 	for at := 0; at < len(data); {
 		first, end := len(data), len(data)
@@ -131,8 +131,8 @@ func findForms(data string, forms []string, least int) (spans [][2]int) {
 // longestEscape bounds an escape, in bytes.
 const longestEscape = 12
 
-// unescapeOne returns what an escape at the beginning of a text means, and how long it is; 0
-// when there is none.
+// unescapeOne returns the meaning of an escape at the start of a text, and its length, or 0 if
+// there is none.
 func unescapeOne(text string) (plain []byte, width int) {
 	switch text[0] {
 	case '%':
@@ -190,8 +190,7 @@ func unescapeByte(text string, at int) ([]byte, int) {
 	return []byte{byte(n)}, at + 2
 }
 
-// unescapeUTF16 reads four hexadecimal digits, and another four when these are the half of a
-// character.
+// unescapeUTF16 reads four hexadecimal digits, and another four if these are half of a character.
 func unescapeUTF16(text string, at int) ([]byte, int) {
 	half := func(from int) (rune, bool) {
 		if len(text) < from+4 {
@@ -215,7 +214,7 @@ func unescapeUTF16(text string, at int) ([]byte, int) {
 	return utf8.AppendRune(nil, r), at + 4
 }
 
-// unescapeRune reads a character's number in hexadecimal digits.
+// unescapeRune reads the hexadecimal number of a character.
 func unescapeRune(digits string, width int) ([]byte, int) {
 	n, err := strconv.ParseUint(digits, 16, 32)
 	if err != nil || n > utf8.MaxRune {
@@ -224,8 +223,8 @@ func unescapeRune(digits string, width int) ([]byte, int) {
 	return utf8.AppendRune(nil, rune(n)), width
 }
 
-// recoded returns a text in the encodings of characters in which it may come back, itself
-// first: UTF-8, Latin-1, UTF-16 both ways round, and UTF-8 that was read as Latin-1.
+// recoded returns a text in the encodings in which it may come back, itself first: UTF-8, Latin-1,
+// UTF-16 in both byte orders, and UTF-8 read as Latin-1.
 func recoded(text string) []string {
 	forms := []string{text}
 	latin, misread, fits := []byte{}, []byte{}, true

@@ -19,31 +19,31 @@ import (
 	"procaas/engine/store"
 )
 
-// Settings are what operators have set at run time, as this node knows it.
+// Settings are operators' run-time settings, as this node knows them.
 type Settings struct {
 	Kept    store.Settings
 	Keys    store.Tokens
-	Library *definitions.Library // whose present definition declares configs
+	Library *definitions.Library // its current definition declares configs
 	Log     *slog.Logger
 
 	mu       sync.Mutex               // guards the following
 	known    bool                     // they were read at least once
 	revision int64                    // of all settings together
-	set      map[string]store.Setting // live configs that were set, also such as nothing declares any more
+	set      map[string]store.Setting // live configs that were set, including undeclared ones
 	values   map[string]any           // of set, decoded
 
 	live   atomic.Pointer[guard.Controls]     // nil before they are known; changed under mu
-	access atomic.Pointer[credentials.Tokens] // likewise
+	access atomic.Pointer[credentials.Tokens] // the same
 }
 
-// Controls returns the controls as this node knows them.
+// Controls returns the controls that this node knows.
 func (s *Settings) Controls() *guard.Controls { return s.live.Load() }
 
-// Tokens returns the tokens as this node knows them; nil before it does.
+// Tokens returns the tokens that this node knows, or nil.
 func (s *Settings) Tokens() *credentials.Tokens { return s.access.Load() }
 
-// Learn makes this node know at once what was changed here. The others, and this
-// one when it does not work now, learn by their next beat.
+// Learn reads a change that was made here at once. The other nodes, and this one after an error,
+// learn it with their next beat.
 func (s *Settings) Learn(ctx context.Context) {
 	if err := s.Refresh(ctx); err != nil {
 		s.Log.Warn("settings cannot be read, the next beat tries again", "error", err)
@@ -57,8 +57,8 @@ func (s *Settings) IsCurrent(revision int64) bool {
 	return s.known && s.revision == revision
 }
 
-// Refresh reads the settings from the store. What cannot be read leaves all of them as they
-// are: half of a change is worse than a late one.
+// Refresh reads the settings from the store. If it fails, all of them stay as they are, because
+// half of a change is worse than a late one.
 func (s *Settings) Refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
@@ -90,10 +90,10 @@ func (s *Settings) Refresh(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Between the two readings something may have changed: then what was read
-	// first is known for sure, and the next beat tells of the rest.
+	// A change may have happened between the two reads. Then the first revision is certain, and the
+	// next beat reports the rest.
 	if s.known && revision < s.revision {
-		return nil // a later answer has come first
+		return nil // a later answer came first
 	}
 	if before := s.live.Swap(live); before != nil {
 		close(before.Superseded)
@@ -103,14 +103,14 @@ func (s *Settings) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// ValuesFor returns what expressions of a definition read as configs.
+// ValuesFor returns the root configs for expressions of a definition.
 func (s *Settings) ValuesFor(d *definitions.Definition) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return d.Configs(s.revision, s.values)
 }
 
-// view shows one setting; ok is false when it is neither declared nor set.
+// view returns one setting. ok is false if it is neither declared nor set.
 func (s *Settings) view(d *definitions.Definition, name string) (v ConfigView, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Settings) view(d *definitions.Definition, name string) (v ConfigView, o
 	return v, declared || set
 }
 
-// names lists what is declared or set, in order.
+// names lists the declared and the set ones, sorted.
 func (s *Settings) names(d *definitions.Definition) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Settings) names(d *definitions.Definition) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Configs lists the live settings, declared ones and set ones, by name.
+// Configs lists the declared live settings and those that are set, by name.
 func (s *Settings) Configs(ctx context.Context) ([]ConfigView, error) {
 	if err := s.Refresh(ctx); err != nil {
 		return nil, err
@@ -148,9 +148,8 @@ func (s *Settings) Configs(ctx context.Context) ([]ConfigView, error) {
 	return out, nil
 }
 
-// SetConfig changes a live setting on all nodes. ifRevision as in [store.Settings]. The
-// error is a [*ConfigError] when nothing declares the setting, or as another kind
-// of value.
+// SetConfig changes a live setting on all nodes. ifRevision is as in [store.Settings]. The error is
+// a [*ConfigError] if the setting is not declared, or if its value has the wrong type.
 func (s *Settings) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (ConfigView, error) {
 	d := s.Library.Present()
 	if _, ok := d.Declared[name]; !ok {
@@ -181,7 +180,7 @@ func (s *Settings) SetConfig(ctx context.Context, name string, value any, ifRevi
 type ConfigView struct {
 	Name     string     `json:"name"`
 	Value    any        `json:"value"`
-	Default  any        `json:"default"`  // from the files; null when it is not declared there
+	Default  any        `json:"default"`  // from the files; null if it is not declared there
 	Revision int64      `json:"revision"` // 0: never changed at run time
 	Changed  *time.Time `json:"changed"`
 	By       string     `json:"by,omitempty"`

@@ -1,3 +1,3 @@
-// Package settings holds what operators have set at run time, as this node knows it: live configs,
+// Package settings has operators' run-time settings, as this node knows them: live configs,
 // controls and tokens.
 package settings

@@ -50,8 +50,7 @@ func (l latency) draw(r *rand.Rand) time.Duration {
 	return l.Min + time.Duration(r.Float64()*float64(l.Max-l.Min))
 }
 
-// mix makes the seed of the i-th part from the seed of the whole, so that parts
-// do not meet the same chance (SplitMix64).
+// mix returns the seed of the i-th part, so that parts get different random numbers (SplitMix64).
 func mix(seed uint64, i int) uint64 {
 	z := seed + uint64(i+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// longestAnswer is what an answer takes at most, however many wait for one.
+// longestAnswer bounds the time of an answer, however many requests wait.
 const longestAnswer = time.Minute
 
-// A crowd is the requests under way of a route that can be overloaded.
+// A crowd has the requests in flight of a route that can be overloaded.
 type crowd struct {
 	spec *Overload
 
 	mu     sync.Mutex // guards the following
-	line   []seat     // in the order in which they came
+	line   []seat     // in the order of arrival
 	alarm  *time.Timer
 	closed bool
 }
@@ -23,13 +23,12 @@ type crowd struct {
 // A seat is one request.
 type seat struct {
 	taken   time.Time
-	latency time.Duration // without others
-	hangs   bool          // it takes as long as that, whatever others do
-	done    chan struct{} // closed: it is answered
+	latency time.Duration // without other requests
+	hangs   bool          // it takes exactly this long, whatever others do
+	done    chan struct{} // closed when answered
 }
 
-// wait lets the latency of an answer pass. A caller that gives up leaves its
-// request behind.
+// wait waits for the latency of an answer. If the caller gives up, its request stays.
 func (c *crowd) wait(ctx context.Context, latency time.Duration, hangs bool) {
 	s := seat{taken: time.Now(), latency: latency, hangs: hangs, done: make(chan struct{})}
 	c.mu.Lock()
@@ -44,8 +43,7 @@ func (c *crowd) wait(ctx context.Context, latency time.Duration, hangs bool) {
 	}
 }
 
-// answer ends the requests whose time has come, and sets the alarm for the next.
-// The caller holds the lock.
+// answer ends due requests, and sets the timer for the next. The caller holds the lock.
 func (c *crowd) answer() {
 	for len(c.line) > 0 && !c.closed {
 		if wait := time.Until(c.due()); wait > 0 {
@@ -61,8 +59,7 @@ func (c *crowd) answer() {
 	}
 }
 
-// due is when the oldest request is answered, as things are. More of them may
-// come until then.
+// due returns when the oldest request will be answered, unless more arrive.
 func (c *crowd) due() time.Time {
 	s := c.line[0]
 	if s.hangs {
@@ -73,7 +70,7 @@ func (c *crowd) due() time.Time {
 	return s.taken.Add(time.Duration(min(took, float64(longestAnswer))))
 }
 
-// close forgets all requests.
+// close drops all requests.
 func (c *crowd) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Call is what a stub service remembers of one request.
+// A Call is a stub service's record of one request.
 type Call struct {
 	Service string    `json:"service"`
 	Method  string    `json:"method"`
@@ -16,36 +16,36 @@ type Call struct {
 	Run     string    `json:"run,omitempty"`     // of the X-Procaas-Run header
 	Attempt string    `json:"attempt,omitempty"` // of the X-Procaas-Attempt header
 	Time    time.Time `json:"time"`
-	Status  int       `json:"status"` // 0: hung up without a reply
+	Status  int       `json:"status"` // 0: closed without a reply
 }
 
 // A Tally counts the calls with one Idempotency-Key.
 type Tally struct {
 	Calls   int `json:"calls"`
-	Effects int `json:"effects"` // 1 when any call succeeded: a service does the work of a key once
+	Effects int `json:"effects"` // 1 if any call succeeded, because a service does the work of a key once
 }
 
-// A Record is all that the services remember, as GET /__stub/calls shows it.
+// A Record has everything that the services remember, as in GET /__stub/calls.
 type Record struct {
-	Total   int              `json:"total"`   // calls ever
-	Effects int              `json:"effects"` // keys of which a call succeeded
+	Total   int              `json:"total"`   // total number of calls
+	Effects int              `json:"effects"` // keys with a successful call
 	Calls   []Call           `json:"calls"`   // the latest, oldest first
 	Keys    map[string]Tally `json:"keys"`
 }
 
-// What is kept: a demo may run for days.
+// These bound what is kept, because a demo may run for days.
 const (
 	rememberedCalls = 10_000
 	rememberedKeys  = 1 << 20
 )
 
-// A journal writes down who called.
+// A journal records calls.
 type journal struct {
 	mu      sync.Mutex // guards all below
 	calls   ring[Call]
 	effects int
 	keys    map[string]Tally
-	recent  ring[string] // the keys in the order of their first calls
+	recent  ring[string] // keys in the order of their first calls
 }
 
 func newJournal() *journal {
@@ -87,10 +87,10 @@ func (j *journal) record() Record {
 type ring[T any] struct {
 	size  int
 	items []T
-	total int // added ever
+	total int // number ever added
 }
 
-// add returns the item that had to go, if any.
+// add adds an item and returns the removed one, if any.
 func (r *ring[T]) add(item T) (old T, full bool) {
 	at := r.total % r.size
 	r.total++

@@ -13,8 +13,8 @@ import (
 	"procaas/dsl/spec"
 )
 
-// Parse reads stub files and makes one spec of them; the seed is that of the
-// first file. The spec is nil exactly when one of the findings is an error.
+// Parse parses stub files as one spec, with the seed of the first file. The spec is nil exactly if
+// a finding is an error.
 func Parse(files []diag.File) (*Spec, []diag.Diagnostic) {
 	c := checker{whole: &Spec{}, services: map[string]diag.Span{}, incidents: map[string]diag.Span{}}
 	spec := spec.OfFile(reflect.TypeFor[Spec](), spec.Read(specFiles))
@@ -38,7 +38,7 @@ func Parse(files []diag.File) (*Spec, []diag.Diagnostic) {
 	return c.whole, found
 }
 
-// A checker reports what the tags of the structs cannot say.
+// A checker checks what the tags of the structs cannot express.
 type checker struct {
 	diag.Reporter
 	whole     *Spec
@@ -67,7 +67,7 @@ func (c *checker) service(s *Service) {
 	}
 }
 
-// once reports an id that was given before.
+// once reports a repeated id.
 func (c *checker) once(seen map[string]diag.Span, id string, at diag.Span, what string) {
 	first, again := seen[id]
 	if !again {
@@ -81,7 +81,7 @@ func (c *checker) once(seen map[string]diag.Span, id string, at diag.Span, what 
 	})
 }
 
-// listen wants a loopback address: a stub service answers everybody.
+// listen requires a loopback address, because a stub service answers everybody.
 func (c *checker) listen(s *Service) {
 	host, _, err := net.SplitHostPort(s.Listen)
 	if err == nil {

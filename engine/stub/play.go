@@ -15,7 +15,7 @@ type Player struct {
 	services []*service
 }
 
-// Play makes a player that nobody has called.
+// Play makes a player without calls.
 func Play(spec *Spec) (*Player, error) {
 	p := &Player{server: &Server{journal: newJournal()}}
 	for i, declared := range spec.Services {
@@ -28,9 +28,9 @@ func Play(spec *Spec) (*Player, error) {
 	return p, nil
 }
 
-// Answer returns the answer of the service with an id, or with the address that a
-// request goes to, and the time that it takes. A nil reply is a service that hangs
-// up; ok is false when there is no such service.
+// Answer returns the answer of the service with an id, or with the address of the request, and how
+// long it takes. A nil reply means that the service hangs up. ok is false if there is no such
+// service.
 func (p *Player) Answer(id string, r *http.Request) (reply *http.Response, after time.Duration, ok bool) {
 	for _, svc := range p.services {
 		if svc.spec.ID != id && (id != "" || svc.spec.Listen != r.URL.Host) {

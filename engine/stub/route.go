@@ -14,10 +14,10 @@ import (
 	"procaas/dsl/expr"
 )
 
-// errNoMatch reports that a route's condition does not hold.
+// errNoMatch reports that a route's condition is false.
 var errNoMatch = errors.New("the route does not fit")
 
-// An incident is switched while requests are served.
+// An incident can be switched while requests are served.
 type incident struct {
 	spec *Incident
 	on   atomic.Bool
@@ -28,7 +28,7 @@ type route struct {
 	spec     *Route
 	segments []string
 	latency  latency
-	crowd    *crowd // nil: nothing slows the route down
+	crowd    *crowd // nil: no overload
 	seed     uint64
 	calls    atomic.Int64
 }
@@ -45,8 +45,8 @@ func newRoute(spec *Route, seed uint64) (*route, error) {
 	return r, nil
 }
 
-// match reports whether the route fits a method and an escaped path, and what the
-// segments in braces stand for.
+// match reports whether the route matches a method and an escaped path, and returns the values of
+// segments in braces.
 func (r *route) match(method, path string) (map[string]any, bool) {
 	if r.spec.Method != "" && r.spec.Method != method {
 		return nil, false
@@ -75,21 +75,20 @@ func paramName(segment string) (string, bool) {
 	return name, opened && closed
 }
 
-// hangUp is the status of an answer that never comes.
+// hangUp is the status of a missing answer.
 const hangUp = 0
 
-// An answer is what a caller gets, and after what time.
+// An answer is the answer of a route, and how long it takes.
 type answer struct {
 	latency     time.Duration
-	crowd       *crowd // that it is a part of, or nil
+	crowd       *crowd // the crowd of the answer, or nil
 	status      int    // or hangUp
 	headers     map[string]any
 	contentType string
 	body        []byte
 }
 
-// answer computes the answer to the next call. down is how an incident lets it
-// fail, or nil.
+// answer computes the answer to the next call. down is how an incident makes it fail, or nil.
 func (r *route) answer(request map[string]any, down *Failure) (answer, error) {
 	env := datum.Env{"request": request, "calls": int(r.calls.Load()) + 1}
 	if r.spec.When != nil {
@@ -105,7 +104,7 @@ func (r *route) answer(request map[string]any, down *Failure) (answer, error) {
 	env["calls"] = int(n)
 	chance := rand.New(rand.NewPCG(r.seed, uint64(n)))
 	a := answer{latency: r.latency.draw(chance), crowd: r.crowd}
-	// The route's own failure is drawn first: an incident does not change it.
+	// The route's own failure is drawn first, so that an incident does not change it.
 	for _, f := range []*Failure{r.spec.Failure, down} {
 		if roll := chance.Float64(); f != nil && roll < f.Ratio {
 			return a.fail(f, env)
@@ -137,8 +136,8 @@ func (a answer) succeed(reply *Reply, env datum.Env) (answer, error) {
 	return a.fill(reply.Body, env)
 }
 
-// fill computes the body. Text goes out as it is when the headers say what it
-// is, everything else as JSON.
+// fill computes the body. Text is sent unchanged if headers have a content type. Everything else is
+// sent as JSON.
 func (a answer) fill(body *expr.Value, env datum.Env) (answer, error) {
 	if body == nil {
 		return a, nil

@@ -25,22 +25,22 @@ type Server struct {
 	incidents map[string][]*incident
 	journal   *journal
 
-	stop    func() bool // of the watch on Start's context
+	stop    func() bool // stops watching Start's context
 	serving sync.WaitGroup
 }
 
-// Options says how to serve.
+// Options configures a server.
 type Options struct {
-	// FreePorts takes a free port for every service, whatever the spec says, so
-	// that many servers of one spec can stand beside each other.
+	// FreePorts uses a free port for every service, whatever the spec says, so that several servers
+	// of one spec can run.
 	FreePorts bool
 
-	// Yield takes a free port for a service whose address is taken.
+	// Yield uses a free port for a service whose address is in use.
 	Yield bool
 }
 
-// Start serves the services until ctx ends or Close is called. The error says
-// which service cannot listen; then none is served.
+// Start serves the services until ctx ends or Close is called. The error says which service cannot
+// listen. Then none is served.
 func Start(ctx context.Context, spec *Spec, o Options) (*Server, error) {
 	s := &Server{incidents: make(map[string][]*incident), journal: newJournal()}
 	for i, declared := range spec.Services {
@@ -61,7 +61,7 @@ func Start(ctx context.Context, spec *Spec, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Close hangs up on all callers and waits until the services have ended.
+// Close disconnects all callers and waits until the services have ended.
 func (s *Server) Close() error {
 	if s.stop != nil {
 		s.stop()
@@ -79,7 +79,7 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// URLs returns where the services answer, by their ids.
+// URLs returns the addresses of the services by id.
 func (s *Server) URLs() map[string]string {
 	urls := make(map[string]string, len(s.services))
 	for _, svc := range s.services {
@@ -88,11 +88,10 @@ func (s *Server) URLs() map[string]string {
 	return urls
 }
 
-// Incidents lists the ids of all incidents, in order.
+// Incidents lists the ids of all incidents, sorted.
 func (s *Server) Incidents() []string { return slices.Sorted(maps.Keys(s.incidents)) }
 
-// SetIncident switches an incident on or off. The error says that there is none
-// with this id.
+// SetIncident switches an incident on or off. The error says that there is no such incident.
 func (s *Server) SetIncident(id string, on bool) error {
 	found, ok := s.incidents[id]
 	if !ok {
@@ -104,10 +103,10 @@ func (s *Server) SetIncident(id string, on bool) error {
 	return nil
 }
 
-// Record returns all that the services remember.
+// Record returns everything that the services remember.
 func (s *Server) Record() Record { return s.journal.record() }
 
-// A service is one stub service at work.
+// A service is one running stub service.
 type service struct {
 	server    *Server
 	spec      *Service
@@ -147,9 +146,9 @@ func (svc *service) listen(o Options) (err error) {
 	return err
 }
 
-// serve ends when the server is closed.
+// serve serves until the server is closed.
 func (svc *service) serve() {
-	// The only other error is a listener that breaks, and then callers see it.
+	// The only other error is a broken listener, which callers notice.
 	_ = svc.http.Serve(svc.listener)
 }
 
@@ -179,8 +178,7 @@ func (svc *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.write(w)
 }
 
-// wait lets the latency of an answer pass. When the caller gives up, the service
-// does its work all the same, and nobody hears of it.
+// wait waits for the latency of an answer. If the caller gives up, the service still does its work.
 func wait(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
@@ -193,7 +191,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// answer finds the route that fits and asks it.
+// answer asks the first matching route.
 func (svc *service) answer(r *http.Request) answer {
 	request, err := engine.RequestData(r)
 	if err != nil {
@@ -217,7 +215,7 @@ func (svc *service) answer(r *http.Request) answer {
 	return problem(http.StatusNotFound, fmt.Errorf("stub service %s has no route for %s %s", svc.spec.ID, r.Method, r.URL.Path))
 }
 
-// incident returns how a route fails at present; nil when it does not.
+// incident returns how a route fails now, or nil.
 func (svc *service) incident(r *route) *Failure {
 	at := slices.IndexFunc(svc.incidents, func(in *incident) bool {
 		return in.on.Load() && (in.spec.Route == "" || in.spec.Route == r.spec.Path)

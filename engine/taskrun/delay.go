@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// lostPause is the longest that a suspect waits which is to be tried for the last time.
+// lostPause is the longest wait of a suspect, before its last try.
 const lostPause = 10 * time.Second
 
-// SuspectDelay says for how long a suspect waits, a run or a task, that has lost its node or
-// worker so often before, and is given up when it has lost too many. What brings a node down
-// takes all with it that runs there, and what is tried again at once meets it again: it is
-// drawn by lot how long each waits, the longer the nearer it is to be given up.
+// SuspectDelay returns how long a suspect run or task waits that has lost its node or worker before
+// times, and is given up after tooMany. Whatever kills a node also kills everything else there, and
+// immediate retries would meet it again. So the wait is random, and longer the closer the suspect
+// is to being given up.
 func SuspectDelay(before, tooMany int) time.Duration {
 	most := time.Duration(before) * lostPause / time.Duration(max(1, tooMany))
 	if most < time.Millisecond {

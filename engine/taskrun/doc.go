@@ -1,3 +1,3 @@
-// Package taskrun runs the tasks of pipelines that have a queue section: it takes them, makes runs of
-// them, tells when a failed one is tried again, and tends what no worker has.
+// Package taskrun runs the tasks of pipelines with a queue section. It claims tasks, makes runs of
+// them, decides about retries, and maintains the queue.
 package taskrun

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// measuredTasks counts what is taken of a store of tasks, and what waits in it.
+// measuredTasks counts claimed and waiting tasks of a store.
 type measuredTasks struct {
 	store.TaskWork
 	admin   store.TaskAdmin
@@ -22,12 +22,12 @@ type measuredTasks struct {
 	stats []store.TaskTypeStats
 
 	naming sync.Mutex      // guards types
-	types  map[string]bool // that were told of; there may be any number in the store
+	types  map[string]bool // reported types; the store may have any number
 }
 
-// The bounds of what metrics ask of a store.
+// These bound what metrics read from a store.
 const (
-	taskStatsAge  = 5 * time.Second // for so long, counts are not asked for again
+	taskStatsAge  = 5 * time.Second // how long counts are cached
 	taskStatsTime = 3 * time.Second
 	taskTypesMost = 200
 )
@@ -45,9 +45,9 @@ var (
 		"others, on all nodes.", []string{"type"}, nil)
 )
 
-// MeasureTasks makes a store of tasks tell metrics: what [store.TaskTypeStats] has of each
-// type, and procaas_queue_started_total, which tells the tasks that were taken within
-// what they tolerate from those that were not. A task that is taken again counts again.
+// MeasureTasks adds metrics to a task store: those of [store.TaskTypeStats] for each type, and
+// procaas_queue_started_total, which distinguishes tasks that were taken within their tolerance
+// from others. A task that is taken again counts again.
 func MeasureTasks(db *store.TaskStore, registry prometheus.Registerer) *store.TaskStore {
 	m := &measuredTasks{TaskWork: db.Work, admin: db.Admin, types: map[string]bool{}, started: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_queue_started_total", Help: "Tasks that were taken on this node, by whether that was within their tolerance.",
@@ -74,7 +74,7 @@ func (m *measuredTasks) ExchangeTasks(ctx context.Context, r store.TaskReport,
 	return tasks, lost, err
 }
 
-// taskGrace is what a task that tolerates no delay may wait: no claim is that quick.
+// taskGrace is how long a task without tolerance may wait, because claims take time.
 const taskGrace = time.Second
 
 func (m *measuredTasks) count(tasks []store.QueuedTask) {
@@ -90,10 +90,10 @@ func (m *measuredTasks) count(tasks []store.QueuedTask) {
 	}
 }
 
-// otherTypes stands for all types beyond the first ones.
+// otherTypes is the label of all types beyond the first ones.
 const otherTypes = "other types"
 
-// label bounds by how many types tasks are distinguished. The caller holds naming.
+// label returns the label of a type, and bounds their number. The caller holds naming.
 func (m *measuredTasks) label(name string) string {
 	if !m.types[name] {
 		if len(m.types) == taskTypesMost {
@@ -125,7 +125,7 @@ func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
 		for _, state := range t.Estimated {
 			out <- prometheus.MustNewConstMetric(taskGuess, prometheus.GaugeValue, 1, t.Type, string(state))
 		}
-		asked := 0.0 // as a time long ago: rules need not tell never from seldom
+		asked := 0.0 // a time long ago, so that rules need not distinguish never from rarely
 		if !t.Asked.IsZero() {
 			asked = float64(t.Asked.UnixMilli()) / 1000
 		}
@@ -134,8 +134,7 @@ func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// counts asks the store, unless it has been asked lately. What cannot be counted at
-// present is not told.
+// counts reads the counts, at most once in a while. It omits what cannot be counted now.
 func (m *measuredTasks) counts() []store.TaskTypeStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,28 +9,27 @@ import (
 	"procaas/engine/store"
 )
 
-// A TaskPolicy says when a task that has failed is tried again.
+// A TaskPolicy says when a failed task is retried.
 type TaskPolicy struct {
-	Attempts int           // at most; 0 for any number
+	Attempts int           // limit; 0 for none
 	MinDelay time.Duration // before the second attempt
-	MaxDelay time.Duration // of all delays, before Jitter; 0 for no bound but [store.MaxTaskAhead]
-	Factor   float64       // by which a delay is longer than the one before; 1 keeps it
-	Step     time.Duration // that a delay is longer, besides
-	Jitter   float64       // by what share a delay may differ either way
+	MaxDelay time.Duration // of all delays, before Jitter; 0 for no limit except [store.MaxTaskAhead]
+	Factor   float64       // ratio of a delay to the previous one; 1 keeps it
+	Step     time.Duration // added to each further delay
+	Jitter   float64       // random deviation, as a share
 
-	// Delay returns the delay after an attempt, from 1, instead of the above; nil for
-	// none.
+	// Delay returns the delay after an attempt, from 1, and replaces the above. It may be nil.
 	Delay func(attempt int) (time.Duration, error)
 }
 
-// DefaultTaskPolicy is that of types that say none.
+// DefaultTaskPolicy is the policy of types without one.
 func DefaultTaskPolicy() TaskPolicy {
 	return TaskPolicy{Attempts: 10, MinDelay: time.Second, MaxDelay: time.Hour, Factor: 2, Jitter: 0.1}
 }
 
-// Next reports whether a task is tried again after an attempt, from 1, and after what
-// delay. The deviation depends on the task and the attempt alone. The error says why
-// Delay gives none: MinDelay stands in for it.
+// Next reports whether to retry a task after an attempt, from 1, and after what delay. The
+// deviation depends only on the task and the attempt. The error is that of Delay, which MinDelay
+// then replaces.
 func (p TaskPolicy) Next(id int64, attempt int) (time.Duration, bool, error) {
 	if p.Attempts > 0 && attempt >= p.Attempts {
 		return 0, false, nil

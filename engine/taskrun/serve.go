@@ -15,30 +15,30 @@ import (
 	"procaas/engine/store"
 )
 
-// This file runs the tasks of pipelines that have a queue section. A task that is
-// taken becomes an event whose id is made of the task's: whoever takes the task over
-// from a node that died finds the same run, and waits for it. A further attempt is a
-// retry of that run, which continues from the handler that failed.
+// This file runs the tasks of pipelines with a queue section. A claimed task becomes an event whose
+// id is derived from the task. So a node that takes the task over from a dead one finds the same
+// run, and waits for it. A further attempt is a retry of that run, which continues from the failed
+// handler.
 
-// How tasks of pipelines are held, and looked for.
+// These bound how tasks are held and looked for.
 const (
-	taskLease    = 30 * time.Second // at most
-	taskLeases   = 8                // that a task is held for, of those of the node, if that is less
-	taskBeats    = 4                // in a lease
+	taskLease    = 30 * time.Second // longest lease
+	taskLeases   = 8                // a task is held for this many leases of the node, if that is shorter
+	taskBeats    = 4                // per lease
 	taskLookMost = time.Second
 	taskRunLeast = 10 * time.Millisecond // between two looks at a run
 	taskRunMost  = 500 * time.Millisecond
-	taskOverload = 2 * time.Second // until a task is tried again that the node was too busy for
-	taskPerNode  = 16              // as many of a type as a node runs that is told nothing else
+	taskOverload = 2 * time.Second // until a task is retried for which the node was too busy
+	taskPerNode  = 16              // tasks of a type that a node runs by default
 	reportAnyway = 10 * time.Second
 	taskCallMost = 20 * time.Second // of a call of the store, whose connection may be broken
 )
 
-// Runs is what a Server needs of the engine: runs, and the definition that they are of.
+// Runs has the parts of the engine that a Server needs: runs, and their definition.
 type Runs interface {
 	Bundle() *tree.Bundle
 
-	// Reloaded returns a channel that is closed when there is another Bundle.
+	// Reloaded returns a channel that is closed when Bundle changes.
 	Reloaded() <-chan struct{}
 
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
@@ -46,7 +46,7 @@ type Runs interface {
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 }
 
-// A Server runs the tasks of pipelines on a node. Its exported fields are to be set.
+// A Server runs the tasks of pipelines on a node. The caller sets its exported fields.
 type Server struct {
 	Runs  Runs
 	Tasks *store.TaskStore
@@ -54,24 +54,24 @@ type Server struct {
 	Name  string        // of the node
 	Lease time.Duration // of the node
 
-	// Submit hands in an event of the engine's own.
+	// Submit submits one of the engine's own events.
 	Submit func(ctx context.Context, s intake.Submission) (model.Receipt, error)
 
 	lease time.Duration // of a task
-	free  chan struct{} // gets a value when a task has ended
+	free  chan struct{} // receives when a task has ended
 
 	mu   sync.Mutex                 // guards held
-	held map[store.TaskRef]heldTask // under way
+	held map[store.TaskRef]heldTask // in flight
 	wg   sync.WaitGroup
 }
 
 type heldTask struct {
 	taskType string
-	lose     context.CancelFunc // stops waiting for it: another node has it
+	lose     context.CancelFunc // stops waiting for it, because another node has it
 }
 
-// Serve runs the tasks of the pipelines that have a queue section and stages,
-// until ctx ends. Runs in flight go on, and whoever takes their tasks next finds them.
+// Serve runs the tasks of pipelines that have a queue section and stages, until ctx ends. Runs in
+// flight continue, and the next node that claims their tasks finds them.
 func (s *Server) Serve(ctx context.Context) {
 	s.lease = min(taskLease, taskLeases*s.Lease)
 	s.free, s.held = make(chan struct{}, 1), map[store.TaskRef]heldTask{}
@@ -83,9 +83,9 @@ func (s *Server) Serve(ctx context.Context) {
 	s.wg.Wait()
 }
 
-// look takes what there is, and waits until there may be more.
+// look claims tasks, and waits until there may be more.
 func (s *Server) look(ctx context.Context) {
-	again := s.Runs.Reloaded() // others may have a queue then
+	again := s.Runs.Reloaded() // other pipelines may have a queue then
 	wants := s.wants()
 	types := make([]string, len(wants))
 	for i, w := range wants {
@@ -120,7 +120,7 @@ func (s *Server) look(ctx context.Context) {
 	}
 }
 
-// wants says how many tasks of each pipeline the node takes at present.
+// wants returns how many tasks of each pipeline the node can take now.
 func (s *Server) wants() []store.TaskWant {
 	s.mu.Lock()
 	running := map[string]int{}
@@ -164,7 +164,7 @@ func (s *Server) begin(ctx context.Context, t *store.QueuedTask) {
 	})
 }
 
-// report writes down what became of a task, also when the node stops meanwhile.
+// report reports the outcome of a task, even if the node stops meanwhile.
 func (s *Server) report(ctx, held context.Context, t *store.QueuedTask, r store.TaskReport) {
 	if held.Err() != nil && ctx.Err() == nil {
 		return // another node has it
@@ -176,7 +176,7 @@ func (s *Server) report(ctx, held context.Context, t *store.QueuedTask, r store.
 	}
 }
 
-// beat keeps the tasks that are under way.
+// beat renews the leases of tasks in flight.
 func (s *Server) beat(ctx context.Context) {
 	tick := time.NewTicker(s.lease / taskBeats)
 	defer tick.Stop()
@@ -192,7 +192,7 @@ func (s *Server) beat(ctx context.Context) {
 			beats = append(beats, store.TaskBeat{TaskRef: ref, Running: true, Lease: s.lease})
 		}
 		s.mu.Unlock()
-		bounded, cancel := context.WithTimeout(ctx, s.lease/3) // so that there is another try within the lease
+		bounded, cancel := context.WithTimeout(ctx, s.lease/3) // leaves time for another try within the lease
 		lost, err := s.Tasks.Work.BeatTasks(bounded, beats)
 		cancel()
 		if err != nil && ctx.Err() == nil {
@@ -208,11 +208,11 @@ func (s *Server) beat(ctx context.Context) {
 	}
 }
 
-// raise lets no task wait forever whose pipeline bounds that.
+// raise raises tasks that have waited longer than their pipeline allows.
 func (s *Server) raise(ctx context.Context) {
 	tick := time.NewTicker(raiseLeast)
 	defer tick.Stop()
-	next := map[string]time.Time{} // to look at a pipeline
+	next := map[string]time.Time{} // next look at each pipeline
 	for {
 		select {
 		case <-ctx.Done():
@@ -234,11 +234,11 @@ func (s *Server) raise(ctx context.Context) {
 	}
 }
 
-// run makes a run of a task, or finds the one that it has, and waits for its end.
+// run makes a run of a task, or finds its run, and waits for its end.
 func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport {
 	p := s.Runs.Bundle().Pipeline(t.Type)
 	if p == nil || p.Queue == nil {
-		return snoozed(t, taskOverload) // the definition has changed just now
+		return snoozed(t, taskOverload) // the definition has just changed
 	}
 	if t.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -262,14 +262,14 @@ func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport 
 		case ctx.Err() != nil:
 			return s.unfinished(ctx, t, p, id, ctx.Err())
 		case errors.Is(err, store.ErrNotFound):
-			return completed(t) // it has ended so long ago that it is forgotten
-		case err != nil: // the store may be back
+			return completed(t) // it ended so long ago that it was deleted
+		case err != nil: // the store may come back
 		case view.Status == model.Succeeded, view.Status == model.Ignored:
 			return completed(t)
 		case view.Status == model.Failed:
 			return s.failed(t, p, errors.New(view.Error), false)
 		case view.Status == model.Cancelled && view.Reason == tookTooLong(t):
-			return s.failed(t, p, errors.New(view.Reason), false) // whoever cancelled it died before it reported
+			return s.failed(t, p, errors.New(view.Reason), false) // the node that cancelled it died before it reported
 		case view.Status == model.Cancelled:
 			return s.failed(t, p, fmt.Errorf("run %s was cancelled", id), true)
 		}
@@ -284,14 +284,14 @@ func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport 
 
 var errTaskTimeout = errors.New("it took too long")
 
-// tookTooLong is the reason for which a run is cancelled that has not ended in its task's
-// time. It tells the worker that finds the cancelled run from a run that an operator cancelled.
+// tookTooLong is the reason for cancelling a run that has exceeded its task's timeout. By it, a
+// worker distinguishes such a run from one that an operator cancelled.
 func tookTooLong(t *store.QueuedTask) string { return fmt.Sprintf("it took longer than %v", t.Timeout) }
 
-// unfinished says what becomes of a task whose run goes on.
+// unfinished returns what to report about a task whose run continues.
 func (s *Server) unfinished(ctx context.Context, t *store.QueuedTask, p *tree.Pipeline, run string, err error) store.TaskReport {
 	if ctx.Err() == nil {
-		return snoozed(t, taskOverload) // nothing can be submitted at present, and at once neither
+		return snoozed(t, taskOverload) // nothing can be submitted now
 	}
 	if !errors.Is(context.Cause(ctx), errTaskTimeout) {
 		return snoozed(t, 0)
@@ -304,13 +304,13 @@ func (s *Server) unfinished(ctx context.Context, t *store.QueuedTask, p *tree.Pi
 	defer cancel()
 	if _, err := s.Runs.Cancel(bounded, run, store.Actor{Name: model.TaskSource(t.Type), Reason: why.Error()}); err != nil &&
 		!errors.Is(err, store.ErrConflict) {
-		return snoozed(t, taskOverload) // it still runs
+		return snoozed(t, taskOverload) // it is still running
 	}
 	return s.failed(t, p, why, false)
 }
 
-// attempt returns the run of this attempt of a task. Each run stands for as many attempts
-// as it was begun and retried; only after one that was cancelled there is another one.
+// attempt returns the run for this attempt of a task. Each run counts for its start and its
+// retries. A new run follows only after a cancelled one.
 func (s *Server) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedTask) (run string, err error) {
 	payload, err := taskPayload(t.Payload)
 	if err != nil {

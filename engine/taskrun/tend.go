@@ -11,28 +11,27 @@ import (
 	"procaas/engine/store"
 )
 
-// How tasks are cared for by every process that serves them.
+// These bound the maintenance that every serving process does.
 const (
 	tendAtOnce = 1000
-	tendMost   = time.Second // between two looks
+	tendMost   = time.Second // longest time between two looks
 	tendLeast  = 10 * time.Millisecond
 
-	// MaxTaskLost is how often the worker of a task may be lost before the task
-	// fails for good.
+	// MaxTaskLost is how many workers a task may lose before it fails for good.
 	MaxTaskLost = 5
 )
 
-// Ended tasks are forgotten that often, for the first time after a part of it that is drawn
-// by lot: nodes are often started together.
+// Ended tasks are deleted at this interval, the first time after a random part of it, because nodes
+// are often started together.
 const (
 	expirePause = time.Hour
 	expireFirst = 10 * time.Minute
-	expireTime  = 10 * time.Minute // that it may take
+	expireTime  = 10 * time.Minute // timeout
 )
 
-// TendTasks makes tasks ready whose time has come, takes those back whose worker is not
-// heard of any more, and forgets those that ended well longer ago than keep, until ctx
-// ends; 0 keeps them forever. Dead letters stay until somebody decides.
+// TendTasks maintains the queue until ctx ends. It makes due tasks ready, reclaims tasks whose
+// worker no longer reports, and deletes tasks that succeeded longer ago than keep. 0 keeps them
+// forever. Dead letters stay until somebody decides.
 func TendTasks(ctx context.Context, tasks store.TaskMaintenance, keep time.Duration, log *slog.Logger) {
 	var expiring sync.WaitGroup
 	defer expiring.Wait()
@@ -53,8 +52,9 @@ func TendTasks(ctx context.Context, tasks store.TaskMaintenance, keep time.Durat
 	}
 }
 
-// expireTasks forgets tasks, apart from what is done each second: it may take long. A store
-// makes room for the coming days then, too, so it is called though all is kept.
+// expireTasks deletes tasks, separately from the frequent maintenance because it may take long. It
+// is called even if all tasks are kept, because a store also creates partitions for the next days
+// then.
 func expireTasks(ctx context.Context, tasks store.TaskMaintenance, keep time.Duration, log *slog.Logger) {
 	if keep <= 0 {
 		keep = store.MaxTaskAhead
@@ -69,16 +69,16 @@ func expireTasks(ctx context.Context, tasks store.TaskMaintenance, keep time.Dur
 	}
 }
 
-// The least and the longest time between two looks for tasks that wait for too long,
-// and what part of that wait it is.
+// These are the shortest and longest time between two looks for tasks that wait too long, and its
+// share of that wait.
 const (
 	raiseLeast = time.Second
 	raiseMost  = time.Minute
 	raisePart  = 8
 )
 
-// RaisePause says after what time to look again for ready tasks that have waited for
-// too long, see [store.TaskMaintenance]; more says that there may be more of them now.
+// RaisePause returns when to look again for ready tasks that have waited too long; see
+// [store.TaskMaintenance]. more says that there may be more of them now.
 func RaisePause(wait time.Duration, more bool) time.Duration {
 	if more {
 		return tendLeast
@@ -86,7 +86,7 @@ func RaisePause(wait time.Duration, more bool) time.Duration {
 	return min(max(wait/raisePart, raiseLeast), raiseMost)
 }
 
-// tendTasks looks once, and says for how long to wait.
+// tendTasks does one round, and returns how long to wait.
 func tendTasks(ctx context.Context, tasks store.TaskMaintenance) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*taskCallMost)
 	defer cancel()

@@ -11,11 +11,11 @@ import (
 	"procaas/engine/store"
 )
 
-// A taskSaid is what the sender of a task has said.
+// A taskSaid says which values the sender of a task has set.
 type taskSaid struct{ priority, tolerance bool }
 
-// TaskOption says what a sender has said of a task, so that the queue section of its
-// pipeline does not say it instead.
+// A TaskOption marks a value that the sender of a task has set, so that the queue section of its
+// pipeline does not replace it.
 type TaskOption func(*taskSaid)
 
 // SaidPriority keeps the priority of a task, even 0.
@@ -24,8 +24,8 @@ func SaidPriority(s *taskSaid) { s.priority = true }
 // SaidTolerance keeps the tolerance of a task, even 0.
 func SaidTolerance(s *taskSaid) { s.tolerance = true }
 
-// FillTask completes a task by the queue section of the pipeline that it is for: what
-// its sender has not said, its unique key, and what becomes of duplicates.
+// FillTask fills in a task from the queue section of its pipeline: values that the sender has not
+// set, the unique key, and the handling of duplicates.
 func FillTask(p *tree.Pipeline, t *store.TaskSpec, options ...TaskOption) error {
 	q := p.Queue
 	if q == nil {
@@ -90,7 +90,7 @@ func taskPayload(data json.RawMessage) (any, error) {
 	return v, nil
 }
 
-// taskEventType is the type of the events that the tasks of a pipeline become.
+// taskEventType returns the type of the events that a pipeline's tasks become.
 func taskEventType(p *tree.Pipeline) string {
 	if len(p.On) > 0 {
 		return p.On[0]
@@ -98,8 +98,7 @@ func taskEventType(p *tree.Pipeline) string {
 	return p.ID
 }
 
-// TaskPolicyOf returns how failed tasks of a pipeline are tried again; p may be nil, for
-// a type that is no pipeline.
+// TaskPolicyOf returns the retry policy of a pipeline's tasks. p may be nil, for other types.
 func TaskPolicyOf(p *tree.Pipeline) TaskPolicy {
 	if p == nil || p.Queue == nil || p.Queue.Retry == nil {
 		return DefaultTaskPolicy()
@@ -117,7 +116,7 @@ func TaskPolicyOf(p *tree.Pipeline) TaskPolicy {
 	return policy
 }
 
-// TaskWantOf says how many tasks of a pipeline may be taken at once, besides a limit.
+// TaskWantOf returns how many tasks of a pipeline may be taken at once, in addition to a limit.
 func TaskWantOf(p *tree.Pipeline, want store.TaskWant) store.TaskWant {
 	if p == nil || p.Queue == nil || p.Queue.Concurrency == nil {
 		return want

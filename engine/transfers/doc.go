@@ -1,3 +1,3 @@
-// Package transfers shows transfers between shards and orders what becomes of them, and says what
-// handlers ask of a shard map.
+// Package transfers shows and steers transfers between shards, and has the interface of shard maps
+// for the API and handlers.
 package transfers

@@ -11,42 +11,41 @@ import (
 	"procaas/engine/store"
 )
 
-// This file says what there is to see of transfers between shards, and how operators
-// steer them. Package sharding does the work; both meet in documents, so that any node
-// may ask.
+// This file shows transfers between shards, and lets operators steer them. Package sharding does
+// the work. Both communicate through documents, so any node may serve the calls.
 
-// The kinds of documents of transfers. Both are named by the map and a lane, of which a
-// map has a fixed number: what was in a lane before is in the history of runs.
+// These are the kinds of documents of transfers. They are named by the map and a lane. A map has a
+// fixed number of lanes. What was in a lane before is in the history of runs.
 const (
 	DocShardTransfer = "shard-transfer"
 	DocShardOrder    = "shard-order"
 )
 
-// The states of a transfer.
+// These are the states of a transfer.
 const (
-	TransferWaiting    = "waiting"     // for its turn, or for the night
-	TransferRunning    = "running"     // towards the target
+	TransferWaiting    = "waiting"     // for its turn, or for its hours
+	TransferRunning    = "running"     // on its way to the target
 	TransferPaused     = "paused"      // by an operator
-	TransferObserving  = "observing"   // it has switched, and may be rolled back
-	TransferCleaning   = "cleaning"    // deletes what is left
+	TransferObserving  = "observing"   // it has switched, and can be rolled back
+	TransferCleaning   = "cleaning"    // it deletes what is left over
 	TransferDone       = "done"        // the target has the key
-	TransferRolledBack = "rolled-back" // the source has it again
-	TransferCancelled  = "cancelled"   // the source has kept it
-	TransferFailed     = "failed"      // the source has kept it; the error says why
+	TransferRolledBack = "rolled-back" // the source has the key again
+	TransferCancelled  = "cancelled"   // the source has kept the key
+	TransferFailed     = "failed"      // the source has kept the key; see the error
 )
 
-// TransferEnded reports whether a state is a last one.
+// TransferEnded reports whether a state is final.
 func TransferEnded(state string) bool {
 	return slices.Contains([]string{TransferDone, TransferRolledBack, TransferCancelled, TransferFailed}, state)
 }
 
-// The orders that operators give.
+// These are operators' orders.
 const (
 	OrderPause    = "pause"
 	OrderResume   = "resume"
 	OrderCancel   = "cancel"
 	OrderRollback = "rollback"
-	OrderFinish   = "finish" // observes no longer
+	OrderFinish   = "finish" // ends the observation
 )
 
 // A ShardTransfer is the move of a key from one shard to another.
@@ -84,17 +83,17 @@ type ShardTransfer struct {
 	Changed  time.Time `json:"changed" doc:"When this was last written."`
 }
 
-// A ShardOrder is what an operator wants of a transfer.
+// A ShardOrder is an operator's order for a transfer.
 type ShardOrder struct {
 	Transfer string `json:"transfer"`
 	Want     string `json:"want"`
 }
 
-// ErrShardOrder reports that a transfer cannot do what was ordered.
+// ErrShardOrder reports that a transfer cannot follow an order.
 var ErrShardOrder = errors.New("the transfer cannot do that")
 
-// ReadShardTransfers lists the transfers that the lanes of a map hold, those that last
-// began first; of all maps when it is empty.
+// ReadShardTransfers lists the transfers in the lanes of a map, or of all maps if it is empty.
+// Those that began last come first.
 func ReadShardTransfers(ctx context.Context, store store.Documents, shardMap string) ([]ShardTransfer, error) {
 	prefix := ""
 	if shardMap != "" {
@@ -119,7 +118,7 @@ func ReadShardTransfers(ctx context.Context, store store.Documents, shardMap str
 	return out, nil
 }
 
-// ReadShardTransfer finds a transfer by its id; [store.ErrNotFound] when no lane holds it.
+// ReadShardTransfer reads a transfer by its id. The error is [store.ErrNotFound] if no lane has it.
 func ReadShardTransfer(ctx context.Context, db store.Documents, id string) (ShardTransfer, error) {
 	all, err := ReadShardTransfers(ctx, db, "")
 	if err != nil {
@@ -131,25 +130,24 @@ func ReadShardTransfer(ctx context.Context, db store.Documents, id string) (Shar
 	return ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, store.ErrNotFound)
 }
 
-// Transfers shows transfers between shards, and orders what becomes of them.
+// Transfers shows and steers transfers between shards.
 type Transfers struct{ store store.Documents }
 
-// NewTransfers looks at the transfers that a store keeps.
+// NewTransfers makes a Transfers for the transfers in a store.
 func NewTransfers(db store.Documents) *Transfers { return &Transfers{db} }
 
-// ShardTransfers lists the transfers of a map that are under way, and the latest that
-// have ended.
+// ShardTransfers lists the transfers in progress of a map, and the latest ended ones.
 func (a *Transfers) ShardTransfers(ctx context.Context, shardMap string) ([]ShardTransfer, error) {
 	return ReadShardTransfers(ctx, a.store, shardMap)
 }
 
-// ShardLock names the document that whoever lets a transfer of a map begin, or keeps one from
-// beginning, writes besides.
+// ShardLock names the document that every process also writes when it lets a transfer of a map
+// begin, or prevents that.
 func ShardLock(shardMap string) string { return shardMap + "/lock" }
 
-// OrderShardTransfer tells a transfer what an operator wants. Its step ends where it
-// is, which undoes a cutover that has not switched yet, and does as it is told. One
-// that waits has no step: it is cancelled at once.
+// OrderShardTransfer gives a transfer an operator's order. The order interrupts the current step,
+// which undoes an unfinished cutover, and the step then follows the order. A waiting transfer has
+// no step: it is cancelled at once.
 func (a *Transfers) OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (ShardTransfer, error) {
 	for {
 		t, err := ReadShardTransfer(ctx, a.store, id)
@@ -176,7 +174,8 @@ func (a *Transfers) OrderShardTransfer(ctx context.Context, id, want string, by 
 	}
 }
 
-// endWaiting says what to write to cancel a transfer that waits; a conflict when it begins meanwhile.
+// endWaiting returns the writes that cancel a waiting transfer. They conflict if it begins
+// meanwhile.
 func (a *Transfers) endWaiting(ctx context.Context, t ShardTransfer) ([]store.DocumentWrite, error) {
 	lock, err := a.store.Document(ctx, DocShardTransfer, ShardLock(t.Map))
 	if err != nil {
@@ -191,7 +190,7 @@ func (a *Transfers) endWaiting(ctx context.Context, t ShardTransfer) ([]store.Do
 		return nil, fmt.Errorf("transfer in lane %s: %w", t.Lane, err)
 	}
 	if now.ID != t.ID || now.Waits == "" {
-		return nil, store.ErrConflict // it has begun, and its place is another's
+		return nil, store.ErrConflict // it has begun, and another one has its place
 	}
 	now.State = TransferCancelled
 	value, err := json.Marshal(now)
@@ -201,13 +200,13 @@ func (a *Transfers) endWaiting(ctx context.Context, t ShardTransfer) ([]store.Do
 	}, err
 }
 
-// ShardChanged makes the record of a change of a shard map: of a shard, or of a placement.
+// ShardChanged makes the audit record of a change of a shard or a placement.
 func ShardChanged(shardMap, what string, after any, by store.Actor) (store.Audited, error) {
 	text, err := json.Marshal(after)
 	return store.Audited{Kind: store.AuditShard, Name: shardMap + "/" + what, By: by, After: text}, err
 }
 
-// may returns why a transfer cannot do what is wanted; nil when it can.
+// may returns why a transfer cannot follow an order, or nil.
 func (t ShardTransfer) may(want string) error {
 	no := func(why string) error {
 		return fmt.Errorf("%w: transfer %s of key %s is %s: %s", ErrShardOrder, t.ID, t.Key, t.State, why)

@@ -8,39 +8,39 @@ import (
 	"procaas/engine/store"
 )
 
-// This file says what the API and the command line need of shard maps, which package
-// sharding keeps.
+// This file has the interface of shard maps for the API and the command line. Package shardmap
+// implements it.
 
-// What callers of shard maps test for.
+// Callers of shard maps test for these errors.
 var (
-	// ErrShardMap reports that there is no shard map of the name, or that the node keeps none.
+	// ErrShardMap reports that there is no such shard map, or that the node has none.
 	ErrShardMap = errors.New("no such shard map")
 
 	// ErrShard reports that the map has no such shard.
 	ErrShard = errors.New("no such shard")
 
-	// ErrShardKey reports that a text is no key of the map.
+	// ErrShardKey reports that a text is not a key of the map.
 	ErrShardKey = errors.New("no such key can be")
 
 	// ErrUnplaced reports that the key has no placement, and gets none.
 	ErrUnplaced = errors.New("the key has no placement")
 
-	// ErrNoHost reports that no host of the shard is fit for the question.
+	// ErrNoHost reports that no host of the shard can serve the question.
 	ErrNoHost = errors.New("no host is fit")
 
 	// ErrShardBusy reports that a transfer has the key, or the shard refuses the change.
 	ErrShardBusy = errors.New("the shard or the key is busy")
 )
 
-// ShardMaps answers where keys live. Each of its calls that changes something writes down in the
-// audit by whom and why: in the transaction that makes the change where that is one of the
-// store's database, and before and behind it where it is on a shard. So no change is without its record.
+// ShardMaps answers where keys live. Each change is audited. If the change is in the store's
+// database, its transaction has the record. If it is on a shard, there is a record before and after
+// it. So every change has a record.
 type ShardMaps interface {
 	// Resolve returns where a key lives.
 	Resolve(ctx context.Context, shardMap string, q ShardQuestion) (ShardAnswer, error)
 
-	// Watch returns the placements that have changed since a position that it gave
-	// before; it waits for one until ctx ends.
+	// Watch returns the placements that have changed since a position from an earlier call. It
+	// waits for a change until ctx ends.
 	Watch(ctx context.Context, shardMap, after string) (ShardChanges, error)
 
 	// MapViews describes all maps.
@@ -49,32 +49,33 @@ type ShardMaps interface {
 	// Shards describes the shards of a map.
 	Shards(ctx context.Context, shardMap string) ([]ShardView, error)
 
-	// SetShard changes what was decided of a shard at run time.
+	// SetShard changes the run-time settings of a shard.
 	SetShard(ctx context.Context, shardMap, shard string, c ShardChange, by store.Actor) (ShardView, error)
 
-	// SplitShard gives a part of a placement one of its own, on the same shard: in a map by
-	// range the keys from a bound on, in others one key. Nothing is changed when it is dry.
+	// SplitShard gives a part of a placement its own placement on the same shard: in a map by range
+	// the keys from a bound on, in others one key. With dry it changes nothing.
 	SplitShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (ShardRegroup, error)
 
-	// MergeShard ends a placement: its rows belong to the one that it was split off. In a map by
-	// range it ends the stretch of keys that begins at a bound: they belong to the one before.
+	// MergeShard ends a placement. Its rows belong to the placement that it was split from. In a
+	// map by range, it ends the stretch that begins at a bound, whose keys belong to the one
+	// before.
 	MergeShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (ShardRegroup, error)
 
 	// EnrollShard prepares a shard.
 	EnrollShard(ctx context.Context, shardMap, shard string, by store.Actor) (ShardEnrollment, error)
 }
 
-// QuickShardMaps are [ShardMaps] that tell from memory where most keys live.
+// QuickShardMaps are [ShardMaps] that know from memory where most keys live.
 type QuickShardMaps interface {
 	ShardMaps
 
-	// AppendAnswer appends what Resolve would answer to a question with a mode, which is
-	// never empty, and a data centre, as JSON with a line break. ok is false, and nothing is
-	// appended, when only Resolve can tell.
+	// AppendAnswer appends the answer of Resolve as JSON with a line break, for a question with a
+	// mode, which is never empty, and a data center. If only Resolve can answer, ok is false and
+	// nothing is appended.
 	AppendAnswer(to []byte, shardMap, key, mode, dc string) (answer []byte, ok bool)
 }
 
-// The modes of a question.
+// These are the modes of a question.
 const (
 	ShardMaster  = "master"
 	ShardReplica = "replica"
@@ -85,14 +86,14 @@ const (
 type ShardQuestion struct {
 	Key        string        // its parts joined by slashes
 	Mode       string        // master, replica or any
-	MaxLag     time.Duration // that a replica may have; 0 for any
-	MinLSN     uint64        // that a replica must have replayed
-	DC         string        // the asker's data centre; may be empty
+	MaxLag     time.Duration // largest lag of a replica; 0 for any
+	MinLSN     uint64        // position that a replica must have replayed
+	DC         string        // data center of the caller; may be empty
 	AfterEpoch int64         // wait until the placement has a later epoch; 0 does not wait
-	Known      bool          // do not register a key that is unknown
+	Known      bool          // do not register an unknown key
 }
 
-// A ShardAnswer tells where a key lives.
+// A ShardAnswer says where a key lives.
 type ShardAnswer struct {
 	Map       string           `json:"map" doc:"The shard map."`
 	Key       string           `json:"key" doc:"The key that was asked for."`
@@ -176,14 +177,14 @@ type ShardHostView struct {
 	Error          string    `json:"error,omitempty" doc:"The error if it does not."`
 }
 
-// A ShardChange changes what was decided of a shard at run time; nil leaves a part as it is,
-// and an empty reason takes the decision back.
+// A ShardChange changes the run-time settings of a shard. Nil keeps a setting, and an empty reason
+// removes it.
 type ShardChange struct {
 	Closed   *string `json:"closed,omitempty" doc:"Why registration is closed; empty opens it."`
 	Draining *string `json:"draining,omitempty" doc:"Why all keys are to leave; empty lets them stay."`
 }
 
-// A ShardRegroup tells which placement was divided, or which two have become one.
+// A ShardRegroup says which placement was divided, or which two were merged.
 type ShardRegroup struct {
 	Map     string `json:"map" doc:"The shard map."`
 	Wide    string `json:"wide" doc:"The placement that was divided, or that received the keys."`
@@ -193,7 +194,7 @@ type ShardRegroup struct {
 	DryRun  bool   `json:"dry_run,omitempty" doc:"true if nothing was changed, because it was a dry run."`
 }
 
-// A ShardEnrollment tells what enrolling has found and done.
+// A ShardEnrollment says what enrolling has found and done.
 type ShardEnrollment struct {
 	Map          string   `json:"map" doc:"The shard map."`
 	Shard        string   `json:"shard" doc:"The shard."`

@@ -7,10 +7,9 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A cronSchedule is a cron line in a time zone. A line that says at which hours
-// means the clock on the wall: when that clock is put forward over such a time,
-// it is due at once, and when it is put back, only the first time counts. A line
-// for every hour goes by the time that passes.
+// A cronSchedule is a cron line in a time zone. A line with hours refers to the wall clock. If that
+// clock is set forward past a due time, the trigger is due at once. If it is set back, only the
+// first time counts. A line for every hour uses elapsed time.
 type cronSchedule struct {
 	cron.Schedule
 	zone   *time.Location
@@ -26,7 +25,7 @@ func newCronSchedule(line string, zone *time.Location) (*cronSchedule, error) {
 	return &cronSchedule{Schedule: s, zone: zone, byWall: len(fields) == 5 && !strings.HasPrefix(fields[1], "*")}, nil
 }
 
-// next returns the first due time after t; zero when there is none in years.
+// next returns the first due time after t, or zero if there is none for years.
 func (s *cronSchedule) next(t time.Time) time.Time {
 	if !s.byWall {
 		return s.Next(t.In(s.zone)).UTC()
@@ -41,13 +40,13 @@ func (s *cronSchedule) next(t time.Time) time.Time {
 	}
 }
 
-// wall shows the zone's clock at an instant as if it were UTC.
+// wall returns the zone's wall clock time, as if it were UTC.
 func (s *cronSchedule) wall(t time.Time) time.Time {
 	_, offset := t.In(s.zone).Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// instant is when the zone's clock shows a time first, or jumps over it.
+// instant returns when the zone's clock first shows a time, or jumps over it.
 func (s *cronSchedule) instant(wall time.Time) time.Time {
 	const aside = 24 * time.Hour // more than any offset, less than between two changes of a clock
 	_, before := wall.Add(-aside).In(s.zone).Zone()

@@ -11,28 +11,28 @@ import (
 	"procaas/engine/model"
 )
 
-// tickID is the form of a firing's event id: the due time, in digits of a fixed
-// number, so that the greatest id is the latest firing. All nodes make the same
-// one, and the store keeps the first.
+// tickID is the format of a firing's event id: the due time with a fixed number of digits, so that
+// the greatest id is the latest firing. All nodes make the same id, and the store keeps the first
+// event.
 const tickID = "2006-01-02T15:04:05.000000000Z"
 
-// maxCatchUp bounds the firings of one trigger that catch-up: all makes good in one go:
-// they are in memory meanwhile.
+// maxCatchUp bounds the firings that catch-up: all makes up for at once, because they are in
+// memory.
 const maxCatchUp = 100_000
 
-// clockBack is how far in the future a firing lies that the store's clock, set back since,
-// cannot have meant. Then a trigger would be silent until the clock is there again.
+// clockBack is how far in the future the last firing must be to show that the store's clock was set
+// back. Otherwise the trigger would be silent until then.
 const clockBack = time.Minute
 
 // A clockwork is one trigger with its schedule.
 type clockwork struct {
 	trigger *tree.Trigger
 	payload any
-	cron    *cronSchedule // nil for every
-	last    time.Time     // the due time that was fired, or passed over, last
+	cron    *cronSchedule // nil for a trigger with every
+	last    time.Time     // last due time that was fired or skipped
 }
 
-// newClockwork reads a trigger.
+// newClockwork parses a trigger.
 func newClockwork(t *tree.Trigger) (*clockwork, error) {
 	c := &clockwork{trigger: t}
 	c.payload, _ = t.Payload.Literal()
@@ -49,25 +49,25 @@ func newClockwork(t *tree.Trigger) (*clockwork, error) {
 	return c, nil
 }
 
-// A stand is where a trigger stood under an earlier definition.
+// A stand is the state of a trigger under an earlier definition.
 type stand struct {
 	schedule string
 	last     time.Time
 }
 
-// schedule tells schedules apart.
+// schedule identifies the schedule.
 func (c *clockwork) schedule() string {
 	return fmt.Sprintf("%s %q %s", c.trigger.Every, c.trigger.Cron, c.trigger.TimeZone)
 }
 
-// TriggerSource begins the sources of the events of triggers.
+// TriggerSource is the prefix of the sources of triggers' events.
 const TriggerSource = model.ReservedSource + "trigger/"
 
-// source is the source of the trigger's events.
+// source returns the source of the trigger's events.
 func (c *clockwork) source() string { return TriggerSource + c.trigger.ID }
 
-// next returns the first due time after t. Those of every are multiples of it since
-// 1970, so that all nodes agree on them.
+// next returns the first due time after t. With every, due times are multiples of it since 1970, so
+// that all nodes agree.
 func (c *clockwork) next(t time.Time) time.Time {
 	if c.cron != nil {
 		return c.cron.next(t)
@@ -76,8 +76,8 @@ func (c *clockwork) next(t time.Time) time.Time {
 	return time.Unix(0, (t.UnixNano()/every+1)*every).UTC()
 }
 
-// due returns the due times up to now that are to be fired, oldest first. Of
-// several, only catch-up: all fires more than the latest.
+// due returns the due times up to now to fire, oldest first. Only catch-up: all fires more than the
+// latest.
 func (c *clockwork) due(now time.Time) []time.Time {
 	var due []time.Time
 	if c.cron == nil && c.trigger.CatchUp != "all" {
@@ -97,7 +97,7 @@ func (c *clockwork) due(now time.Time) []time.Time {
 	return due
 }
 
-// event is one firing.
+// event returns the event of one firing.
 func (c *clockwork) event(due time.Time) model.Event {
 	return model.Event{
 		ID: due.Format(tickID), Source: c.source(), Type: c.trigger.Event, Time: due,
@@ -105,14 +105,14 @@ func (c *clockwork) event(due time.Time) model.Event {
 	}
 }
 
-// Check refuses a trigger whose times cannot be told.
+// Check returns an error if the schedule of a trigger is invalid.
 func Check(t *tree.Trigger) error {
 	_, err := newClockwork(t)
 	return err
 }
 
-// Firing returns the first event of a trigger that is due after a moment. Its time is when; zero for one that is not due
-// in years. The error is of a trigger whose times cannot be told.
+// Firing returns the first event of a trigger that is due after a moment. Its time is the due time,
+// or zero if it is not due for years. The error is that of an invalid schedule.
 func Firing(t *tree.Trigger, after time.Time) (model.Event, error) {
 	c, err := newClockwork(t)
 	if err != nil {
@@ -125,27 +125,25 @@ func Firing(t *tree.Trigger, after time.Time) (model.Event, error) {
 type Firer struct {
 	Clock    *clock.Clock
 	Log      *slog.Logger
-	Bundle   func() *tree.Bundle    // the present definition
-	Reloaded func() <-chan struct{} // closed when there is another one; asked for before Bundle
+	Bundle   func() *tree.Bundle    // returns the current definition
+	Reloaded func() <-chan struct{} // returns a channel that is closed when the definition changes; called before Bundle
 
-	// LastEvent returns the id of the last event of a source; empty when there is none.
+	// LastEvent returns the id of the last event of a source, or empty.
 	LastEvent func(ctx context.Context, source string) (id string, err error)
 
-	// Submit hands events in and tells for each why it is refused for what it is; nil for one
-	// that is stored. The error is of the first that could not be stored, before which all
-	// others are.
+	// Submit submits events and returns for each why it is refused, or nil. The error is that of
+	// the first event that could not be stored. All before it are stored.
 	Submit func(ctx context.Context, events []model.Event) (refused []error, err error)
 }
 
-// How triggers are fired.
+// These bound how triggers fire.
 const (
-	firerPoll  = time.Second // the longest sleep: the store's clock may be set meanwhile
-	firerBatch = 256         // firings that are handed in at once
+	firerPoll  = time.Second // longest sleep, because the store's clock may be set
+	firerBatch = 256         // firings to submit at once
 )
 
-// wind finds out where a trigger stands that this node has not fired before.
-// What was due while no node ran is dropped by catch-up: skip, and found by the
-// others from the last firing.
+// wind finds the last firing of a trigger that is new to this node. With catch-up: skip, firings
+// that were due while no node ran are dropped. Otherwise they follow the last firing.
 func (f *Firer) wind(ctx context.Context, c *clockwork, now time.Time) error {
 	c.last = now
 	if c.trigger.CatchUp == "skip" || c.trigger.CatchUp == "" {
@@ -170,7 +168,7 @@ func (f *Firer) Run(ctx context.Context) {
 	case <-f.Clock.Known:
 	}
 	stands := map[string]stand{} // by trigger
-	// Before the store's clock is known nothing is due: the node's own may be hours off.
+	// Nothing is due before the store's clock is known, because the node's own may be hours off.
 	for ctx.Err() == nil {
 		b := f.Bundle()
 		works, err := f.windAll(ctx, b, stands)
@@ -186,8 +184,8 @@ func (f *Firer) Run(ctx context.Context) {
 	}
 }
 
-// windAll makes the triggers of a definition ready. One whose schedule has changed begins
-// now: what would have been due by the new one before that was never meant to fire.
+// windAll prepares the triggers of a definition. If a schedule has changed, it begins now, because
+// its earlier due times were never meant to fire.
 func (f *Firer) windAll(ctx context.Context, b *tree.Bundle, stands map[string]stand) ([]*clockwork, error) {
 	now := f.Clock.Now()
 	var works []*clockwork
@@ -211,7 +209,7 @@ func (f *Firer) windAll(ctx context.Context, b *tree.Bundle, stands map[string]s
 	return works, nil
 }
 
-// tick fires triggers until ctx ends or there is another definition.
+// tick fires triggers until ctx ends or the definition changes.
 func (f *Firer) tick(ctx context.Context, b *tree.Bundle, works []*clockwork) {
 	for {
 		again := f.Reloaded()
@@ -222,7 +220,7 @@ func (f *Firer) tick(ctx context.Context, b *tree.Bundle, works []*clockwork) {
 		sleep := firerPoll
 		for _, c := range works {
 			if c.last.Sub(now) > clockBack {
-				c.last = now // what fires twice by this has the same id, and counts once
+				c.last = now // a repeated firing has the same id, and counts once
 			}
 			if err := f.fire(ctx, c, now); err != nil && ctx.Err() == nil {
 				f.Log.Warn("trigger cannot fire, trying again", "trigger", c.trigger.ID, "error", err)
@@ -246,9 +244,8 @@ func (f *Firer) tick(ctx context.Context, b *tree.Bundle, works []*clockwork) {
 	}
 }
 
-// fire submits what is due of one trigger. A firing that is refused for what it is will be
-// refused again and is passed over; one that could not be stored is tried again, and those
-// before it are not.
+// fire submits what is due for one trigger. It skips refused firings, which would be refused again.
+// It retries a firing that could not be stored, without those before it.
 func (f *Firer) fire(ctx context.Context, c *clockwork, now time.Time) error {
 	due := c.due(now)
 	for len(due) > 0 {
