@@ -8,8 +8,8 @@ import (
 	"procaas/engine/store"
 )
 
-// SpoilAudit checks that [store.Audits].VerifyAudit finds what SQL does to the records.
-// open opens a store, and gives what runs statements on its tables, which refuse none.
+// SpoilAudit checks that [store.Audits].VerifyAudit finds records that SQL has changed. open opens
+// a store, and returns a function that runs statements on its tables.
 func SpoilAudit(t *testing.T, open func(t *testing.T) (store.Store, func(statements ...string))) {
 	const columns = "changed, actor, reason, kind, name, before, after, hash"
 	for _, c := range []struct {

@@ -11,9 +11,8 @@ import (
 	"procaas/engine/store"
 )
 
-// Benchmark measures the calls of a store that every run makes, as the engine
-// makes them: in shared transactions, two at a time. All figures are of durable
-// changes.
+// Benchmark measures the calls of a store that every run makes, as the engine makes them: in shared
+// transactions, two at a time. All changes are durable.
 func Benchmark(b *testing.B, open func(b *testing.B) store.Store) {
 	for _, size := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("Accept/batch=%d", size), func(b *testing.B) { benchAccept(newBench(b, open(b), size)) })
@@ -23,8 +22,8 @@ func Benchmark(b *testing.B, open func(b *testing.B) store.Store) {
 	}
 }
 
-// BenchmarkBacklog measures how much the events that wait slow the others down:
-// a run is claimed and ended, while so many wait behind it.
+// BenchmarkBacklog measures how much waiting events slow others down. It claims and ends runs while
+// this many wait behind them.
 func BenchmarkBacklog(b *testing.B, open func(b *testing.B) store.Store, waiting int) {
 	p := newBench(b, open(b), 64)
 	for n := 0; n < waiting; n += 2000 {
@@ -34,7 +33,7 @@ func BenchmarkBacklog(b *testing.B, open func(b *testing.B) store.Store, waiting
 		}
 		p.accept(batch...)
 	}
-	// What is claimed is replaced, so that as many wait at the end.
+	// Claimed runs are replaced, so the number of waiting ones stays the same.
 	for b.Loop() {
 		batch := p.events(unordered, priority(1))
 		p.accept(batch...)
@@ -49,7 +48,7 @@ func BenchmarkBacklog(b *testing.B, open func(b *testing.B) store.Store, waiting
 	b.ReportMetric(float64(b.N*p.size)/b.Elapsed().Seconds(), "ops/s")
 }
 
-// A bench is a probe of one benchmark. An operation is one event or change.
+// A bench is a probe for one benchmark. An operation is one event or change.
 type bench struct {
 	*probe
 	b    *testing.B
@@ -64,7 +63,7 @@ func newBench(b *testing.B, s store.Store, size int) *bench {
 	return p
 }
 
-// lanes is how many transactions go on at once.
+// lanes is how many transactions are in flight at once.
 const lanes = 2
 
 // measure calls do for a batch at a time, until b.N operations are done.
@@ -88,7 +87,7 @@ func (p *bench) measure(do func(lane int) error) {
 	p.b.ReportMetric(float64(p.b.N)/p.b.Elapsed().Seconds(), "ops/s")
 }
 
-// events makes a batch of events, each with a key of its own.
+// events makes a batch of events with different keys.
 func (p *bench) events(with ...func(*model.Intake)) []model.Intake {
 	batch := make([]model.Intake, p.size)
 	for i := range batch {
@@ -106,7 +105,7 @@ func benchAccept(p *bench) {
 	})
 }
 
-// checkpointSize is what a run of a few handlers keeps.
+// checkpointSize is the size of the checkpoint of a run with a few handlers.
 const checkpointSize = 800
 
 func (p *bench) checkpoint(runs []store.Claimed, s model.Status) error {
@@ -171,8 +170,7 @@ func benchClaim(p *bench) {
 	})
 }
 
-// benchLife takes events from their acceptance over three checkpoints to their
-// end.
+// benchLife takes events from acceptance through three checkpoints to their end.
 func benchLife(p *bench) {
 	p.measure(func(int) error {
 		runs := p.own()

@@ -17,9 +17,8 @@ import (
 	"procaas/engine/store"
 )
 
-// Conformance checks that a store keeps every promise of the engine's ports.
-// open gives an empty store of its own to the test and sees to its end. With names of
-// groups it checks only these.
+// Conformance checks that a store meets the contract of the engine's ports. open returns an empty
+// store for the test and closes it at the end. With names of groups it checks only these.
 func Conformance(t *testing.T, open func(t *testing.T) store.Store, only ...string) {
 	groups := []struct {
 		name  string
@@ -76,20 +75,20 @@ type storeCase struct {
 	run  func(*probe)
 }
 
-// A probe drives a store in a test and fails it at the first surprise.
+// A probe uses a store in a test and fails the test at the first unexpected result.
 type probe struct {
 	testing.TB
 	store.Store
 	ids  atomic.Int64
-	open func() store.Store // another empty store of the same kind
+	open func() store.Store // opens another empty store of the same kind
 }
 
 func newProbe(t testing.TB, s store.Store) *probe { return &probe{TB: t, Store: s} }
 
-// steerer is who retries and cancels runs.
+// steerer is the operator who retries and cancels runs.
 var steerer = store.Actor{Name: "ann", Reason: "why"}
 
-// lease is one that no test outlives.
+// lease is longer than any test.
 const lease = time.Hour
 
 // event makes the intake of an ordered event of flow "orders".
@@ -109,7 +108,7 @@ func (p *probe) event(key string, with ...func(*model.Intake)) model.Intake {
 	return in
 }
 
-// The ways in which an event may differ.
+// The variants of events.
 func unordered(in *model.Intake) { in.Ordered, in.Block = false, false }
 func skipping(in *model.Intake)  { in.Block = false }
 func owned(in *model.Intake)     { in.Own = true }
@@ -165,7 +164,7 @@ func (p *probe) beat(node int64) (b store.Beat) {
 	return b
 }
 
-// beatOnce may come when the store counts nothing, because the machine is busy.
+// beatOnce is one beat. If the machine is busy, the store may skip its counts.
 func (p *probe) beatOnce(node int64) store.Beat {
 	p.Helper()
 	b, err := p.Ledger.Beat(p.Context(), node, lease, "served")
@@ -184,7 +183,7 @@ func (p *probe) claim(node int64, limit int) []store.Claimed {
 	return runs
 }
 
-// claimOne claims one run, which must be the one named.
+// claimOne claims one run, which must have this id.
 func (p *probe) claimOne(node int64, id string) store.Claimed {
 	p.Helper()
 	runs := p.claim(node, 1)
@@ -194,7 +193,7 @@ func (p *probe) claimOne(node int64, id string) store.Claimed {
 	return runs[0]
 }
 
-// wantClaims claims all that is ready and compares the order.
+// wantClaims claims all ready runs and compares their order.
 func (p *probe) wantClaims(node int64, want ...string) []store.Claimed {
 	p.Helper()
 	runs := p.claim(node, 1000)
@@ -220,7 +219,7 @@ func change(c store.Claimed, s model.Status) model.Change {
 	}
 }
 
-// commit writes changes that must all be taken.
+// commit commits changes that must all succeed.
 func (p *probe) commit(node int64, changes ...model.Change) {
 	p.Helper()
 	for i, err := range p.commitErrs(node, changes...) {
@@ -242,7 +241,7 @@ func (p *probe) commitErrs(node int64, changes ...model.Change) []error {
 	return errs
 }
 
-// finish ends claimed runs well.
+// finish ends claimed runs successfully.
 func (p *probe) finish(node int64, runs ...store.Claimed) {
 	p.Helper()
 	var changes []model.Change
@@ -279,7 +278,7 @@ func (p *probe) entity(key string) store.EntityRecord {
 	return e
 }
 
-// wantErr checks an error against the one that the ports promise.
+// wantErr compares an error with the one in the contract.
 func (p *probe) wantErr(what string, have, want error) {
 	p.Helper()
 	if !errors.Is(have, want) {
@@ -287,7 +286,7 @@ func (p *probe) wantErr(what string, have, want error) {
 	}
 }
 
-// equal compares values; times are compared as the stores keep them.
+// equal compares values, with times in the precision of stores.
 func (p *probe) equal(what string, have, want any) {
 	p.Helper()
 	if d := cmp.Diff(want, have, cmpopts.EquateEmpty(), cmpopts.EquateApproxTime(0)); d != "" {
@@ -295,7 +294,7 @@ func (p *probe) equal(what string, have, want any) {
 	}
 }
 
-// wantJSON compares an object of a store, which may order names as it likes.
+// wantJSON compares an object of a store, whose names may have any order.
 func (p *probe) wantJSON(what string, have []byte, want map[string]any) {
 	p.Helper()
 	e, err := store.DecodeEvent(fmt.Appendf(nil, `{"id":"x","type":"x","payload":%s}`, have))
@@ -311,5 +310,5 @@ func (p *probe) eventually(what string, done func() bool) {
 	patience.Until(p, what, done)
 }
 
-// long is a text that no row of a database holds inline.
+// long returns a text that no database stores inline.
 func long(n int) string { return strings.Repeat("shared state ", n/13+1)[:n] }

@@ -14,7 +14,7 @@ func (p *probe) setToken(name, value, hash string, ifRevision int64) (int64, err
 	return p.Tokens.SetToken(p.Context(), name, []byte(value), []byte(hash), ifRevision, store.Actor{Name: "ann", Reason: "why"})
 }
 
-// chosen returns the revisions that a filter chooses of the audit.
+// chosen returns the revisions of the audit that a filter chooses.
 func (p *probe) chosen(f store.AuditFilter) []int64 {
 	p.Helper()
 	f.Limit = 100
@@ -27,7 +27,7 @@ func (p *probe) chosen(f store.AuditFilter) []int64 {
 	return out
 }
 
-// chain returns the chain that settings are in, with the records of all, which must hold.
+// chain returns the chain of the settings, which must be intact.
 func (p *probe) chain(kept ...string) store.AuditChain {
 	p.Helper()
 	chains, err := p.Audits.VerifyAudit(p.Context(), kept)

@@ -13,14 +13,14 @@ func ofType(t string) func(*model.Intake) {
 	return func(in *model.Intake) { in.Event.Type = t }
 }
 
-// listen makes the change that parks a run until it hears of events.
+// listen makes the change that parks a run until there are events.
 func (p *probe) listen(c store.Claimed, heard int64, types ...string) model.Change {
 	ch := change(c, model.Parked)
 	ch.Due, ch.Awaits, ch.Heard = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), types, heard
 	return ch
 }
 
-// pending lists what is pending of a key.
+// pending lists the pending events of a key.
 func (p *probe) pending(key string, after int64, types ...string) []model.Pending {
 	p.Helper()
 	out, err := p.Inbox.Pending(p.Context(), "orders", key, types, after, 100)

@@ -7,7 +7,7 @@ import (
 	"procaas/engine/store"
 )
 
-// activate hands a definition in, whose files are its hash.
+// activate activates a definition whose files are its hash.
 func (p *probe) activate(hash string, onlyNew bool) (current string) {
 	p.Helper()
 	current, err := p.Bundles.Activate(p.Context(), hash, []byte("files of "+hash), onlyNew, store.Actor{Name: "ann", Reason: "why"})

@@ -8,7 +8,7 @@ import (
 	"procaas/engine/store"
 )
 
-// control sets a control that must be taken, or removes it with an empty value.
+// control sets a control, or removes it with an empty value. It must succeed.
 func (p *probe) control(path, value string) int64 {
 	p.Helper()
 	revision, err := p.setControl(path, value, -1)
@@ -98,7 +98,7 @@ var controlCases = []storeCase{
 		p.equal("causes", p.beat(node).Causes, []string{"q hold"})
 		runs := p.wantClaims(node, ids[0], ids[1])
 
-		// A run that parks again has the cause of then.
+		// A run that parks again has its new cause.
 		again := change(runs[0], model.Parked)
 		again.Due = late
 		p.commit(node, again)

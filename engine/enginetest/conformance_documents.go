@@ -10,7 +10,7 @@ import (
 	"procaas/engine/store"
 )
 
-// write writes one document that must be taken.
+// write writes one document. It must succeed.
 func (p *probe) write(node int64, w store.DocumentWrite, audits ...store.Audited) int64 {
 	p.Helper()
 	versions, err := p.Documents.WriteDocuments(p.Context(), node, []store.DocumentWrite{w}, audits)
@@ -19,8 +19,7 @@ func (p *probe) write(node int64, w store.DocumentWrite, audits ...store.Audited
 	return versions[0]
 }
 
-// told reports whether a channel of Changed is closed; it waits for hints that come from
-// the database.
+// told reports whether a channel of Changed is closed. It waits for hints from the database.
 func told(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -19,7 +19,7 @@ func (p *probe) report(node, number int64, tallies ...model.Tally) {
 	p.must(p.Degradation.Report(p.Context(), node, number, tallies))
 }
 
-// deliberate reads what a decision needs, with its tallies in order.
+// deliberate reads the input of a decision, with sorted tallies.
 func (p *probe) deliberate(keep time.Duration) store.Deliberation {
 	p.Helper()
 	d, err := p.Degradation.Deliberate(p.Context(), keep)
@@ -61,7 +61,7 @@ var fallbackCases = []storeCase{
 		p.equal("past", d.Past, []model.Tally{a, b, c})
 		p.equal("past, not asked for", p.deliberate(0).Past, []model.Tally{})
 
-		// What nobody looks back at is forgotten, but nothing that is fresh.
+		// Reports that nobody needs are deleted, but never fresh ones.
 		p.eventually("the reports are older than 20ms", func() bool { return len(p.deliberate(20*time.Millisecond).Past) == 0 })
 		p.must(p.Degradation.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Taken, Forget: 10 * time.Millisecond}))
 		d = p.deliberate(time.Hour)
@@ -109,7 +109,7 @@ var fallbackCases = []storeCase{
 			[]any{back.Kind, back.Name, back.By, string(back.Before), string(back.After)})
 		p.equal("revision of the settings", b.Revision, audits[0].Revision)
 
-		// An operator is no decider, and without a state nothing is new to nodes.
+		// An operator is not a decider, and without a state nodes see nothing new.
 		d = p.deliberate(0)
 		p.equal("decider", d.Decider, node)
 		p.must(p.Degradation.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Taken: d.Taken}))

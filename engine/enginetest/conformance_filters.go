@@ -11,7 +11,7 @@ import (
 // A failure is how a run of a filter's test has failed.
 type failure struct{ path, class, text string }
 
-// failed makes runs that have failed, and gives their ids in order.
+// failed makes failed runs, and returns their ids in order.
 func (p *probe) failed(node int64, failures ...failure) []string {
 	p.Helper()
 	var ids []string
@@ -25,7 +25,7 @@ func (p *probe) failed(node int64, failures ...failure) []string {
 	return ids
 }
 
-// oldest lists the runs that a filter chooses, page by page, the first first.
+// oldest lists the runs of a filter, page by page, oldest first.
 func (p *probe) oldest(f store.RunFilter) []string {
 	p.Helper()
 	f.Oldest, f.Limit = true, 2

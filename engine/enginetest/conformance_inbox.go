@@ -192,7 +192,8 @@ var inboxCases = []storeCase{
 		c.State = "open"
 		p.commit(node, c)
 
-		// A reminder waits, and is judged by the state of then. One that no state allows is not taken in.
+		// A reminder waits, and is judged by the state at its time. One that no state allows is
+		// refused.
 		reminder := later("paid")
 		have := p.acceptFor(0, reminder, with([]string{}, time.Now().Add(time.Hour)))
 		p.equal("a reminder", have[0], store.Accepted{Run: reminder.ID, Undecided: true})
@@ -207,7 +208,8 @@ var inboxCases = []storeCase{
 		p.equal("what the present state allows", have[1], store.Accepted{Run: one.ID})
 		p.equal("what comes behind it", have[2], store.Accepted{Run: two.ID, Undecided: true})
 
-		// It is judged while others submit, too: one of two opens the entity, the other waits behind it.
+		// It is also judged while others submit: one of two creates the entity, and the other waits
+		// for it.
 		p.finish(node, p.claimOne(node, one.ID))
 		p.finish(node, p.claimOne(node, two.ID))
 		errs := make(chan error, 20)
@@ -317,7 +319,8 @@ var inboxCases = []storeCase{
 		parked := store.AsideRuns{Pipeline: "p", Place: store.AsideParked, Cause: "@orders p/s/h", Runs: 2}
 		before := wantAside(slices.Concat(rest, []store.AsideRuns{parked}, last)...)
 
-		// One that asks again, and has to go on waiting for the same, has waited all the time.
+		// A run that asks again and must continue to wait for the same cause keeps its waiting
+		// time.
 		if n, err := p.Runs.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
 			p.Fatalf("release: want 1, have %d, %v", n, err)
 		}
@@ -327,7 +330,7 @@ var inboxCases = []storeCase{
 		after := wantAside(slices.Concat(rest, []store.AsideRuns{parked}, last)...)
 		p.equal("since when runs wait for the service", after[4].Since, before[4].Since)
 
-		// One that waits for something else has waited for that from now on only.
+		// A run that waits for something else starts a new waiting time.
 		if n, err := p.Runs.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
 			p.Fatalf("release: want 1, have %d, %v", n, err)
 		}

@@ -171,7 +171,7 @@ var ledgerCases = []storeCase{
 		for _, c := range changes {
 			p.wantStatus(c.Run, c.Status)
 		}
-		// The next of 20 keys, 20 given back, and the heads of 7 new ones.
+		// The next of 20 keys, 20 released runs, and the heads of 7 new keys.
 		if have := len(p.claim(node, 1000)); have != 47 {
 			p.Fatalf("claim: want 47, have %d", have)
 		}

@@ -7,8 +7,8 @@ import (
 	"procaas/engine/store"
 )
 
-// left makes runs that have succeeded without handlers, each in another way of ending: with
-// nothing but the end, with something for the key, and alone.
+// left makes succeeded runs with left out handlers. They end in different ways: only the end, with
+// a change of the key, and alone.
 func (p *probe) left(node int64, path string) (ids []string) {
 	p.Helper()
 	for i, in := range []model.Intake{p.event("plain"), p.event("kept"), p.event("alone", unordered)} {
@@ -25,7 +25,7 @@ func (p *probe) left(node int64, path string) (ids []string) {
 	return ids
 }
 
-// labelled says what an event is labelled with.
+// labelled sets the labels of an event.
 func labelled(labels string) func(*model.Intake) {
 	return func(in *model.Intake) { in.Event.Labels = labels }
 }

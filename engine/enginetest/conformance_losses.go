@@ -83,8 +83,8 @@ var lossCases = []storeCase{
 	}},
 }
 
-// lose lets a node have runs and die, the first of them under trial, and returns the losses
-// that they had before.
+// lose makes a node claim runs and die, the first of them under trial. It returns the losses that
+// they had before.
 func (p *probe) lose(trials int, ids ...string) string {
 	p.Helper()
 	live := p.join()

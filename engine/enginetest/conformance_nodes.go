@@ -181,8 +181,7 @@ var nodeCases = []storeCase{
 	}},
 }
 
-// dying joins a node whose lease ends at once, and claims runs for it, which
-// must be the ones named.
+// dying joins a node whose lease ends at once, and claims runs for it, which must have these ids.
 func (p *probe) dying(ids ...string) (int64, []store.Claimed) {
 	p.Helper()
 	node, err := p.Ledger.Join(p.Context(), "dying", time.Millisecond)

@@ -7,7 +7,7 @@ import (
 	"procaas/engine/store"
 )
 
-// soon is far enough ahead that a few calls come before, on a busy machine too.
+// soon is far enough ahead for a few calls, also on a busy machine.
 const soon = 3 * time.Second
 
 var orderCases = []storeCase{
@@ -250,7 +250,7 @@ var orderCases = []storeCase{
 		second := change(p.claimOne(node, ids[2]), model.Succeeded)
 		second.State, second.Shared = "open", []byte(`{"n":1}`)
 		p.commit(node, second)
-		// Both are back, the one accepted first before all others.
+		// Both are back, the first accepted one before all others.
 		first := p.claimOne(node, ids[0])
 		p.equal("state", first.Entity.State, "open")
 		p.equal("version", first.Version, int64(1))
@@ -258,7 +258,7 @@ var orderCases = []storeCase{
 		same := change(p.claimOne(node, ids[1]), model.Succeeded)
 		same.State, same.Shared = "open", []byte(`{"n":2}`)
 		p.commit(node, same)
-		// The state is the same, so the first stays aside.
+		// The state has not changed, so the first stays deferred.
 		p.finish(node, p.claimOne(node, ids[3]))
 		p.wantClaims(node)
 		p.equal("waiting", p.entity("k").Waiting, 1)

@@ -183,9 +183,9 @@ func (p *probe) together(n int, do func(i int) error) {
 	}
 }
 
-// load lets producers and nodes work on few keys at once; a node that leaves
-// now and then gives its runs back. Each key must see its runs one at a time,
-// in the order in which its producer had them accepted.
+// load makes producers and nodes work on few keys at once. Now and then a node leaves and releases
+// its runs. The runs of a key must run one at a time, in the order in which its producer had them
+// accepted.
 func (p *probe) load(keys, perKey int) {
 	w := &watch{busy: map[string]string{}, done: map[string][]string{}}
 	var g errgroup.Group
@@ -227,8 +227,8 @@ func (p *probe) load(keys, perKey int) {
 	}
 }
 
-// work claims and ends runs as a node until stop is closed. Every few rounds it
-// leaves with what it has, and begins anew.
+// work claims and ends runs as a node until stop is closed. Every few rounds it leaves with its
+// runs, and joins again.
 func (p *probe) work(w *watch, stop <-chan struct{}) error {
 	for round := 0; ; {
 		node, err := p.Ledger.Join(p.Context(), "worker", lease)
@@ -273,7 +273,7 @@ func (p *probe) pass(w *watch, node int64, runs []store.Claimed) error {
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
-	// Noted before the commit: after it the key's next run may begin.
+	// Noted before the commit, because after it the key's next run may begin.
 	for _, c := range runs {
 		w.end(c)
 	}
@@ -281,7 +281,7 @@ func (p *probe) pass(w *watch, node int64, runs []store.Claimed) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// drain ends what workers gave back when they stopped.
+// drain ends the runs that workers released when they stopped.
 func (p *probe) drain(w *watch) {
 	p.Helper()
 	node := p.join()
@@ -296,7 +296,7 @@ func (p *probe) drain(w *watch) {
 	}
 }
 
-// A watch sees which run of a key is under way, and which have ended.
+// A watch checks which run of a key is in flight, and which have ended.
 type watch struct {
 	mu    sync.Mutex // guards the rest
 	busy  map[string]string

@@ -312,7 +312,7 @@ var runCases = []storeCase{
 	}},
 }
 
-// parkAndBack parks a run, looks, and claims it again.
+// parkAndBack parks a run, calls look, and claims the run again.
 func (p *probe) parkAndBack(node int64, c store.Claimed, look func()) store.Claimed {
 	p.Helper()
 	parked := change(c, model.Parked)
@@ -410,7 +410,7 @@ var settingCases = []storeCase{
 	}},
 }
 
-// trimRunsCases are about stores that forget all but the last runs of a pipeline.
+// trimRunsCases are for stores that delete all but the last runs of a pipeline.
 var trimRunsCases = []storeCase{
 	{"all but the last runs of a pipeline are forgotten, and their events stay known", func(p *probe) {
 		db := p.Trimmer

@@ -19,7 +19,7 @@ func (p *probe) begin(node int64, ids ...string) []store.Claimed {
 	return claimed
 }
 
-// undoCases are about runs that undo what they have done when they are cancelled.
+// undoCases are for cancelled runs that undo what they have done.
 var undoCases = []storeCase{
 	{"undo asks the owner of a run, and whoever owns it next", func(p *probe) {
 		node := p.join()
@@ -35,7 +35,7 @@ var undoCases = []storeCase{
 		p.equal("audited", []string{a.Kind, a.Name, a.By.Name, a.By.Reason}, []string{store.AuditRun, ids[2], "ann", "enough"})
 		p.equal("audited as undoing", strings.Contains(string(a.After), `"undoing":true`), true)
 
-		// Who has not seen the order cannot park or fail the run.
+		// A node that has not seen the order cannot park or fail the run.
 		park := change(c[0], model.Parked)
 		park.Due = time.Now().Add(time.Hour)
 		held := change(c[1], model.Parked)
@@ -45,7 +45,7 @@ var undoCases = []storeCase{
 			c[i] = again
 		}
 
-		// Who does as it says can, and the order is done with.
+		// A node that follows the order can, and the order is done.
 		park, held = change(c[0], model.Parked), change(c[1], model.Failed)
 		park.Due, park.Undoing, held.Undoing = time.Now().Add(time.Hour), true, true
 		p.commit(node, park, held)

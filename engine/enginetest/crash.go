@@ -18,22 +18,21 @@ import (
 	"procaas/engine/store"
 )
 
-// crashEnv tells the test binary that it is the process to be killed.
+// crashEnv tells the test binary that it is the process to kill.
 const crashEnv = "PROCAAS_TEST_CRASH_STORE"
 
-// crashes is how often the process is killed; writers how many write at once. The lease
-// is waited for once, at the end; and a process that stands still for as long while it
-// looks for dead nodes takes itself for one.
+// crashes is how often the process is killed, and writers how many goroutines write at once. The
+// test waits for the lease once, at the end. A process that stands still for the time of its lease
+// considers itself dead.
 const (
 	crashes    = 4
 	writers    = 4
 	crashLease = 3 * time.Second
 )
 
-// Crash kills a process that works with the store at dsn, again and again, and
-// checks that what it acknowledged is there and that nothing is half there. The
-// process is this test binary, started to run the calling test alone; so the
-// test must call Crash first of all.
+// Crash kills a process that works with the store at dsn, again and again. It checks that
+// everything acknowledged is there and that nothing is incomplete. The process is this test binary,
+// which runs only the calling test, so the test must call Crash first.
 func Crash(t *testing.T, dsn func() string, open func(ctx context.Context, dsn string) (store.Store, error)) {
 	if store := os.Getenv(crashEnv); store != "" {
 		workUntilKilled(t, store, open)
@@ -59,8 +58,8 @@ func Crash(t *testing.T, dsn func() string, open func(ctx context.Context, dsn s
 	}
 }
 
-// workUntilKilled accepts events and takes them to their end, and says on its
-// output what it is about to write, and what is durable.
+// workUntilKilled accepts events and takes them to their end. It prints what it is about to write,
+// and what is durable.
 func workUntilKilled(t *testing.T, dsn string, open func(ctx context.Context, dsn string) (store.Store, error)) {
 	s, err := open(t.Context(), dsn)
 	if err != nil {
@@ -91,11 +90,11 @@ func workUntilKilled(t *testing.T, dsn string, open func(ctx context.Context, ds
 	})
 }
 
-// crashMark begins the lines that are meant for the other process.
+// crashMark is the prefix of lines for the other process.
 const crashMark = "crash-test: "
 
-// crashRound accepts a batch and takes its runs over a checkpoint to the end,
-// which emits an event.
+// crashRound accepts a batch and takes its runs through a checkpoint to the end, which emits an
+// event.
 func (p *probe) crashRound(node int64, name string, say func(verb string, ids ...string)) error {
 	var batch []model.Intake
 	var ids []string
@@ -135,10 +134,10 @@ func (p *probe) crashRound(node int64, name string, say func(verb string, ids ..
 
 func emittedBy(run string) string { return "by-" + run }
 
-// A crashLog is what a killed process said.
+// A crashLog has the output of a killed process.
 type crashLog struct {
 	batches [][]string        // that it was about to accept
-	acked   map[string]string // the last thing acknowledged of each run
+	acked   map[string]string // the last acknowledgement of each run
 }
 
 // follow runs a process and kills it after some lines.
@@ -162,7 +161,7 @@ func (l *crashLog) follow(t *testing.T, dsn string, lines int) {
 			continue
 		}
 		l.note(strings.Fields(text))
-		// What it says after this is still heard: its last words count too.
+		// Later lines count, too.
 		if heard++; heard == lines {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
@@ -186,7 +185,7 @@ func (l *crashLog) note(words []string) {
 	}
 }
 
-// check compares what was said with what is there.
+// check compares the output with the store.
 func (l *crashLog) check(p *probe) {
 	p.Helper()
 	found := map[string]store.RunRecord{}
@@ -228,7 +227,7 @@ func (l *crashLog) check(p *probe) {
 	}
 }
 
-// finishAll takes dead processes' runs over and ends all runs.
+// finishAll takes over dead processes' runs and ends all runs.
 func (p *probe) finishAll() {
 	p.Helper()
 	node := p.join()
@@ -251,7 +250,7 @@ func (p *probe) finishAll() {
 	})
 }
 
-// checkEnd finds every run that was ever accepted ended.
+// checkEnd checks that every accepted run has ended.
 func (l *crashLog) checkEnd(p *probe) {
 	p.Helper()
 	for id := range l.acked {
@@ -262,7 +261,7 @@ func (l *crashLog) checkEnd(p *probe) {
 	}
 }
 
-// pause waits without sleeping through the end of the test.
+// pause waits, but not beyond the end of the test.
 func (p *probe) pause(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

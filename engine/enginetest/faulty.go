@@ -10,27 +10,25 @@ import (
 	"procaas/engine/store"
 )
 
-// ErrInjected is the failure that a Faulty store makes up.
+// ErrInjected is the error of a Faulty store.
 var ErrInjected = errors.New("injected fault")
 
-// A Faulty store fails when a test wants it to. Its fields may be set as long as
-// nothing uses it.
+// A Faulty store fails when a test wants it to. Set its fields before anything uses it.
 type Faulty struct {
 	store.Store
 
-	// Before is asked before an operation: join, beat, claim, accept, commit, leave,
-	// report, deliberate, conclude, outages or probe. With its error, nothing is done.
+	// Before is called before an operation: join, beat, claim, accept, commit, leave, report,
+	// deliberate, conclude, outages or probe. If it returns an error, the operation is not done.
 	Before func(op string) error
 
-	// After is asked after an operation that succeeded. With its error the
-	// operation is done, but its caller cannot know: the answer is lost.
+	// After is called after a successful operation. If it returns an error, the operation was done,
+	// but its answer is lost.
 	After func(op string) error
 
 	cut atomic.Bool
 }
 
-// Cut breaks the connection for good, as when the process is killed: nothing
-// that this store is asked from now on is done.
+// Cut breaks the connection forever, as if the process was killed: no later operation is done.
 func (f *Faulty) Cut() { f.cut.Store(true) }
 
 // before decides whether an operation fails without being done.
@@ -55,8 +53,8 @@ func (f *Faulty) after(op string, err error) error {
 	return err
 }
 
-// Ports returns the store that fails. It can nothing that a store may leave out, such as wake its
-// node, so that all that a node learns comes by what may fail.
+// Ports returns the failing store. It has no optional ports such as Waker, so that a node learns
+// everything through calls that may fail.
 func (f *Faulty) Ports() store.Store {
 	db := f.Store
 	db.Inbox, db.Ledger, db.Degradation = faultyInbox{db.Inbox, f}, faultyLedger{db.Ledger, f}, faultyDegradation{db.Degradation, f}
@@ -64,7 +62,7 @@ func (f *Faulty) Ports() store.Store {
 	return db
 }
 
-// The ports that fail.
+// These are the failing ports.
 type (
 	faultyInbox struct {
 		store.Inbox

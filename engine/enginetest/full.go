@@ -14,7 +14,7 @@ import (
 	"procaas/engine/store"
 )
 
-// full is a pipeline whose result may be large.
+// full is a pipeline with a result that may be large.
 const full = `
 pipelines:
   - id: work
@@ -24,7 +24,7 @@ pipelines:
       - {id: b, handlers: [{id: after, step: {}}]}
 `
 
-// A witness counts the commits of a run that fail.
+// A witness counts the failed commits of a run.
 type witness struct {
 	store.Ledger
 	run    atomic.Pointer[string]
@@ -44,9 +44,8 @@ func (w *witness) Commit(ctx context.Context, node int64, changes []model.Change
 	return errs, err
 }
 
-// Full checks on a store of one's own that a run waits for the room that it needs, however
-// long others are written that need less. Fill takes the room from changes of a hundred
-// kilobytes, and gives it back.
+// Full checks, on a store of its own, that a run waits for the space that it needs, even if smaller
+// writes of others succeed. fill takes the space of changes of a hundred kilobytes, and frees it.
 func Full(t *testing.T, store store.Store, fill func(full bool)) {
 	p := newProbe(t, store)
 	begun, goOn := make(chan struct{}), make(chan struct{})
@@ -65,7 +64,8 @@ func Full(t *testing.T, store store.Store, fill func(full bool)) {
 	w := &witness{Ledger: store.Ledger}
 	store.Ledger = w
 	e := startEngine(t, engine.Options{Store: store, Types: []engine.HandlerType{step}, Bundle: b})
-	// An event that shares a transaction with the large change is refused with it; its sender tries again.
+	// An event that shares a transaction with the large change is refused with it. Its sender
+	// retries.
 	submit := func(id string) (run string) {
 		p.eventually("an event is taken in", func() bool {
 			out, err := e.Submit(t.Context(), []intake.Submission{{Event: model.Event{ID: id, Source: "s", Type: "work"}}})
@@ -90,7 +90,7 @@ func Full(t *testing.T, store store.Store, fill func(full bool)) {
 	fill(true)
 	w.run.Store(&large)
 	close(goOn)
-	// Often enough for a store that refuses this change and takes all others.
+	// Often enough for a store that refuses only this change.
 	for i := int64(0); w.failed.Load() < 12; i++ {
 		if seen := w.failed.Load(); i <= seen {
 			ends(submit(""))

@@ -15,9 +15,9 @@ import (
 //go:embed handlers.go
 var handlersFiles embed.FS
 
-// A Script is a handler type that does what a test says.
+// A Script is a handler type that does what a test wants.
 type Script struct {
-	// Value is handed to the test, with its expressions evaluated.
+	// Value is passed to the test, with its expressions evaluated.
 	Value any `yaml:"value"`
 
 	// Service is the id of a declared service that the handler pretends to call.
@@ -26,10 +26,10 @@ type Script struct {
 	do Do
 }
 
-// Do is what a scripted handler does when it is called.
+// A Do is the implementation of a scripted handler.
 type Do func(ctx context.Context, c *engine.Call, value any) (model.Result, error)
 
-// Scripted makes a handler type of a function.
+// Scripted makes a handler type from a function.
 func Scripted(name string, do Do) engine.HandlerType {
 	t := engine.Type[Script](name, spec.Read(handlersFiles))
 	t.New = func() engine.Handler { return &Script{do: do} }
@@ -44,14 +44,13 @@ func (s *Script) Handle(ctx context.Context, c *engine.Call) (model.Result, erro
 	return s.do(ctx, c, s.Value)
 }
 
-// A Recorder notes the calls of scripted handlers. Its zero value is ready for
-// use.
+// A Recorder records the calls of scripted handlers. The zero value is ready to use.
 type Recorder struct {
 	mu    sync.Mutex // guards calls
 	calls []engine.Call
 }
 
-// Record wraps a function so that its calls are noted before they are made.
+// Record wraps a function so that its calls are recorded before they are made.
 func (r *Recorder) Record(do Do) Do {
 	return func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 		r.mu.Lock()
@@ -61,7 +60,7 @@ func (r *Recorder) Record(do Do) Do {
 	}
 }
 
-// Calls returns the calls so far, in the order in which they began.
+// Calls returns the calls so far, in the order of their starts.
 func (r *Recorder) Calls() []engine.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()

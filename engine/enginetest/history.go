@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A History is what an outsider sees of runs, in order. Its Check holds it
-// against the engine's promises, whatever nodes, stores and faults made it.
+// A History is what an outsider sees of runs, in order. Check compares it with the engine's
+// guarantees, whatever nodes, stores and faults produced it.
 type History struct {
 	entries []entry
 }
 
-// An entry is one thing that was seen.
+// An entry is one observation.
 type entry struct {
 	what entryKind
 	run  string
@@ -31,60 +31,60 @@ const (
 	wasFaulty
 )
 
-// A seenCall is what a service knows of a call.
+// A seenCall is a service's view of a call.
 type seenCall struct {
 	stage int
-	key   string // for idempotency
+	key   string // idempotency key
 }
 
-// Accepted notes a run of an entity. Runs of one entity are noted in the order
-// in which they were accepted; an empty key is nobody's.
+// Accepted records a run of an entity. Call it in the order of acceptance for runs of one entity.
+// An empty key means no entity.
 func (h *History) Accepted(run, key string) {
 	h.entries = append(h.entries, entry{what: wasAccepted, run: run, key: key})
 }
 
-// Called notes that a service was called by a handler of a stage.
+// Called records that a handler of a stage called a service.
 func (h *History) Called(run, path string, stage int, idempotencyKey string) {
 	h.entries = append(h.entries, entry{what: wasCalled, run: run, path: path, call: seenCall{stage, idempotencyKey}})
 }
 
-// Decided notes that the outcome of a handler is durable.
+// Decided records that the outcome of a handler is durable.
 func (h *History) Decided(run, path string) {
 	h.entries = append(h.entries, entry{what: wasDecided, run: run, path: path})
 }
 
-// Ended notes that the end of a run is durable.
+// Ended records that the end of a run is durable.
 func (h *History) Ended(run string) {
 	h.entries = append(h.entries, entry{what: wasEnded, run: run})
 }
 
-// Fault notes that calls may have been cut off: a node has died, or has been
-// taken for dead.
+// Fault records that calls may have been interrupted, because a node has died or was considered
+// dead.
 func (h *History) Fault() { h.entries = append(h.entries, entry{what: wasFaulty}) }
 
-// A seenRun is what the check knows of a run so far.
+// A seenRun is the check's state of a run.
 type seenRun struct {
 	id, key string
 	ended   bool
-	stage   int               // the last one that was called
+	stage   int               // the last called one
 	decided map[string]bool   // by path
-	keys    map[string]string // for idempotency, by path
-	calls   map[string]int    // the number of faults before the last call, by path
+	keys    map[string]string // idempotency keys, by path
+	calls   map[string]int    // number of faults before the last call, by path
 }
 
-// historyCheck is a check under way.
+// historyCheck is a check in progress.
 type historyCheck struct {
 	runs   map[string]*seenRun
-	queues map[string][]*seenRun // those of an entity that have not ended
-	owners map[string]string     // of keys for idempotency
+	queues map[string][]*seenRun // unfinished runs of an entity
+	owners map[string]string     // of idempotency keys
 	faults int
 	found  []string
 }
 
-// Check returns what breaks the promises: accepted runs end once; runs of an entity
-// go one at a time, in order; stages go in order; a handler whose outcome is
-// durable is not called again, and one whose outcome is not only after a fault;
-// all calls of a handler in a run have one key, which no other has.
+// Check returns the violated guarantees. Accepted runs end once. Runs of an entity run one at a
+// time, in order. Stages run in order. A handler with a durable outcome is not called again, and
+// one without it only after a fault. All calls of a handler in a run have the same key, which no
+// other handler has.
 func (h *History) Check() []string {
 	c := &historyCheck{runs: map[string]*seenRun{}, queues: map[string][]*seenRun{}, owners: map[string]string{}}
 	for _, e := range h.entries {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Lag measures how late a busy machine does what is due, so that tests of times
-// can tell it from lateness of our own.
+// A Lag measures how late a busy machine is, so that tests of times can distinguish that from
+// delays of our own.
 type Lag struct{ worst atomic.Int64 }
 
 // MeasureLag measures until the end of the test.
@@ -33,9 +33,8 @@ func MeasureLag(t testing.TB) *Lag {
 	return l
 }
 
-// Allow returns a bound that this machine can keep: on an idle one hardly more than
-// what is promised, on a busy one more by what a chain of twenty steps, each as late
-// as the latest that was seen, takes.
+// Allow returns a bound that this machine can meet. On an idle one it is hardly more than promised.
+// On a busy one it adds a chain of twenty steps, each as late as the worst measured.
 func (l *Lag) Allow(promised time.Duration) time.Duration {
 	return promised + 20*time.Duration(l.worst.Load())
 }

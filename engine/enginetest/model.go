@@ -17,8 +17,8 @@ func checkModel(t *testing.T, open func(t *testing.T) store.Store) {
 	p := newProbe(t, open(t))
 	rounds := 0
 	rapid.Check(t, func(t *rapid.T) {
-		// All rounds share a store, so each has keys of its own and ends clean,
-		// even one that rapid breaks off.
+		// All rounds share a store, so each has its own keys and cleans up, even if rapid
+		// interrupts it.
 		rounds++
 		m := &storeModel{T: t, p: p, round: rounds, runs: map[string]*modelRun{}, state: map[string]string{}, node: p.join()}
 		t.Cleanup(m.clean)
@@ -29,8 +29,7 @@ func checkModel(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
-// A storeModel is what a store must be, as simply as it can be said: a list of runs
-// in the order of acceptance.
+// A storeModel is the simplest model of a store: a list of runs in the order of acceptance.
 type storeModel struct {
 	*rapid.T
 	p     *probe
@@ -45,7 +44,7 @@ type modelRun struct {
 	in         model.Intake
 	status     model.Status
 	place      int  // by acceptance
-	turn       bool // of its key
+	turn       bool // it has the turn of its key
 	deferred   bool
 	begun      bool // has a bundle
 	cancel     bool
@@ -53,8 +52,8 @@ type modelRun struct {
 	generation int
 }
 
-// settle gives each key's turn to the first run that may have it. A run keeps
-// its turn, except that one which has not begun gives way to an earlier one.
+// settle gives each key's turn to the first run that may have it. A run keeps its turn, unless it
+// has not begun and an earlier one comes.
 func (m *storeModel) settle() {
 	holder := map[string]*modelRun{}
 	for _, r := range m.list {
@@ -76,7 +75,7 @@ func (m *storeModel) settle() {
 	}
 }
 
-// mayHold reports whether a run that has its key's turn keeps it.
+// mayHold reports whether a run with its key's turn keeps it.
 func (r *modelRun) mayHold() bool {
 	switch r.status {
 	case model.Waiting:
@@ -88,7 +87,7 @@ func (r *modelRun) mayHold() bool {
 	}
 }
 
-// ready lists what a claim of everything must give, in order.
+// ready lists what a claim of everything must return, in order.
 func (m *storeModel) ready() []string {
 	m.settle()
 	var heads []*modelRun
@@ -230,7 +229,7 @@ func (m *storeModel) leave(t *rapid.T) {
 	}
 }
 
-// pipeline names what the runs of this round have in common.
+// pipeline is the pipeline of this round's runs.
 func (m *storeModel) pipeline() string { return fmt.Sprintf("round-%d", m.round) }
 
 // check runs after every step and compares all runs.
@@ -254,7 +253,7 @@ func (m *storeModel) check(t *rapid.T) {
 func (m *storeModel) clean() {
 	m.p.must(m.p.Ledger.Leave(m.p.Context(), m.node, nil))
 	for _, r := range m.list {
-		// Whether that is allowed is not the point here.
+		// It does not matter here whether that is allowed.
 		if err := m.p.Runs.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "end of round"}); err != nil &&
 			!errors.Is(err, store.ErrConflict) {
 			m.p.Error(err)

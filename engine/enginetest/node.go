@@ -16,7 +16,7 @@ type Node struct {
 	p *probe
 }
 
-// StartNode runs an engine, which has nothing to do, on a store.
+// StartNode runs an idle engine on a store.
 func StartNode(t testing.TB, store store.Store) *Node {
 	t.Helper()
 	b, found := dsl.Load([]diag.File{{Name: "none.yaml", Data: []byte("pipelines: []")}}, dsl.Options{})

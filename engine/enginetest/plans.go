@@ -13,25 +13,24 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Plans checks how PostgreSQL would run the statements of a store when its statistics
-// are the most misleading ones: those of a quiet moment, when the tables of work in
-// progress were empty. To a planner that believes in one row, reading the whole table
-// costs as much as looking a row up, and the plan stays until the next analysis, which
-// may be a minute and a million rows away. So no statement of the daily work may have a
-// plan that reads a table from end to end; [Plans.Check] names those that have one.
+// Plans checks how PostgreSQL would run a store's statements with the most misleading statistics:
+// those of a quiet moment, when the tables of unfinished work were empty. If a planner expects one
+// row, reading the whole table costs as much as an index lookup. The plan stays until the next
+// analysis, which may be a minute and a million rows away. So no regular statement may have a plan
+// that reads a whole table. [Plans.Check] reports those that do.
 //
-// The zero value but Tables is ready.
+// The zero value with Tables set is ready to use.
 type Plans struct {
-	Tables  []string          // that may become large, with their partitions
-	Allowed map[string]string // how statements begin that may read all of a table → why they may
-	Small   []string          // indexes that hold few rows, however large their tables are
+	Tables  []string          // tables that may become large, with their partitions
+	Allowed map[string]string // prefixes of statements that may read a whole table → why they may
+	Small   []string          // indexes with few rows, however large their tables are
 
 	mu     sync.Mutex        // guards the following
 	seen   map[string]bool   // statements
 	faults map[string]string // statement → what is wrong with its plan
 }
 
-// A prepared statement, as pg_prepared_statements has it.
+// A prepared is a prepared statement from pg_prepared_statements.
 type prepared struct {
 	Name, Text string
 	Types      []string // of its arguments
@@ -43,9 +42,9 @@ const (
 	emptied = "delete from %s"
 )
 
-// Read looks at the statements that the connections of a store have prepared so far.
-// It empties the tables: it is for the end of a test. Statements that begin with a
-// comment are left out: those are planned anew each time, for people.
+// Read checks the statements that the connections of a store have prepared so far. It empties the
+// tables, so call it at the end of a test. It ignores statements that begin with a comment, because
+// those are planned anew for people.
 func (p *Plans) Read(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -59,7 +58,7 @@ func (p *Plans) Read(t testing.TB, pool *pgxpool.Pool) {
 	for _, c := range idle {
 		all, err := p.unseen(ctx, c)
 		if err == nil && len(all) > 0 && !misled {
-			err = p.mislead(ctx, c) // for all connections: it makes them plan anew
+			err = p.mislead(ctx, c) // makes all connections plan again
 			misled = true
 		}
 		for _, s := range all {
@@ -74,7 +73,7 @@ func (p *Plans) Read(t testing.TB, pool *pgxpool.Pool) {
 	}
 }
 
-// mislead lets the server believe that the tables are empty.
+// mislead makes the server believe that the tables are empty.
 func (p *Plans) mislead(ctx context.Context, c *pgxpool.Conn) error {
 	for _, table := range p.Tables {
 		if _, err := c.Exec(ctx, fmt.Sprintf(emptied, table)); err != nil {
@@ -85,7 +84,7 @@ func (p *Plans) mislead(ctx context.Context, c *pgxpool.Conn) error {
 	return err
 }
 
-// unseen lists the statements of a connection that no other has shown before.
+// unseen lists the statements of a connection that were not checked yet.
 func (p *Plans) unseen(ctx context.Context, c *pgxpool.Conn) ([]prepared, error) {
 	rows, err := c.Query(ctx, findPrepared, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
@@ -104,7 +103,7 @@ func (p *Plans) unseen(ctx context.Context, c *pgxpool.Conn) ([]prepared, error)
 	}), err
 }
 
-// explain looks at the plan that would be used whatever the arguments are.
+// explain checks the generic plan.
 func (p *Plans) explain(ctx context.Context, c *pgxpool.Conn, s prepared) error {
 	for begin := range p.Allowed {
 		if strings.HasPrefix(strings.TrimSpace(s.Text), begin) {
@@ -135,7 +134,7 @@ func (p *Plans) explain(ctx context.Context, c *pgxpool.Conn, s prepared) error 
 	return nil
 }
 
-// A planNode is what is needed of a plan.
+// A planNode has the needed parts of a plan.
 type planNode struct {
 	Kind   string `json:"Node Type"`
 	Table  string `json:"Relation Name"`
@@ -146,8 +145,8 @@ type planNode struct {
 	Plans  []planNode
 }
 
-// fault returns which part of a plan reads a whole table. One below a limit that leaves
-// nothing out reads no more rows than it gives.
+// fault returns which part of a plan reads a whole table. A part below a limit without a filter
+// reads only as many rows as it returns.
 func (p *Plans) fault(n *planNode, limited bool) string {
 	for i := range n.Plans {
 		below := n.Kind == "Limit" || limited && (n.Kind == "LockRows" || n.Kind == "Result")
@@ -163,7 +162,8 @@ func (p *Plans) fault(n *planNode, limited bool) string {
 	return strings.TrimSpace(n.Kind + " of " + n.Table + " " + n.Index)
 }
 
-// Check fails a test for each statement whose plan reads a whole table, and when none was seen.
+// Check fails a test for each statement whose plan reads a whole table, and if there was no
+// statement.
 func (p *Plans) Check(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()

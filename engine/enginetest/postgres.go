@@ -23,21 +23,21 @@ import (
 // A Cluster is a private PostgreSQL server of a test.
 type Cluster = cluster.Cluster
 
-// A Stop is a way to end a server; see package cluster for what each does.
+// A Stop is a way to stop a server. See package cluster.
 type Stop = cluster.Stop
 
-// The ways to end a server.
+// These are the ways to stop a server.
 const (
 	StopFast      = cluster.StopFast
 	StopImmediate = cluster.StopImmediate
 )
 
-// StartPostgres starts a server of its own; most tests share one, by [Postgres].
+// StartPostgres starts a separate server. Most tests share one with [Postgres].
 func StartPostgres(ctx context.Context, settings ...string) (*Cluster, error) {
 	return cluster.Start(ctx, settings...)
 }
 
-// OwnPostgres starts a server for a test alone, which ends with it.
+// OwnPostgres starts a server for one test, which ends with it.
 func OwnPostgres(t testing.TB, settings ...string) *Cluster {
 	t.Helper()
 	return stopped(t)(StartPostgres(t.Context(), settings...))
@@ -49,7 +49,7 @@ func StandbyOf(t testing.TB, primary *Cluster) *Cluster {
 	return stopped(t)(primary.Standby(t.Context()))
 }
 
-// stopped lets a server that has started end with the test.
+// stopped stops a started server at the end of the test.
 func stopped(t testing.TB) func(*Cluster, error) *Cluster {
 	return func(c *Cluster, err error) *Cluster {
 		t.Helper()
@@ -65,8 +65,8 @@ func stopped(t testing.TB) func(*Cluster, error) *Cluster {
 	}
 }
 
-// Postgres returns the URL of an empty schema in a PostgreSQL cluster that is for
-// tests alone. The schema is dropped at the end of the test.
+// Postgres returns the URL of an empty schema in a PostgreSQL cluster for tests. The schema is
+// dropped at the end of the test.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	dsn, drop, err := ScratchPostgres(t.Context())
@@ -81,8 +81,8 @@ func Postgres(t testing.TB) string {
 	return dsn
 }
 
-// MigratedPostgres is [Postgres] with the tables of a store, made in one go: that is for
-// tests of which each needs many.
+// MigratedPostgres is [Postgres] with the tables of a store, created at once, for tests that need
+// many.
 func MigratedPostgres(t testing.TB) string {
 	t.Helper()
 	dsn := Postgres(t)
@@ -97,7 +97,7 @@ func MigratedPostgres(t testing.TB) string {
 	return dsn
 }
 
-// allMigrations joins the migrations, with the note that the last was made.
+// allMigrations joins the migrations, and records that the last was made.
 var allMigrations = sync.OnceValue(func() string {
 	var all strings.Builder
 	var versions []string
@@ -125,7 +125,7 @@ insert into procaas_schema (version_id, is_applied) values (0, true), %s;`, stri
 	return all.String()
 })
 
-// ScratchPostgres is [Postgres] for examples, which have no test: drop has to be called.
+// ScratchPostgres is [Postgres] for examples, which have no test. Call drop at the end.
 func ScratchPostgres(ctx context.Context) (dsn string, drop func() error, err error) {
 	server, err := sharedCluster()
 	if err != nil {
@@ -155,12 +155,12 @@ func ScratchPostgres(ctx context.Context) (dsn string, drop func() error, err er
 	q := u.Query()
 	q.Set("search_path", schema)
 	u.RawQuery = q.Encode()
-	// What was to end it may have ended when it is dropped.
+	// ctx may have ended when it is dropped.
 	return u.String(), func() error { return query(context.WithoutCancel(ctx), "drop schema "+schema+" cascade") }, nil
 }
 
-// sharedCluster starts the cluster of this process once. It ends with the
-// process: see [StartPostgres]. That it is kept here keeps its pipe open.
+// sharedCluster starts the cluster of this process once. The cluster ends with the process; see
+// [StartPostgres]. Keeping it here keeps its pipe open.
 var sharedCluster = sync.OnceValues(func() (*Cluster, error) {
 	if dsn := os.Getenv(cluster.Env); dsn != "" {
 		return &Cluster{URL: dsn}, nil

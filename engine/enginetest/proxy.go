@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// A Proxy stands between a node and its PostgreSQL server on loopback, and does
-// what networks do: it cuts connections, refuses them, keeps bytes back, delays
-// them, and loses the answers to commits. Each fault ends by itself.
+// A Proxy is between a node and its PostgreSQL server on loopback, and behaves like a bad network.
+// It cuts and refuses connections, delays bytes, and loses the answers to commits. Each fault ends
+// by itself.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -22,11 +22,11 @@ type Proxy struct {
 	mu      sync.Mutex // guards the following
 	links   map[*link]struct{}
 	closed  bool
-	refused time.Time     // no new connections until then
-	held    time.Time     // no bytes are passed on until then
-	slow    time.Time     // bytes are late until then
-	late    time.Duration // by so much
-	share   float64       // of commits whose answer is lost
+	refused time.Time     // refuse new connections until then
+	held    time.Time     // hold bytes until then
+	slow    time.Time     // delay bytes until then
+	late    time.Duration // the delay
+	share   float64       // of commits whose answers are lost
 	random  *rand.Rand
 	lost    int // answers
 }
@@ -42,7 +42,7 @@ func StartProxy(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends all connections, and returns when nothing of the proxy is left.
+// Close closes all connections, and returns when nothing of the proxy is left.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -53,7 +53,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// Addr is where the proxy listens.
+// Addr returns the proxy's address.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Through returns the URL of a database with the proxy in place of its server.
@@ -66,8 +66,7 @@ func (p *Proxy) Through(dsn string) (string, error) {
 	return u.String(), nil
 }
 
-// Cut breaks all connections off, as if one end had crashed. What the proxy holds
-// back is lost.
+// Cut breaks all connections, as if one end had crashed. Held bytes are lost.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +75,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse breaks all connections off and takes no new ones for a time.
+// Refuse breaks all connections and accepts no new ones for a time.
 func (p *Proxy) Refuse(d time.Duration) {
 	p.mu.Lock()
 	p.refused = time.Now().Add(d)
@@ -84,31 +83,31 @@ func (p *Proxy) Refuse(d time.Duration) {
 	p.Cut()
 }
 
-// Hold keeps all bytes back for a time, in both directions, until it is called
-// with 0 if that comes first, and delivers them then, even those of a side that has closed its end meanwhile.
+// Hold holds all bytes in both directions for a time, or until it is called with 0. Then it
+// delivers them, even those of a side that has closed its end meanwhile.
 func (p *Proxy) Hold(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = time.Now().Add(d)
 }
 
-// Delay makes all bytes late for a time.
+// Delay delays all bytes for a time.
 func (p *Proxy) Delay(by, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.late, p.slow = by, time.Now().Add(d)
 }
 
-// LoseCommits loses the answers to a share of the commits until it is called with
-// 0: the proxy passes a commit on and then breaks the connection off, at once or
-// when the answer has come. The sender cannot know what became of it.
+// LoseCommits loses the answers to a share of the commits until it is called with 0. The proxy
+// passes a commit on and then breaks the connection, at once or when the answer arrives. The
+// outcome is unknown to the sender.
 func (p *Proxy) LoseCommits(share float64, seed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.share, p.random = share, rand.New(rand.NewPCG(seed, 0))
 }
 
-// Lost returns how many answers to commits were lost.
+// Lost returns the number of lost answers to commits.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +124,7 @@ func (p *Proxy) serve() {
 	}
 }
 
-// connect joins a client and the server until both ends are closed.
+// connect connects a client with the server until both ends are closed.
 func (p *Proxy) connect(client net.Conn) {
 	l := &link{p: p, client: client.(*net.TCPConn), gone: make(chan struct{})}
 	defer l.client.Close()
@@ -183,8 +182,8 @@ func (p *Proxy) maybeLose(l *link) {
 	l.lose(p.random.IntN(2) == 0)
 }
 
-// wait keeps bytes back as long as the proxy is told to, which may change
-// meanwhile; false when the link is gone first.
+// wait waits while bytes are held, which may change meanwhile. It returns false if the link breaks
+// first.
 func (p *Proxy) wait(l *link) bool {
 	const tick = 5 * time.Millisecond
 	p.mu.Lock()
@@ -216,23 +215,23 @@ type link struct {
 	client *net.TCPConn
 
 	once sync.Once
-	gone chan struct{} // closed: the link is broken off
+	gone chan struct{} // closed: the link is broken
 
 	mu     sync.Mutex // guards the following
 	server *net.TCPConn
 	losing losing
 }
 
-// A losing says what becomes of the server's answers.
+// A losing says what happens to the server's answers.
 type losing int
 
 const (
 	losingNothing     losing = iota
-	losingAtAnswer           // when the first byte comes, break off
-	losingWhenWritten        // when the commit is passed on, break off
+	losingAtAnswer           // break at the first byte of the answer
+	losingWhenWritten        // break when the commit was passed on
 )
 
-// join notes the server's end; false when the link is broken off already.
+// join sets the server's end. It returns false if the link is already broken.
 func (l *link) join(server *net.TCPConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,7 +245,7 @@ func (l *link) join(server *net.TCPConn) bool {
 	}
 }
 
-// reset breaks both ends off.
+// reset breaks both ends.
 func (l *link) reset() {
 	l.once.Do(func() { close(l.gone) })
 	l.mu.Lock()
@@ -259,7 +258,7 @@ func (l *link) reset() {
 	}
 }
 
-// breakOff lets the server have what it was sent, and drops the client.
+// breakOff lets the server receive what it was sent, and drops the client.
 func (l *link) breakOff() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,15 +282,15 @@ func (l *link) state() losing {
 	return l.losing
 }
 
-// answered is told of the server's bytes before they are passed on.
+// answered is called before the server's bytes are passed on.
 func (l *link) answered() {
-	if l.state() != losingNothing { // the answer may be here before the other direction has broken off
+	if l.state() != losingNothing { // the answer may arrive before the other direction has broken the link
 		l.breakOff()
 	}
 }
 
-// pass copies one direction. When one side takes no more, the other is read to its
-// end all the same, so that each end learns of the other's only by closing.
+// pass copies one direction. If one side accepts no more, it still reads the other to its end, so
+// that each end notices the other's end only by a close.
 func (l *link) pass(to, from *net.TCPConn, look func([]byte)) {
 	buffer := make([]byte, 64<<10)
 	broken := false

@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// A commitFinder reads what a client sends to PostgreSQL, as far as needed to see
-// that a transaction is committed: by a query, by a statement that was prepared for
-// it, or, when no statement has begun it, by the end of what is sent together.
+// A commitFinder reads what a client sends to PostgreSQL, as far as needed to recognize a commit:
+// by a query, by a prepared statement, or, without a begin, by the end of a batch.
 type commitFinder struct {
-	rest       []byte // of a message that has not come whole
-	started    bool   // the message without a type, which begins each connection, is over
+	rest       []byte // of an incomplete message
+	started    bool   // the untyped first message of the connection is over
 	statements map[string]statement
 	begun      bool // a statement has begun a transaction
-	bound      bool // a commit is on its way, up to the next sync
-	wrote      bool // so is something that changes rows
+	bound      bool // a commit was sent, up to the next sync
+	wrote      bool // a statement that changes rows was sent
 }
 
-// A statement is what a commitFinder has to know of one.
+// A statement is the kind of a statement.
 type statement int
 
 const (
@@ -30,7 +29,7 @@ const (
 	rollbackStatement
 )
 
-// The kinds of messages that matter, by the frontend's protocol.
+// These are the relevant kinds of frontend messages.
 const (
 	queryMessage = 'Q'
 	parseMessage = 'P'
@@ -38,7 +37,7 @@ const (
 	syncMessage  = 'S'
 )
 
-// find reports whether bytes complete what makes the server commit.
+// find reports whether bytes complete a commit.
 func (f *commitFinder) find(b []byte) (found bool) {
 	f.rest = append(f.rest, b...)
 	for {
@@ -72,7 +71,7 @@ func (f *commitFinder) isCommit(kind byte, body []byte) bool {
 		return k == commitStatement || k == writeStatement && !f.begun
 	case parseMessage:
 		f.statements[string(first)] = kindOfStatement(second)
-	case bindMessage: // a portal, and the statement that runs in it
+	case bindMessage: // a portal, and its statement
 		f.run(f.statements[string(second)])
 	case syncMessage:
 		found := f.bound || f.wrote && !f.begun
@@ -82,7 +81,7 @@ func (f *commitFinder) isCommit(kind byte, body []byte) bool {
 	return false
 }
 
-// run notes what a statement does to the transaction.
+// run notes the effect of a statement on the transaction.
 func (f *commitFinder) run(k statement) {
 	switch k {
 	case writeStatement:
@@ -96,7 +95,7 @@ func (f *commitFinder) run(k statement) {
 	}
 }
 
-// changesRows finds the statements that write, with or without a WITH before them.
+// changesRows matches statements that write, with or without WITH.
 var changesRows = regexp.MustCompile(`(?i)\b(insert\s+into|delete\s+from|update\s+\w+(\s+\w+)?\s+set)\b`)
 
 func kindOfStatement(sql []byte) statement {

@@ -15,8 +15,8 @@ import (
 	"procaas/engine/store"
 )
 
-// TaskConformance reports whether a store of tasks keeps its promises. open gives an
-// empty store for each call.
+// TaskConformance checks that a task store meets its contract. open returns an empty store for each
+// call.
 func TaskConformance(t *testing.T, open func(t *testing.T) *store.TaskStore) {
 	for name, check := range map[string]func(t *testing.T, s *store.TaskStore){
 		"Model":               checkTaskModel,
@@ -44,8 +44,8 @@ func TaskConformance(t *testing.T, open func(t *testing.T) *store.TaskStore) {
 	t.Run("TakesNoWordOfAnother", func(t *testing.T) { checkForgets(t, open(t), open(t)) })
 }
 
-// checkForgets reports whether a store that remembers nothing takes the word of those who were
-// given a task by another one: a server that was set back gives its ids again.
+// checkForgets checks that a store without memory accepts reports of tasks that another one handed
+// out, because a server that was set back issues its ids again.
 func checkForgets(t *testing.T, before, after *store.TaskStore) {
 	t.Parallel()
 	spec := store.TaskSpec{Type: "w"}
@@ -63,7 +63,7 @@ func checkForgets(t *testing.T, before, after *store.TaskStore) {
 	}
 }
 
-// join is how the tests merge payloads.
+// joinPayloads is how the tests merge payloads.
 func joinPayloads(first, second json.RawMessage) (json.RawMessage, error) {
 	return json.RawMessage(strings.TrimSuffix(string(first), "]") + "," + strings.TrimPrefix(string(second), "[")), nil
 }
@@ -154,7 +154,7 @@ func checkEachTaskOnce(t *testing.T, s *store.TaskStore) {
 	}
 }
 
-// checkUniqueUnderRaces lets some put duplicates while others take and complete them.
+// checkUniqueUnderRaces lets some goroutines put duplicates while others take and complete them.
 func checkUniqueUnderRaces(t *testing.T, s *store.TaskStore) {
 	const putters, rounds = 3, 40
 	var (
@@ -236,7 +236,7 @@ func checkUniqueUnderRaces(t *testing.T, s *store.TaskStore) {
 	putting.Wait()
 	close(stop)
 	working.Wait()
-	// Any number of duplicates of one taken task make one more.
+	// Any number of duplicates of one taken task add one more task.
 	if taken < added || taken > added+follows || taken != ended {
 		t.Errorf("added %d, following %d, taken %d, ended %d", added, follows, taken, ended)
 	}
@@ -487,8 +487,8 @@ func checkFollowersWait(t *testing.T, s *store.TaskStore) {
 	}
 }
 
-// Tasks that have waited for too long go before those of any priority, the latest one
-// first, also for those who have claimed before; all others keep their order.
+// Tasks that have waited too long go before those of any priority, the latest one first, also for
+// workers that have claimed before. All others keep their order.
 func checkRaisesLate(t *testing.T, s *store.TaskStore) {
 	ctx := t.Context()
 	spec := func(priority int, tolerance time.Duration) store.TaskSpec {

@@ -10,7 +10,7 @@ import (
 	"procaas/engine/store"
 )
 
-// statsOf returns what is counted of a type.
+// statsOf returns the counts of a type.
 func statsOf(t testing.TB, s *store.TaskStore, kind string) (one store.TaskTypeStats, ok bool) {
 	t.Helper()
 	all, err := s.Admin.TaskStats(t.Context())
@@ -24,8 +24,8 @@ func statsOf(t testing.TB, s *store.TaskStore, kind string) (one store.TaskTypeS
 	return all[i], true
 }
 
-// The urgent tasks of a key do not keep its patient ones waiting forever: those that
-// wait for others of their key are raised, too, and counted.
+// The urgent tasks of a key do not make its other tasks wait forever: those that wait for others of
+// their key are raised, too, and counted.
 func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s *store.TaskStore) {
 	spec := func(key string, priority int) store.TaskSpec {
 		return store.TaskSpec{Type: "keyed", Key: key, Priority: priority}
@@ -67,7 +67,7 @@ func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s *store.TaskStore) {
 	}
 }
 
-// It is known of a type whether anybody ever asked for its tasks.
+// The store knows whether any worker ever asked for tasks of a type.
 func checkTellsWhoAsks(t *testing.T, s *store.TaskStore) {
 	putTask(t, s, store.TaskSpec{Type: "asked"}, store.TaskSpec{Type: "askde"}, store.TaskSpec{Type: "told"})
 	claimTasks(t, s, 1, "asked", "idle")
@@ -102,7 +102,7 @@ func checkTellsWhoAsks(t *testing.T, s *store.TaskStore) {
 	}
 }
 
-// Who names a type twice in a claim is given each task once, and holds it.
+// A claim that names a type twice gets each task once, and holds it.
 func checkClaimsATypeTwice(t *testing.T, s *store.TaskStore) {
 	putTask(t, s, store.TaskSpec{Type: "twice"}, store.TaskSpec{Type: "twice"}, store.TaskSpec{Type: "twice"})
 	got := claimTasks(t, s, 1, "twice", "twice")
@@ -119,8 +119,7 @@ func checkClaimsATypeTwice(t *testing.T, s *store.TaskStore) {
 	reportTasks(t, s, store.TaskReport{Completed: refs})
 }
 
-// What an attempt says of its failure is for people: it is cut, and never why a report is
-// refused.
+// The error of an attempt is for people: it is shortened, and never the reason to refuse a report.
 func checkCutsErrors(t *testing.T, s *store.TaskStore) {
 	putTask(t, s, store.TaskSpec{Type: "verbose"}, store.TaskSpec{Type: "verbose"})
 	got := claimTasks(t, s, 2, "verbose")

@@ -8,15 +8,15 @@ import (
 	"procaas/engine/store"
 )
 
-// A taskModel says what a queue of tasks has to do, in the plainest way. Its time is
-// the number of the change: what two tasks tolerate differs by hours.
+// A taskModel is the simplest model of a task queue. Its time is the number of changes, because
+// tolerances differ by hours.
 type taskModel struct {
 	now   int
 	tasks map[int64]*modelTask
 	dead  int
 }
 
-// A modelTask is a task that has not ended.
+// A modelTask is an unfinished task.
 type modelTask struct {
 	id       int64
 	spec     store.TaskSpec
@@ -25,11 +25,11 @@ type modelTask struct {
 	epoch    int
 	failures int
 	lost     int
-	short    bool // its lease is over
+	short    bool // its lease has ended
 	next     *store.TaskSpec
 }
 
-// compare is the order in which tasks are taken.
+// compare is the order of claims.
 func (a *modelTask) compare(b *modelTask) int {
 	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.spec.Tolerance, b.spec.Tolerance),
 		cmp.Compare(a.stamp, b.stamp), cmp.Compare(a.id, b.id))
@@ -48,7 +48,7 @@ func (m *taskModel) holder(s *store.TaskSpec) *modelTask {
 	return nil
 }
 
-// place says where a task is that has just been put.
+// place returns the state of a new task.
 func place(s *store.TaskSpec) store.TaskState {
 	if s.Delay > 0 {
 		return store.TaskScheduled
@@ -56,7 +56,7 @@ func place(s *store.TaskSpec) store.TaskState {
 	return store.TaskReady
 }
 
-// put says what has to become of one task, and does it. id is that of a new task.
+// put puts a task and returns the expected outcome. id is that of a new task.
 func (m *taskModel) put(s store.TaskSpec, id int64) store.PutOutcome {
 	t := m.holder(&s)
 	switch {
@@ -82,7 +82,7 @@ func (m *taskModel) put(s store.TaskSpec, id int64) store.PutOutcome {
 	return store.PutKept
 }
 
-// waiting returns the tasks of a type that nobody has, in order.
+// waiting returns the tasks of a type that no worker has, in order.
 func (m *taskModel) waiting(kind string) []*modelTask {
 	var out []*modelTask
 	for _, t := range m.tasks {
@@ -103,7 +103,7 @@ func (m *taskModel) count(kind string, key string) (n int) {
 	return n
 }
 
-// claim says which tasks have to be taken, in order.
+// claim returns the tasks that must be taken, in order.
 func (m *taskModel) claim(c store.TaskClaim) []*modelTask {
 	var found []*modelTask
 	for _, w := range c.Types {
@@ -139,7 +139,7 @@ func (m *taskModel) claim(c store.TaskClaim) []*modelTask {
 	return found
 }
 
-// held returns the task that a ref holds; nil when it holds none.
+// held returns the task that a ref holds, or nil.
 func (m *taskModel) held(r store.TaskRef) *modelTask {
 	if t := m.tasks[r.ID]; t != nil && t.taken() && t.epoch == r.Epoch {
 		return t
@@ -147,13 +147,13 @@ func (m *taskModel) held(r store.TaskRef) *modelTask {
 	return nil
 }
 
-// end ends a task, and returns the one that has to follow.
+// end ends a task, and returns the one that follows it.
 func (m *taskModel) end(t *modelTask) (next *store.TaskSpec) {
 	delete(m.tasks, t.id)
 	return t.next
 }
 
-// giveBack makes a task free again.
+// giveBack makes a task available again.
 func (m *taskModel) giveBack(t *modelTask, delay time.Duration, failed bool) {
 	t.state = store.TaskReady
 	if delay > 0 {
@@ -165,7 +165,7 @@ func (m *taskModel) giveBack(t *modelTask, delay time.Duration, failed bool) {
 	}
 }
 
-// reclaim takes the tasks back whose lease is over.
+// reclaim takes back the tasks whose lease has ended.
 func (m *taskModel) reclaim() (n int) {
 	for _, t := range m.tasks {
 		if t.taken() && t.short {

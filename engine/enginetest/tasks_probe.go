@@ -13,14 +13,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// This file draws what happens to tasks, for the property test of stores against the model.
+// This file draws changes of tasks for the property test of stores against the model.
 
-// A taskProbe drives a store and its model alike.
+// A taskProbe makes the same changes to a store and its model.
 type taskProbe struct {
 	*rapid.T
 	s    *store.TaskStore
 	m    *taskModel
-	refs []store.TaskRef // all that were ever given
+	refs []store.TaskRef // all that were ever handed out
 	seq  int
 }
 
@@ -202,7 +202,7 @@ func (p *taskProbe) report(t *rapid.T) {
 	}
 }
 
-// follow learns the id of a task that follows another one.
+// follow reads the id of a task that follows another one.
 func (p *taskProbe) follow(t *rapid.T, spec *store.TaskSpec) {
 	if spec == nil {
 		return
@@ -245,8 +245,7 @@ func (p *taskProbe) reclaim(t *rapid.T) {
 	}
 }
 
-// raise lets tasks go first that tolerate nothing: in the model, all others tolerate
-// more than a round takes.
+// raise raises tasks without tolerance. In the model, all others tolerate more than a round takes.
 func (p *taskProbe) raise(t *rapid.T) {
 	kind := rapid.SampledFrom([]string{"plain", "capped"}).Draw(t, "type")
 	n, err := p.s.Maintenance.RaiseTasks(context.Background(), kind, 0, 1000)
@@ -258,7 +257,7 @@ func (p *taskProbe) raise(t *rapid.T) {
 	}
 }
 
-// check compares all that is in the queue.
+// check compares the whole queue.
 func (p *taskProbe) check(t *rapid.T) {
 	have, err := p.s.Admin.PeekTasks(context.Background(), store.TaskFilter{})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"procaas/engine/store"
 )
 
-// timers is a pipeline that waits in its middle, and a trigger.
+// timers is a pipeline that waits half-way, and a trigger.
 const timers = `
 pipelines:
   - id: waits
@@ -30,8 +30,8 @@ triggers:
   - {id: clock, every: 700ms, event: ticks, key: clock}
 `
 
-// Timers checks on a store of one's own that two engines start what is due within
-// a second of its time, and once: events with a time, runs that wait, triggers.
+// Timers checks, on a store of its own, that two engines start what is due within a second of its
+// time, and once: events with a time, waiting runs, and triggers.
 func Timers(t *testing.T, store store.Store) {
 	const wait, late = 1500 * time.Millisecond, time.Second
 	lag := MeasureLag(t)
@@ -94,7 +94,7 @@ func Timers(t *testing.T, store store.Store) {
 	for path, all := range starts {
 		seen := map[time.Time]bool{}
 		for _, s := range all {
-			// Nothing is early; databases keep microseconds, and runs milliseconds.
+			// Nothing is early. Databases keep microseconds, and runs milliseconds.
 			if over := s.at.Sub(s.due); over < -time.Millisecond || over > lag.Allow(late) {
 				t.Errorf("%s was due at %s and started %s later", path, s.due, over)
 			}

@@ -27,33 +27,33 @@ type Call struct {
 	Run     string
 	Attempt int
 	Key     string // the Idempotency-Key
-	Verify  bool   // it asked what became of another one
+	Verify  bool   // it verifies another call
 	At      time.Duration
 	Took    time.Duration
 	Method  string // of a request
 	URL     string
-	Request map[string]any // as expressions read it; nil when nothing was sent
+	Request map[string]any // in the form for expressions; nil if nothing was sent
 	Fields  map[string]any // of the handler
 	Err     error
 }
 
-// An answering is what was answered to the calls of one handler.
+// An answering has the answers to the calls of one handler.
 type answering struct {
 	calls int
 	given map[*Answer]int
-	done  map[string]remembered // what succeeded, by Idempotency-Key
+	done  map[string]remembered // successful answers, by Idempotency-Key
 }
 
-// A remembered answer is given again to a call with the same key, as services do.
+// A remembered answer is repeated for a call with the same key, as services do.
 type remembered struct {
 	answer *Answer
-	calls  int // when it was given first
+	calls  int // number of calls when it was first given
 }
 
-// errNoAnswer fails a call that the test does not know how to answer.
+// errNoAnswer fails a call without an answer in the test.
 var errNoAnswer = errors.New("the test has no answer to this call")
 
-// call makes one call of a handler, as [engine.VirtualOptions] wants it.
+// call makes one call of a handler; see [engine.VirtualOptions].
 func (t *trial) call(ctx context.Context, task *core.Attempt, h engine.Handler, c *engine.Call) (model.Result, error) {
 	fields, _ := task.Body.(map[string]any)
 	call := &Call{
@@ -73,7 +73,7 @@ func (t *trial) call(ctx context.Context, task *core.Attempt, h engine.Handler, 
 	return result, err
 }
 
-// handle asks the mock of a handler that makes no requests, or the handler itself.
+// handle uses the mock of a handler that makes no requests, or calls the handler itself.
 func (t *trial) handle(ctx context.Context, task *core.Attempt, h engine.Handler, c *engine.Call, w *wire) (model.Result, error) {
 	switch alone := t.suite.env.Alone; {
 	case task.Type.Name == "request":
@@ -100,7 +100,7 @@ func (t *trial) handle(ctx context.Context, task *core.Attempt, h engine.Handler
 	}
 	if err := t.suffer(ctx, a); err != nil {
 		if whole {
-			err = model.Permanent(err) // a call repeats within, and has failed for good
+			err = model.Permanent(err) // a call retries inside, and has failed for good
 		}
 		return model.Result{}, err
 	}
@@ -131,7 +131,7 @@ func (t *trial) mocks(path string) []*Answer {
 	return nil
 }
 
-// pick chooses the answer to a call; its error fails the call and the test.
+// pick chooses the answer to a call. Its error fails the call and the test.
 func (t *trial) pick(call *Call, env datum.Env) (*Answer, error) {
 	state := t.answers[call.Path]
 	if state == nil {
@@ -145,7 +145,7 @@ func (t *trial) pick(call *Call, env datum.Env) (*Answer, error) {
 		return r.answer, nil
 	}
 	answers := t.mocks(call.Path)
-	var spent []int // answers with a condition that were given as often as they may
+	var spent []int // conditional answers that were used up
 	for i, a := range answers {
 		if state.given[a] >= a.most() && i < len(answers)-1 {
 			if a.When != nil {
@@ -174,7 +174,7 @@ func (t *trial) pick(call *Call, env datum.Env) (*Answer, error) {
 	return nil, nil
 }
 
-// most is how many calls an answer is for.
+// most returns how many calls an answer is for.
 func (a *Answer) most() int {
 	n, err := strconv.Atoi(a.Times)
 	if err != nil { // any, or more than there are calls
@@ -183,8 +183,8 @@ func (a *Answer) most() int {
 	return n
 }
 
-// noteSpent notes which of the spent answers would have fit the call too. People expect that they
-// are given again.
+// noteSpent notes which of the used up answers would have matched the call, because people expect
+// that these are repeated.
 func (t *trial) noteSpent(answers []*Answer, spent []int, env datum.Env) {
 	for _, i := range spent {
 		a := answers[i]
@@ -207,7 +207,7 @@ func (a *Answer) fits(env datum.Env) (bool, error) {
 // succeeds reports whether a service would remember the call as done.
 func (a *Answer) succeeds() bool { return a.Error == "" && a.Status < 400 }
 
-// suffer lets the latency of an answer pass, and its error happen.
+// suffer waits for the latency of an answer, and returns its error.
 func (t *trial) suffer(ctx context.Context, a *Answer) error {
 	if err := clock.Sleep(ctx, a.Latency); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.response(r, env)
 }
 
-// ask lets a stub service answer. Without one the test fails.
+// ask asks a stub service. Without one the test fails.
 func (w *wire) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
 	reply, ok, err := engine.Ask(ctx, w.trial.stubs, w.trial.suite.Bundle, r)
 	if !ok {
@@ -278,7 +278,7 @@ func (w *wire) ask(ctx context.Context, r *http.Request) (*http.Response, error)
 	return reply, err
 }
 
-// unanswered reports a call that nothing answers, once for each handler.
+// unanswered reports a call without an answer, once per handler.
 func (t *trial) unanswered(call *Call, r *http.Request) {
 	if t.unhandled[call.Path] {
 		return

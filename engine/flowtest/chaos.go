@@ -10,19 +10,19 @@ import (
 	"procaas/engine/planner"
 )
 
-// A relaxation says what a test cannot expect when a handler is left out.
+// A relaxation says what a test cannot expect if a handler is left out.
 type relaxation struct {
 	handlers  map[string]bool // paths whose outcome and calls may differ
 	names     map[string]bool // of the shared state
-	events    map[string]bool // types that may not be emitted, or differ
-	pipelines map[string]bool // that serve them
+	events    map[string]bool // types of events that may be missing or differ
+	pipelines map[string]bool // pipelines that serve those
 }
 
-// relax finds all that may depend on a handler. Base is the test as it is.
+// relax finds everything that may depend on a handler. base is the unchanged test.
 //
-// What a handler reads is known from its expressions, so all that may differ is
-// what the handler fills, the handlers that read it, what they fill, and so on; and
-// what comes of the events that any of them emits. All else must not.
+// The expressions of a handler show what it reads. So everything that may differ is what the
+// handler sets, the handlers that read that, what they set, and so on, and the effects of the
+// events that any of them emit. Nothing else may differ.
 func (s *Suite) relax(off string, base *trial) relaxation {
 	r := relaxation{
 		handlers: map[string]bool{off: true}, names: map[string]bool{}, events: map[string]bool{}, pipelines: map[string]bool{},
@@ -51,8 +51,8 @@ func (s *Suite) relax(off string, base *trial) relaxation {
 	return r
 }
 
-// spreadCalls adds the handlers that call a pipeline of which a handler may differ, and
-// all handlers of a pipeline that is called by one.
+// spreadCalls adds the handlers that call an affected pipeline, and all handlers of a pipeline that
+// an affected handler calls.
 func (s *Suite) spreadCalls(r *relaxation, plan *planner.Plan) {
 	for _, stage := range plan.Stages {
 		for _, step := range stage.Handlers() {
@@ -76,14 +76,14 @@ func (s *Suite) spreadCalls(r *relaxation, plan *planner.Plan) {
 	}
 }
 
-// spread adds the handlers of a pipeline that read what others of it fill, or what
-// is kept of a name that may differ.
+// spread adds the handlers of a pipeline that read what affected handlers set, or a kept name that
+// may differ.
 func (r *relaxation) spread(plan *planner.Plan) {
 	var sources []string
 	for _, stage := range plan.Stages {
 		steps := stage.Handlers()
 		if loop := stage.Loop(); loop != nil {
-			steps = append(slices.Clip(steps), loop) // which reads what its elements leave
+			steps = append(slices.Clip(steps), loop) // reads what its elements leave
 		}
 		for _, step := range steps {
 			for _, read := range step.Reads {
@@ -118,8 +118,7 @@ func (r *relaxation) spread(plan *planner.Plan) {
 	}
 }
 
-// replaced returns an expectation with the fields that another one gives in place of
-// its own.
+// replaced returns an expectation with the fields of another one in place of its own.
 func (e *Expect) replaced(by *Expect) *Expect {
 	out := *e
 	out.Places = by.Places.Before(e.Places)
@@ -132,8 +131,8 @@ func (e *Expect) replaced(by *Expect) *Expect {
 	return &out
 }
 
-// variants lists the ways in which chaos runs a test again: with a crash at each of
-// its checkpoints, and without each handler that is not critical and took part.
+// variants lists the variants of a test under chaos: a crash at each of its checkpoints, and
+// without each non-critical handler that took part.
 func (t *trial) variants() []Variant {
 	var out []Variant
 	for at := 1; at <= t.v.Saves(); at++ {
@@ -142,7 +141,7 @@ func (t *trial) variants() []Variant {
 	var seen []string
 	for _, r := range t.runs {
 		for _, h := range r.Handlers {
-			pipeline, _, _ := strings.Cut(h.Path, "/") // which the run may have called
+			pipeline, _, _ := strings.Cut(h.Path, "/") // the run may have called it
 			plan := t.suite.plans[pipeline]
 			took := h.Outcome == model.OutcomeSucceeded || h.Outcome == model.OutcomeFailed
 			if plan == nil || !took || slices.Contains(seen, h.Path) {

@@ -13,8 +13,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A checker reports what the tags of the structs cannot say, and what does not fit
-// the pipelines.
+// A checker checks what the tags of the structs cannot express, and what does not match the
+// pipelines.
 type checker struct {
 	diag.Reporter
 	suite *Suite
@@ -57,7 +57,7 @@ func (c *checker) test(t *Test) {
 	c.about(t)
 }
 
-// about reports what an expect says about one run when there are more.
+// about reports fields of expect that are about one run if there are more.
 func (c *checker) about(t *Test) {
 	e := t.Expect
 	one := e.Status != "" || e.Pipeline != "" || e.Failed != "" || e.Error != "" || e.Reason != "" || e.SharedState != nil ||
@@ -82,14 +82,14 @@ func (c *checker) about(t *Test) {
 	}
 }
 
-// inner reports what only the expect of a test may say.
+// inner reports fields that only the expect of a test may have.
 func (c *checker) inner(e *Expect) {
 	if e.Runs != nil || e.Entities != nil {
 		c.Errorf(head(e.Span), rules.TestPlace, "say it in the expect of the test", "runs and entities are of a test, not of a run")
 	}
 }
 
-// unknown reports a name that nothing has.
+// unknown reports an unknown name.
 func (c *checker) unknown(at diag.Span, what, name string, known []string) {
 	hint := ""
 	if near := diag.Suggest(name, known); near != "" {
@@ -100,7 +100,7 @@ func (c *checker) unknown(at diag.Span, what, name string, known []string) {
 	c.Errorf(at, rules.TestName, hint, "there is no %s %s", what, name)
 }
 
-// handler reports the name of a handler that none of the pipelines has.
+// handler reports the name of a handler that no pipeline has.
 func (c *checker) handler(at diag.Span, name string, pipelines ...string) (paths []string) {
 	paths = c.suite.names.find(name, pipelines...)
 	if len(paths) > 0 {
@@ -126,7 +126,7 @@ func (c *checker) pipelines() []string {
 	return ids
 }
 
-// pipelinesOf lists the pipelines that events may activate.
+// pipelinesOf lists the pipelines that events may start.
 func (c *checker) pipelinesOf(events []*Event) []string {
 	var ids []string
 	for _, e := range events {
@@ -176,7 +176,7 @@ func (c *checker) mocks(mocks map[string][]*Answer) {
 	}
 }
 
-// roots reports expressions that read what is not known at their place.
+// roots reports expressions that read unknown roots.
 func (c *checker) roots(v *expr.Value, place string, known ...string) {
 	for _, r := range v.Reads() {
 		if !slices.Contains(known, r.Path[0]) {
@@ -222,7 +222,7 @@ func (c *checker) event(e *Event) {
 	}
 }
 
-// trigger takes the type of an event from its trigger, and reports whether it could.
+// trigger sets the type of an event from its trigger, and reports whether it could.
 func (c *checker) trigger(e *Event) bool {
 	i := slices.IndexFunc(c.suite.Bundle.Triggers, func(t *tree.Trigger) bool { return t.ID == e.Trigger })
 	if i < 0 {
@@ -243,7 +243,7 @@ func (c *checker) trigger(e *Event) bool {
 
 func (c *checker) entity(e *Entity) { c.entityOf(e.Span, e.Flow, []string{e.State}, e.SharedState) }
 
-// entityOf checks what is said about an entity.
+// entityOf checks the description of an entity.
 func (c *checker) entityOf(at diag.Span, id string, states []string, shared *expr.Value) {
 	f := c.suite.flow(id)
 	if f == nil {
@@ -290,8 +290,7 @@ func (c *checker) states(f *tree.Flow, states []string, at func(i int) diag.Span
 	}
 }
 
-// expect checks what is expected of runs of these pipelines; any when there are
-// none.
+// expect checks the expectations about runs of these pipelines, or of all if there are none.
 func (c *checker) expect(e *Expect, pipelines []string) {
 	if e.Pipeline != "" && c.suite.Bundle.Pipeline(e.Pipeline) == nil {
 		c.unknown(e.at("pipeline"), "pipeline", e.Pipeline, c.pipelines())
@@ -333,7 +332,7 @@ func (c *checker) expect(e *Expect, pipelines []string) {
 	}
 }
 
-// whenOff checks what holds when a handler is left out.
+// whenOff checks the expectations for a left out handler.
 func (c *checker) whenOff(name string, e *Expect, pipelines []string) {
 	paths := c.handler(e.Key.Span, name)
 	critical := slices.ContainsFunc(paths, func(path string) bool { return !c.suite.Bundle.Handler(path).IsCritical() })

@@ -11,7 +11,7 @@ import (
 	"procaas/engine/model"
 )
 
-// A Coverage counts what tests cover of bundles.
+// A Coverage measures what tests cover of bundles.
 type Coverage struct {
 	forks []*expr.Fork
 
@@ -20,14 +20,14 @@ type Coverage struct {
 	byPath   map[string]*covered
 }
 
-// covered is what was seen of one handler.
+// covered is what was covered of one handler.
 type covered struct {
 	handler                 *tree.Handler
-	fails                   bool // it asks a service, which may fail
+	fails                   bool // it calls a service, which may fail
 	ran, failed, leftBehind bool
 }
 
-// NewCoverage makes the bundles count. It must be called before their first test.
+// NewCoverage measures the coverage of bundles. Call it before their first test.
 func NewCoverage(bundles ...*tree.Bundle) *Coverage {
 	c := &Coverage{byPath: map[string]*covered{}}
 	for _, b := range bundles {
@@ -55,7 +55,7 @@ func (c *Coverage) add(h *tree.Handler) {
 	c.byPath[h.Path] = one
 }
 
-// note takes over what a test has seen.
+// note adds the coverage of a test.
 func (c *Coverage) note(t *trial) {
 	if c == nil {
 		return
@@ -81,20 +81,20 @@ func (c *Coverage) note(t *trial) {
 	}
 }
 
-// A Goal is something that tests should reach.
+// A Goal is something that tests should cover.
 type Goal struct {
 	Kind    string // handler, branch, error or degraded
 	Span    diag.Span
-	Text    string // what was to be reached, for people
+	Text    string // description for people
 	Covered bool
 }
 
-// The kinds of goals, in the order of the report.
+// goalKinds are the kinds of goals, in the order of the report.
 var goalKinds = []string{"handler", "branch", "error", "degraded"}
 
-// Goals lists all goals in the order of files and places. Each handler should
-// succeed once, each part of a condition go both ways, each request fail once, and
-// each handler that is not critical be missing from a run that succeeds.
+// Goals lists all goals in the order of files and places. Each handler should succeed once, each
+// part of a condition should be true once and false once, each request should fail once, and each
+// non-critical handler should be missing from a run that succeeds.
 func (c *Coverage) Goals() []Goal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ type Tally struct {
 	Total   int `json:"total"`
 }
 
-// Percent is the share of goals that were reached; 100 when there were none.
+// Percent returns the percentage of reached goals, or 100 if there are none.
 func (t Tally) Percent() float64 {
 	if t.Total == 0 {
 		return 100
@@ -134,7 +134,7 @@ func (t Tally) Percent() float64 {
 	return 100 * float64(t.Covered) / float64(t.Total)
 }
 
-// tally counts the goals that choose chooses.
+// tally counts the chosen goals.
 func tally(goals []Goal, choose func(Goal) bool) Tally {
 	var t Tally
 	for _, g := range goals {

@@ -12,8 +12,7 @@ import (
 	"procaas/engine/model"
 )
 
-// judge compares what was seen with what the test expects. Base is the test as it
-// is; nil for itself.
+// judge compares the results with what the test expects. base is the unchanged test, or nil.
 func (t *trial) judge(base *trial) []Difference {
 	j := judge{trial: t}
 	if t.variant.Off != "" {
@@ -51,17 +50,17 @@ type judge struct {
 	*trial
 	relaxed relaxation
 	found   []Difference
-	told    []string // the ids of the runs whose end the test speaks of
+	told    []string // ids of the runs whose end the test expects
 }
 
 func (j *judge) add(at diag.Span, path, want, have string) {
 	j.found = append(j.found, Difference{Path: path, Span: head(at), Want: want, Have: have})
 }
 
-// crashes reports whether calls may have been repeated, and time been lost.
+// crashes reports whether calls may have been repeated, and time lost.
 func (j *judge) crashes() bool { return j.variant.CrashAt > 0 }
 
-// handed compares an event of the test.
+// handed checks an event of the test.
 func (j *judge) handed(path string, h *handed, e *Expect) {
 	e, own := j.instead(e)
 	switch {
@@ -80,8 +79,8 @@ func (j *judge) handed(path string, h *handed, e *Expect) {
 	}
 }
 
-// takenIn reports that an event was not refused. If nobody could tell when it came, its run says
-// what came of it.
+// takenIn reports that an event was not refused. If that was undecided when it came, its run says
+// what happened.
 func (j *judge) takenIn(path string, h *handed, e *Expect) {
 	d := Difference{Path: path, Span: head(e.at("refused")), Want: e.Refused, Have: "the event was taken in"}
 	if r := j.view(h.run); h.undecided && r != nil {
@@ -93,7 +92,7 @@ func (j *judge) takenIn(path string, h *handed, e *Expect) {
 	j.found = append(j.found, d)
 }
 
-// failures reports runs that failed though the test does not say so.
+// failures reports failed runs that the test does not expect.
 func (j *judge) failures() {
 	for i := range j.runs {
 		r := &j.runs[i]
@@ -119,7 +118,8 @@ func (j *judge) failures() {
 	}
 }
 
-// expectsBlocked reports whether the test wants the key of a run to be blocked, as only a failed run does.
+// expectsBlocked reports whether the test expects that the run blocks its key, which only a failed
+// run does.
 func (j *judge) expectsBlocked(r *checkpoint.RunView) bool {
 	return j.test.Expect != nil && slices.ContainsFunc(j.test.Expect.Entities, func(e *EntityExpect) bool {
 		return e.Blocked != nil && *e.Blocked && e.Key == r.Key && j.suite.flow(e.Flow).ID == r.Flow
@@ -140,7 +140,7 @@ func (j *judge) tells(e *Expect, r *checkpoint.RunView) bool {
 	return false
 }
 
-// statusOf returns how a run is, and why.
+// statusOf returns the status of a run, and why.
 func statusOf(r *checkpoint.RunView) string {
 	text := string(r.Status)
 	for _, why := range []string{r.Error, r.Reason} {
@@ -151,7 +151,7 @@ func statusOf(r *checkpoint.RunView) string {
 	return text
 }
 
-// view finds a run.
+// view returns the view of a run.
 func (j *judge) view(id string) *checkpoint.RunView {
 	i := slices.IndexFunc(j.runs, func(r checkpoint.RunView) bool { return r.ID == id })
 	if i < 0 {
@@ -160,8 +160,8 @@ func (j *judge) view(id string) *checkpoint.RunView {
 	return &j.runs[i]
 }
 
-// instead returns what holds without the handler that is left out, and which fields
-// the test says for that case itself.
+// instead returns the expectations without the left out handler, and those that the test states for
+// that case.
 func (j *judge) instead(e *Expect) (*Expect, *Expect) {
 	own := &Expect{}
 	if e == nil || j.variant.Off == "" {
@@ -174,8 +174,7 @@ func (j *judge) instead(e *Expect) (*Expect, *Expect) {
 	return e, own
 }
 
-// whole compares the expect of a test; alone when it has one event, whose run it
-// speaks of.
+// whole checks the expect of a test. alone says that it has one event, whose run it is about.
 func (j *judge) whole(e *Expect, alone bool) {
 	e, own := j.instead(e)
 	if alone && j.trial.handed[0].run != "" {
@@ -194,7 +193,7 @@ func (j *judge) whole(e *Expect, alone bool) {
 	}
 }
 
-// runsOf compares the runs of a pipeline.
+// runsOf checks the runs of a pipeline.
 func (j *judge) runsOf(pipeline string, want []*Expect) {
 	path := "expect.runs." + pipeline
 	if j.relaxed.pipelines[pipeline] {
@@ -219,7 +218,7 @@ func (j *judge) runsOf(pipeline string, want []*Expect) {
 	}
 }
 
-// run compares one run. What own says is not relaxed.
+// run checks one run. Fields of own are not relaxed.
 func (j *judge) run(path string, e, own *Expect, r *checkpoint.RunView) {
 	if r == nil {
 		j.add(e.Span, path, "a run", "none")
@@ -256,7 +255,7 @@ func (j *judge) run(path string, e, own *Expect, r *checkpoint.RunView) {
 	j.emitsOf(path, e, own, r.ID)
 }
 
-// status compares the status of a run, and says why it is another one.
+// status checks the status of a run, and reports the reason of another one.
 func (j *judge) status(path string, e *Expect, r *checkpoint.RunView) {
 	if e.Status == "" || e.Status == string(r.Status) {
 		return
@@ -264,7 +263,7 @@ func (j *judge) status(path string, e *Expect, r *checkpoint.RunView) {
 	j.add(e.at("status"), path+".status", e.Status, statusOf(r))
 }
 
-// state compares the shared state, but for the names that may differ.
+// state checks the shared state, except names that may differ.
 func (j *judge) state(path string, e, own *Expect, r *checkpoint.RunView) {
 	items := e.SharedState.Items()
 	for i, k := range e.SharedState.Keys() {
@@ -280,7 +279,7 @@ func (j *judge) state(path string, e, own *Expect, r *checkpoint.RunView) {
 	}
 }
 
-// outputs compares the result. What handlers leave that are off may be missing in it.
+// outputs checks the result, in which values of left out handlers may be missing.
 func (j *judge) outputs(path string, e, own *Expect, r *checkpoint.RunView) {
 	if own.Outputs == nil && len(j.relaxed.names)+len(j.relaxed.handlers) > 0 {
 		return
@@ -295,7 +294,7 @@ func (j *judge) outputs(path string, e, own *Expect, r *checkpoint.RunView) {
 	}
 }
 
-// handler compares what became of a handler.
+// handler checks the outcome of a handler.
 func (j *judge) handler(path, name string, e *HandlerExpect, own bool, r *checkpoint.RunView) {
 	fits := j.suite.names.find(name, r.Pipeline)
 	if len(fits) != 1 {
@@ -335,7 +334,7 @@ func (j *judge) handler(path, name string, e *HandlerExpect, own bool, r *checkp
 	}
 }
 
-// took is how long a run took; of one that has not ended, until the end of the test.
+// took returns how long a run took, or until the end of the test if it is unfinished.
 func (j *judge) took(r *checkpoint.RunView) time.Duration {
 	if r.Finished != nil {
 		return r.Finished.Sub(r.Accepted)
@@ -343,8 +342,8 @@ func (j *judge) took(r *checkpoint.RunView) time.Duration {
 	return j.clock.Now().Sub(r.Accepted)
 }
 
-// ofAllRuns returns how long a test took. The run of its only event has a time of its own, which is
-// easily taken for it.
+// ofAllRuns says whether a time is that of the test or of its only event's run, which are easily
+// confused.
 func (j *judge) ofAllRuns(alone bool) string {
 	if len(j.runs) < 2 {
 		return j.ended.String()
@@ -359,7 +358,7 @@ func (j *judge) ofAllRuns(alone bool) string {
 	return text
 }
 
-// time compares how long something took. Have says it for people.
+// time checks a duration. have describes it for people.
 func (j *judge) time(path string, e, own *Expect, took time.Duration, have string) {
 	off := j.variant.Off != ""
 	differ := func(field, want string) {
@@ -380,7 +379,7 @@ func (j *judge) time(path string, e, own *Expect, took time.Duration, have strin
 	}
 }
 
-// at is the place of a field.
+// at returns the place of a field.
 func (e *Expect) at(field string) diag.Span { return e.PlaceOf(field, head(e.Span)) }
 
 func orNothing(text string) string {

@@ -16,7 +16,7 @@ import (
 	"procaas/engine/store"
 )
 
-// entity compares an entity as it is at the end.
+// entity checks the final state of an entity.
 func (j *judge) entity(path string, at diag.Span, flow, key string, want *EntityExpect, own bool) {
 	have, err := j.v.Engine().Entity(context.Background(), flow, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -62,7 +62,7 @@ func (j *judge) transitions(flow, key string) []string {
 	return out
 }
 
-// callsOf compares the calls of a run, or of all when it is empty.
+// callsOf checks the calls of a run, or of all runs if it is empty.
 func (j *judge) callsOf(path string, e, own *Expect, run string) {
 	for i, want := range e.Calls {
 		at := fmt.Sprintf("%s.calls[%d]", path, i)
@@ -73,7 +73,7 @@ func (j *judge) callsOf(path string, e, own *Expect, run string) {
 	}
 }
 
-// call looks for calls like one that is wanted.
+// call looks for calls that match an expected one.
 func (j *judge) call(path string, want *CallExpect, own bool, run string) {
 	var same []*Call
 	var nearest []Difference
@@ -114,8 +114,7 @@ func (j *judge) call(path string, want *CallExpect, own bool, run string) {
 	}
 }
 
-// skips reports whether a handler may have been left out, since it depends on the one
-// that is.
+// skips reports whether a handler may be skipped because it depends on the left out one.
 func (j *judge) skips(name string) bool {
 	for path := range j.relaxed.handlers {
 		if path == name || strings.HasSuffix(path, "/"+name) {
@@ -154,8 +153,7 @@ func (j *judge) compareCall(path string, want *CallExpect, have *Call) []Differe
 	return out
 }
 
-// order compares the order of calls: each handler is called after the one before
-// it has ended.
+// order checks the order of calls: each handler is called after the one before it has ended.
 func (j *judge) order(path string, e *Expect, run string) {
 	type stretch struct {
 		name        string
@@ -197,7 +195,7 @@ func (j *judge) order(path string, e *Expect, run string) {
 	j.add(e.at("order"), path, strings.Join(e.Order, ", "), strings.Join(texts, ", "))
 }
 
-// emitsOf compares the events that a run has emitted, or all runs when it is empty.
+// emitsOf checks the events emitted by a run, or by all runs if it is empty.
 func (j *judge) emitsOf(path string, e, own *Expect, run string) {
 	for i, want := range e.Emits {
 		at := fmt.Sprintf("%s.emits[%d]", path, i)
@@ -256,7 +254,7 @@ func (want *EmitExpect) compare(path string, have Emit) []Difference {
 // mostEmits is how many emitted events a finding shows.
 const mostEmits = 5
 
-// shown shows emitted events, one on a line.
+// shown formats emitted events, one per line.
 func shown(events []Emit) string {
 	var lines []string
 	for _, e := range events[:min(len(events), mostEmits)] {
@@ -275,7 +273,7 @@ func shown(events []Emit) string {
 	return strings.Join(lines, "\n")
 }
 
-// delay is for how long the event was not due yet.
+// delay returns how long after its emission the event was due.
 func (e *Emit) delay() time.Duration {
 	if e.Event.At.IsZero() {
 		return 0
@@ -283,7 +281,7 @@ func (e *Emit) delay() time.Duration {
 	return e.Event.At.Sub(e.Time)
 }
 
-// emitted lists the types of the events that were emitted.
+// emitted lists the types of emitted events.
 func (j *judge) emitted(run string) string {
 	var types []string
 	for _, e := range j.emits {

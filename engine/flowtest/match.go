@@ -12,25 +12,25 @@ import (
 	"procaas/dsl/expr"
 )
 
-// A Difference is a place where something is not as it should be.
+// A Difference is a place where a value is not as expected.
 type Difference struct {
-	Path string // from the top of what is compared, such as body.items[2].id
+	Path string // from the top, such as body.items[2].id
 	Span diag.Span
 	Want string
 	Have string
-	Note string // for people, such as what the parts of an expression came to
+	Note string // for people, such as the values of an expression's parts
 }
 
-// note adds lines to what people are told.
+// note adds lines to the note.
 func (d *Difference) note(lines string) {
 	d.Note = strings.TrimPrefix(d.Note+"\n"+lines, "\n")
 }
 
-// absent is what there is where nothing is.
+// absent is the missing value.
 type absent struct{}
 
-// match compares what is wanted with what is there: mappings by the names that are
-// wanted, lists element by element, and an expression must be true.
+// match compares a value with the expected one: mappings by the expected names, lists element by
+// element, and an expression must be true.
 func match(path string, want *expr.Value, have any) []Difference {
 	if want == nil {
 		return nil
@@ -92,7 +92,7 @@ func matchNames(path string, want *expr.Value, have any) []Difference {
 	return out
 }
 
-// matchExpr asks an expression about a value.
+// matchExpr evaluates an expression about a value.
 func matchExpr(path string, e *expr.Expr, have any) []Difference {
 	if _, missing := have.(absent); missing {
 		have = nil
@@ -116,7 +116,7 @@ func differ(path string, want *expr.Value, wanted string, have any) []Difference
 	return []Difference{{Path: path, Span: want.Span, Want: wanted, Have: show(have)}}
 }
 
-// equal compares data; numbers by their values.
+// equal compares data, and numbers by value.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case []any:
@@ -144,7 +144,7 @@ func show(v any) string {
 	return expr.ShowValue(v)
 }
 
-// showWant writes what is wanted, of which expressions are a part.
+// showWant formats the expected value, including expressions.
 func showWant(v *expr.Value) string {
 	if literal, ok := v.Literal(); ok {
 		return expr.ShowValue(literal)

@@ -9,11 +9,11 @@ import (
 	"procaas/dsl/tree"
 )
 
-// names finds handlers by paths that may be shortened from the left.
+// names finds handlers by paths that may omit their first parts.
 type names struct {
 	paths  []string            // of all handlers, in order
-	byName map[string][]string // paths of handlers, by each way to name them
-	calls  map[string][]string // pipelines that a pipeline calls, by whatever way
+	byName map[string][]string // paths of handlers, by each of their names
+	calls  map[string][]string // pipelines that a pipeline calls, directly or indirectly
 }
 
 func newNames(b *tree.Bundle) names {
@@ -35,7 +35,7 @@ func newNames(b *tree.Bundle) names {
 	return n
 }
 
-// add makes a path known by each way to name it.
+// add adds a path with all of its names.
 func (n *names) add(path string) {
 	n.paths = append(n.paths, path)
 	parts := strings.Split(path, "/")
@@ -45,7 +45,7 @@ func (n *names) add(path string) {
 	}
 }
 
-// calledBy lists a pipeline and those that it calls, by whatever way.
+// calledBy lists a pipeline and those that it calls, directly or indirectly.
 func calledBy(b *tree.Bundle, p *tree.Pipeline, seen []string) []string {
 	if p == nil || slices.Contains(seen, p.ID) {
 		return seen
@@ -61,8 +61,8 @@ func calledBy(b *tree.Bundle, p *tree.Pipeline, seen []string) []string {
 	return seen
 }
 
-// find lists the handlers that a name fits, of the given pipelines and those that they
-// call, or of all when there are none.
+// find lists the handlers with a name, of the given pipelines and those that they call, or of all
+// if there are none.
 func (n names) find(name string, pipelines ...string) []string {
 	fits := n.byName[name]
 	if len(pipelines) == 0 {
@@ -74,7 +74,7 @@ func (n names) find(name string, pipelines ...string) []string {
 	})
 }
 
-// near returns the name of a handler that was probably meant; empty for none.
+// near returns the name of the handler that was probably meant, or empty.
 func (n names) near(name string, pipelines ...string) string {
 	known := func(slashes int) []string {
 		return slices.DeleteFunc(slices.Sorted(maps.Keys(n.byName)), func(k string) bool {
@@ -84,7 +84,7 @@ func (n names) near(name string, pipelines ...string) string {
 	if near := diag.Suggest(name, known(strings.Count(name, "/"))); near != "" {
 		return near
 	}
-	// The stage may be wrong, and the handler right, or nearly.
+	// The stage may be wrong, and the handler right or nearly right.
 	last := name[strings.LastIndex(name, "/")+1:]
 	if near := diag.Suggest(last, known(0)); near != "" {
 		last = near
@@ -95,7 +95,7 @@ func (n names) near(name string, pipelines ...string) string {
 	return ""
 }
 
-// short returns the shortest name that fits this handler alone.
+// short returns the shortest unique name of a handler.
 func (n names) short(path string) string {
 	parts := strings.Split(path, "/")
 	for i := len(parts) - 1; i > 0; i-- {
@@ -106,7 +106,7 @@ func (n names) short(path string) string {
 	return path
 }
 
-// longest returns the longest of the names that fit a path; empty for none.
+// longest returns the longest name that matches a path, or empty.
 func longest[T any](of map[string]T, path string) (name string) {
 	for k := range of {
 		if (k == path || strings.HasSuffix(path, "/"+k)) && len(k) > len(name) {

@@ -12,20 +12,19 @@ import (
 	"procaas/engine/store"
 )
 
-// A Played is what came of one test, for people who want to see more than whether it
-// passes.
+// A Played has the details of one test, for people who want to see more than whether it passes.
 type Played struct {
 	Name     string
-	Stories  []explain.Story    // of its runs, those accepted first
-	Recorded []records.Recorded // those of its runs that have ended, for a replay
-	Calls    []*Call            // in their order
+	Stories  []explain.Story    // of its runs, oldest first
+	Recorded []records.Recorded // its ended runs, for a replay
+	Calls    []*Call            // in order
 	Problems []Difference
-	Refused  []string // why events were not taken in
+	Refused  []string // why events were refused
 	Took     time.Duration
 }
 
-// Play runs the first tests of a suite, at most so many, and tells all about them. The
-// error is that of ctx, or that a test cannot be run.
+// Play runs up to most of the first tests of a suite, and returns their details. The error is that
+// of ctx, or says that a test cannot be run.
 func (s *Suite) Play(ctx context.Context, most int) ([]Played, error) {
 	var out []Played
 	for _, test := range s.File.Tests[:min(most, len(s.File.Tests))] {
@@ -53,7 +52,7 @@ func (s *Suite) Play(ctx context.Context, most int) ([]Played, error) {
 				p.Refused = append(p.Refused, h.event.Type+": "+strings.TrimSpace(h.refused.Message))
 			}
 		}
-		// What is said twice, as a finding and as a refusal, is said once.
+		// Do not repeat a refusal as a finding.
 		p.Problems = slices.DeleteFunc(p.Problems, func(d Difference) bool { return strings.HasPrefix(d.Have, "refused: ") })
 		out = append(out, p)
 	}

@@ -11,19 +11,18 @@ import (
 	"procaas/dsl/diag"
 )
 
-// A Format is a way to write a report.
+// A Format is a format of reports.
 type Format string
 
-// The formats of reports.
+// These are the formats of reports.
 const (
 	Text   Format = "text"   // for people
 	JSON   Format = "json"   // one object, a contract with other programs
-	JUnit  Format = "junit"  // XML, as CI servers read it
-	GitHub Format = "github" // workflow commands, shown beside the changed lines
+	JUnit  Format = "junit"  // XML for CI servers
+	GitHub Format = "github" // workflow commands, shown beside changed lines
 )
 
-// Write writes a report, and what was covered unless that is nil. Color is for Text
-// only.
+// Write writes a report, and the coverage unless it is nil. color applies to Text only.
 func Write(w io.Writer, format Format, r *Report, c *Coverage, color bool) error {
 	switch format {
 	case Text:
@@ -45,7 +44,7 @@ func Write(w io.Writer, format Format, r *Report, c *Coverage, color bool) error
 	return fmt.Errorf("unknown format %q, want text, json, junit or github", format)
 }
 
-// A textPage is a report on its way to the terminal.
+// A textPage is a report that is being written.
 type textPage struct {
 	bytes.Buffer
 	color bool
@@ -84,7 +83,7 @@ func (p *textPage) report(r *Report) {
 	}
 }
 
-// failures shows the ways in which a test has failed; those that fail alike once.
+// failures writes the failed variants of a test. Equal failures are written once.
 func (p *textPage) failures(all []Failure) {
 	for i, f := range all {
 		if slices.ContainsFunc(all[:i], f.isLike) {
@@ -109,7 +108,7 @@ func (p *textPage) failures(all []Failure) {
 	}
 }
 
-// isLike reports whether two ways of failing differ in nothing that people would see.
+// isLike reports whether two failures look the same to people.
 func (f Failure) isLike(other Failure) bool {
 	return slices.EqualFunc(f.Differences, other.Differences, func(a, b Difference) bool {
 		return a.Path == b.Path && a.Want == b.Want && a.Have == b.Have
@@ -143,7 +142,7 @@ func (p *textPage) summary(r *Report) {
 	fmt.Fprintf(p, "%s%s, in %s\n", verdict, ways, r.Took.Round(time.Millisecond))
 }
 
-// coverage shows a table, and what is missing.
+// coverage writes a table, and what is missing.
 func (p *textPage) coverage(c *Coverage) {
 	goals := c.Goals()
 	var files []string
@@ -189,7 +188,7 @@ func (p *textPage) coverage(c *Coverage) {
 // maxMissing bounds the lines about what is not covered.
 const maxMissing = 40
 
-// missing says what was not reached, in a line for each place.
+// missing writes the goals that were not reached, one line per place.
 func (p *textPage) missing(goals []Goal) {
 	lines := 0
 	for i := 0; i < len(goals); {

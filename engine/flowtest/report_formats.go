@@ -9,7 +9,7 @@ import (
 	"procaas/dsl/render"
 )
 
-// The JSON form is a contract with other programs: names are never changed.
+// The JSON form is a contract with other programs: never change names.
 type (
 	jsonReport struct {
 		Tests    int           `json:"tests"`
@@ -113,7 +113,7 @@ func writeJUnit(w io.Writer, r *Report) error {
 	return out.Write(w)
 }
 
-// writeGitHub writes one workflow command for each difference.
+// writeGitHub writes one workflow command per difference.
 func writeGitHub(w io.Writer, r *Report, c *Coverage) error {
 	var b strings.Builder
 	command := func(severity string, at place, title, message string) {

@@ -22,15 +22,15 @@ type Options struct {
 	// Run chooses tests by "FILE: NAME"; nil runs all.
 	Run *regexp.Regexp
 
-	// Chaos runs each test again with a crash at each checkpoint, before and after
-	// it is written, and without each handler that is not critical.
+	// Chaos runs each test again with a crash at each checkpoint, before and after it is written,
+	// and without each non-critical handler.
 	Chaos bool
 
-	// Cover counts what the tests cover; nil does not.
+	// Cover measures the coverage. Nil does not.
 	Cover *Coverage
 }
 
-// A Report is what became of tests.
+// A Report has the results of tests.
 type Report struct {
 	Results []*Result // in the order of files and tests
 	LeftOut []string  // what tests cannot show; empty unless all ran
@@ -48,7 +48,7 @@ func (r *Report) Failed() int {
 	return n
 }
 
-// Variants counts the runs of tests, the tests as they are included.
+// Variants counts the runs of tests, including the unchanged tests.
 func (r *Report) Variants() int {
 	n := 0
 	for _, one := range r.Results {
@@ -57,28 +57,28 @@ func (r *Report) Variants() int {
 	return n
 }
 
-// A Result is what became of one test.
+// A Result is the result of one test.
 type Result struct {
 	File     string
 	Name     string
 	Span     diag.Span
 	Variants int           // ways in which it was run
-	Virtual  time.Duration // that it took by its clock
-	Took     time.Duration // for all its variants
+	Virtual  time.Duration // duration in virtual time
+	Took     time.Duration // for all variants
 	Failures []Failure
 }
 
-// Passed reports whether all was as expected.
+// Passed reports whether everything was as expected.
 func (r *Result) Passed() bool { return len(r.Failures) == 0 }
 
-// A Failure is a way of running a test in which something was not as expected.
+// A Failure is a failed variant of a test.
 type Failure struct {
-	Variant     string // empty for the test as it is
+	Variant     string // empty for the unchanged test
 	Differences []Difference
 }
 
-// Run runs the tests of suites, several at once. The error is that of ctx, or of
-// something that is not the tests' fault.
+// Run runs the tests of suites, several at once. The error is that of ctx, or has a cause outside
+// of the tests.
 func Run(ctx context.Context, suites []*Suite, o Options) (*Report, error) {
 	began := time.Now()
 	report := &Report{}
@@ -112,8 +112,8 @@ func Run(ctx context.Context, suites []*Suite, o Options) (*Report, error) {
 	return report, err
 }
 
-// leftOut says which parts of the pipelines no test has shown: triggers that no test fires and
-// whose event none hands in, and queues.
+// leftOut lists the parts of the pipelines that no test has shown: queues, and triggers that no
+// test fires and whose event none submits.
 func leftOut(suites []*Suite) (out []string) {
 	handed := map[string]bool{}
 	for _, s := range suites {
@@ -144,8 +144,8 @@ func leftOut(suites []*Suite) (out []string) {
 	return slices.Compact(out)
 }
 
-// nulls says which critical calls may send null without a test for it: a response without a schema
-// may lack what they send on, and no mock leaves it out.
+// nulls lists critical calls that may send null without a test for it. A response without a schema
+// may lack what they send, and no mock omits it.
 func nulls(suites []*Suite, p *steps.Pipeline) (out []string) {
 	lacking := map[string][]string{} // members, by the handler whose response may lack them
 	for _, sent := range p.SentOn() {
@@ -162,7 +162,7 @@ func nulls(suites []*Suite, p *steps.Pipeline) (out []string) {
 	return out
 }
 
-// leavesOut reports whether a mock of a handler replies without a part, or with null.
+// leavesOut reports whether a mock of a handler omits a part of its reply, or has null there.
 func (s *Suite) leavesOut(path string, part datum.Path) bool {
 	leaves := func(mocks map[string][]*Answer) bool {
 		for name, answers := range mocks {
@@ -184,7 +184,7 @@ func (s *Suite) leavesOut(path string, part datum.Path) bool {
 	return leaves(s.File.Mocks) || slices.ContainsFunc(s.File.Tests, func(t *Test) bool { return leaves(t.Mocks) })
 }
 
-// sharedMocks notes which answers of a file were used by any of its tests.
+// sharedMocks records which answers of a file any of its tests has used.
 type sharedMocks struct {
 	mu   sync.Mutex // guards used
 	used map[*Answer]bool
@@ -227,7 +227,7 @@ func (s *Suite) run(ctx context.Context, test *Test, r *Result, o Options, share
 	return nil
 }
 
-// once runs a test in one way. What keeps it from running is its failure.
+// once runs one variant of a test. An error is its failure.
 func (s *Suite) once(ctx context.Context, test *Test, v Variant, base *trial, r *Result, o Options, shared *sharedMocks) (*trial, error) {
 	r.Variants++
 	t, err := s.try(ctx, test, v, base)
@@ -250,8 +250,7 @@ func (r *Result) fail(v Variant, found []Difference) {
 	r.Failures = append(r.Failures, Failure{Variant: v.String(), Differences: found})
 }
 
-// hasWhenOff reports whether something is said that holds only under chaos, for which
-// a mock may be there.
+// hasWhenOff reports whether a test has expectations for chaos only, for which there may be mocks.
 func (t *Test) hasWhenOff() bool {
 	all := []*Expect{t.Expect}
 	for _, e := range t.Events {

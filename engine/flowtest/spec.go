@@ -129,8 +129,8 @@ type Event struct {
 	// Type is the type of the event.
 	Type string `yaml:"type"`
 
-	// Trigger fires a trigger, in place of type: its event is handed in when its schedule says so next, by the clock of the
-	// test. The same trigger fires again at its next time.
+	// Trigger fires a trigger, in place of type: its event is handed in when its schedule says so
+	// next, by the clock of the test. The same trigger fires again at its next time.
 	Trigger string `yaml:"trigger"`
 
 	// Payload is what the event tells.

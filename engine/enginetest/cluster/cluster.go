@@ -1,7 +1,8 @@
-// Package cluster starts private PostgreSQL servers from the binaries of this machine, for tests, benchmarks and demonstrations.
+// Package cluster starts private PostgreSQL servers from the binaries of this machine, for tests,
+// benchmarks and demonstrations.
 //
-// It stands apart from the rest of the harness because programs that are no tests need it, too: the harness links the
-// test libraries, whose flags would show up in the help of those programs.
+// It is separate from the rest of the harness because other programs need it, too. The harness
+// links test libraries, whose flags would appear in the help of those programs.
 package cluster
 
 import (
@@ -23,12 +24,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Env names the environment variable that gives tests a server to share, as a URL.
-// Without it, each test binary starts its own.
+// Env is the environment variable with the URL of a server that tests share. Without it, each test
+// binary starts its own.
 const Env = "PROCAAS_TEST_POSTGRES"
 
-// startWithin bounds how long a server may take to start, also on a machine that
-// compiles and tests other things at the same time.
+// startWithin bounds how long a server may take to start, also on a machine that compiles and tests
+// at the same time.
 const startWithin = time.Minute
 
 // A Cluster is a private PostgreSQL server.
@@ -40,13 +41,12 @@ type Cluster struct {
 	port     int
 	as       *syscall.Credential
 	guard    *exec.Cmd
-	orders   io.WriteCloser // to the guard; its end stops the server
+	orders   io.WriteCloser // input of the guard; its end stops the server
 }
 
-// guardScript runs the server until its input ends, so that the server never
-// outlives the process that holds the pipe, however that process ends. Until then
-// each line of the input is the name of a signal that ends the server, or says to
-// start it.
+// guardScript runs the server until its input ends, so that the server never outlives the process
+// that holds the pipe. Until then each line of the input is a signal that stops the server, or
+// starts it again.
 const guardScript = `
 cd "$1" || exit 1
 start() { "$2"/postgres -D data -k "$1" -p "$3" >>log 2>&1 & server=$!; }
@@ -62,22 +62,20 @@ wait $server
 rm -rf "$1"
 `
 
-// A Stop is a way to end a server.
+// A Stop is a way to stop a server.
 type Stop string
 
-// The ways to end a server.
+// These are the ways to stop a server.
 const (
-	// StopFast rolls back what is under way, and writes everything down.
+	// StopFast rolls back transactions in flight, and writes everything to disk.
 	StopFast Stop = "INT"
 
-	// StopImmediate is a crash: what is not in the log is gone, and the next start
-	// recovers.
+	// StopImmediate is a crash: what is not in the log is lost, and the next start recovers.
 	StopImmediate Stop = "QUIT"
 )
 
-// Start starts a server from the server binaries of this machine, in a
-// temporary directory, with settings as lines of its configuration. It ends with Stop,
-// or with this process.
+// Start starts a server from the binaries of this machine, in a temporary directory. settings are
+// lines of its configuration. It ends with Stop, or with this process.
 func Start(ctx context.Context, settings ...string) (*Cluster, error) {
 	bin, err := serverBinaries()
 	if err != nil {
@@ -121,11 +119,11 @@ func startServer(ctx context.Context, bin, dir string, as *syscall.Credential) (
 	return c, nil
 }
 
-// Addr is the host and port of the server.
+// Addr returns the host and port of the server.
 func (c *Cluster) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
 
-// Halt ends the server, and keeps its data. It returns when nobody listens any more:
-// the server goes on working for a moment after it has been told to end.
+// Halt stops the server, and keeps its data. It returns when nothing listens any more, because the
+// server works for a moment after the signal.
 func (c *Cluster) Halt(how Stop) error {
 	if _, err := fmt.Fprintln(c.orders, how); err != nil {
 		return err
@@ -142,8 +140,7 @@ func (c *Cluster) Halt(how Stop) error {
 	return fmt.Errorf("test cluster at %s does not end by SIG%s within %s", c.Addr(), how, startWithin)
 }
 
-// Start starts the server again after Halt, and returns when it takes
-// connections.
+// Start starts the server again after Halt, and returns when it accepts connections.
 func (c *Cluster) Start(ctx context.Context) error {
 	if _, err := fmt.Fprintln(c.orders, "start"); err != nil {
 		return err
@@ -151,7 +148,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return c.wait(ctx)
 }
 
-// Restart ends the server and starts it again.
+// Restart stops the server and starts it again.
 func (c *Cluster) Restart(ctx context.Context, how Stop) error {
 	if err := c.Halt(how); err != nil {
 		return err
@@ -180,7 +177,7 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	return startServer(ctx, c.bin, dir, c.as)
 }
 
-// Promote makes a standby a primary, and returns when it takes writes.
+// Promote makes a standby a primary, and returns when it accepts writes.
 func (c *Cluster) Promote(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, c.URL)
 	if err != nil {
@@ -194,12 +191,12 @@ func (c *Cluster) Promote(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the server and removes its data.
+// Stop stops the server and removes its data.
 func (c *Cluster) Stop() error {
 	return errors.Join(c.orders.Close(), c.guard.Wait())
 }
 
-// wait returns when the server takes connections.
+// wait returns when the server accepts connections.
 func (c *Cluster) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -219,8 +216,7 @@ func (c *Cluster) wait(ctx context.Context) error {
 	}
 }
 
-// testSettings make room for many tests at once. What makes a commit durable
-// stays as it is in production.
+// testSettings allow many tests at once. The durability of commits is that of production.
 const testSettings = `
 listen_addresses = '127.0.0.1'
 max_connections = 300
@@ -251,10 +247,10 @@ func initCluster(ctx context.Context, bin, dir string, as *syscall.Credential, s
 	return errors.Join(err, f.Close())
 }
 
-// serverBinaries finds the directory of the newest installed server.
+// serverBinaries returns the directory of the newest installed server.
 func serverBinaries() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		// Beside the binary itself are the others, which a link may not have.
+		// The other binaries are beside the file itself, but not beside a link.
 		path, err = filepath.EvalSymlinks(path)
 		return filepath.Dir(path), err
 	}
@@ -283,7 +279,7 @@ func majorOf(path string) int {
 	return n
 }
 
-// serverUser gives whom the server runs as: PostgreSQL refuses to run as root.
+// serverUser returns the user of the server, because PostgreSQL refuses to run as root.
 func serverUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

@@ -1,7 +1,8 @@
-// Package patience says how long a test waits for what must come, on a machine that is busy with other work.
+// Package patience says how long a test waits for what must come on a busy machine.
 //
-// A test waits for events; a bound is there only so that a test that waits in vain says for what. The bounds are given for
-// an idle machine and grow with the load that the machine tells, also while a test waits.
+// A test waits for events. A bound only makes a test that waits in vain report what it waits for.
+// Bounds are given for an idle machine, and grow with the load of the machine, also during the
+// wait.
 package patience
 
 import (
@@ -13,11 +14,11 @@ import (
 	"time"
 )
 
-// usual is the bound of Until on an idle machine: far beyond what anything takes there.
+// usual is the bound of Until on an idle machine, far longer than anything takes there.
 const usual = time.Minute
 
-// crowd returns how many tasks share a processor now, one at the least: the load of the last minute by processors. Where the
-// system does not tell it, four are taken to.
+// crowd returns how many tasks share a processor now, at least one: the load of the last minute per
+// processor. If the system does not report it, four are assumed.
 func crowd() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -30,11 +31,11 @@ func crowd() float64 {
 	return max(1, load/float64(runtime.NumCPU()))
 }
 
-// For returns how long something takes at most now that takes less than d on an idle machine.
+// For returns how long something may take now if it takes less than d on an idle machine.
 func For(d time.Duration) time.Duration { return time.Duration(float64(d) * crowd()) }
 
-// Over begins to wait for something that takes less than d on an idle machine. What it returns tells whether the time is
-// over; it grows when the machine gets busier meanwhile, and does not shrink.
+// Over starts a wait for something that takes less than d on an idle machine. over reports whether
+// the time is over. The time grows if the machine gets busier meanwhile, and never shrinks.
 func Over(d time.Duration) (over func() bool) {
 	began, most := time.Now(), For(d)
 	return func() bool {
@@ -46,7 +47,7 @@ func Over(d time.Duration) (over func() bool) {
 	}
 }
 
-// Context returns a context that ends as Over says.
+// Context returns a context that ends when Over does.
 func Context(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	over := Over(d)
@@ -65,15 +66,15 @@ func Context(parent context.Context, d time.Duration) (context.Context, context.
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// After is what [time.After] is, with the time of Over.
+// After is [time.After] with the time of Over.
 func After(t testing.TB, d time.Duration) <-chan struct{} {
 	ctx, cancel := Context(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx.Done()
 }
 
-// Until asks every few milliseconds until something holds. The test fails, saying what is missing, when an idle machine
-// would have come to it ten times over.
+// Until asks every few milliseconds until something holds. The test fails with a message after ten
+// times what an idle machine needs.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

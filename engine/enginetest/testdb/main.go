@@ -24,7 +24,7 @@ func main() {
 	os.Exit(code)
 }
 
-// couldNotWork is the exit code when the command did not run.
+// couldNotWork is the exit code if the command did not run.
 const couldNotWork = 3
 
 func run(args []string) (code int, err error) {
@@ -34,8 +34,8 @@ func run(args []string) (code int, err error) {
 	if len(args) == 0 {
 		return 2, errors.New("want a command to run, such as: testdb -- go test ./...")
 	}
-	// The command gets the terminal's signals itself, and ends by them. They are
-	// caught rather than ignored, because a command would inherit the latter.
+	// The terminal sends its signals to the command, too, which ends by them. They are caught, not
+	// ignored, because the command would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 	c, err := cluster.Start(context.Background())
 	if err != nil {
