@@ -92,8 +92,8 @@ type Goal struct {
 // goalKinds are the kinds of goals, in the order of the report.
 var goalKinds = []string{"handler", "branch", "error", "degraded"}
 
-// Goals lists all goals in the order of files and places. Each handler should succeed once, each
-// part of a condition should be true once and false once, each request should fail once, and each
+// Goals lists all goals in the order of files and places. Each handler should succeed once. Each
+// part of a condition should be true once and false once. Each request should fail once. Each
 // non-critical handler should be missing from a run that succeeds.
 func (c *Coverage) Goals() []Goal {
 	c.mu.Lock()

@@ -1,4 +1,4 @@
 // Package node drives runs. It makes a process a member of the cluster of nodes that share a store.
-// The node claims runs. It gives the pure core of each run time, calls and checkpoints. It drains
-// before it stops.
+// The node claims runs. It provides time, calls and checkpoints for the pure core of each run. It
+// drains before it stops.
 package node

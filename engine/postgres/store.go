@@ -3,12 +3,12 @@
 // Any number of processes share a schema. These locks isolate them. They are always taken in this
 // order:
 //
-//   - the lock of the slots, in a store that is a cell: see cell.go;
+//   - the lock of the slots, in a store that is a cell: see cell.go.
 //   - the lock of the node: a transaction that writes for a node holds it shared, and one that
 //     takes over the node's runs holds it exclusively. So a node that is considered dead commits
-//     either before the takeover or never;
-//   - events: if two processes accept the same event, one waits for the other;
-//   - keys, in their order: they protect which run of a key is in flight;
+//     either before the takeover or never.
+//   - events: if two processes accept the same event, one waits for the other.
+//   - keys, in their order: they protect which run of a key is in flight.
 //   - runs.
 //
 // A transaction is one or two round trips, however many events or changes it has. Statements are

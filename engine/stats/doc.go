@@ -1,3 +1,3 @@
-// Package stats counts what a node sees: its handlers, what stands still and why. It has the
+// Package stats counts what a node sees: its handlers, and the runs that wait and why. It has the
 // metrics.
 package stats

@@ -9,8 +9,8 @@ import (
 
 // This file has the ports for access and for the audit.
 
-// Tokens stores the tokens of the API. They are settings, so a change gives the settings a new
-// revision.
+// Tokens stores the tokens of the API. They are settings, so a change makes a new revision of the
+// settings.
 type Tokens interface {
 	// AllTokens reads all tokens, ordered by name, including revoked and expired ones. It also
 	// returns the revision of the settings.

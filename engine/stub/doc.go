@@ -1,11 +1,9 @@
-// Package stub serves stub services: real HTTP servers that answer as
-// *.stub.yaml files say.
+// Package stub serves stub services: real HTTP servers that answer as *.stub.yaml files say.
 //
-// A file describes services by their routes: what a route answers, how long it
-// takes, how often it fails. Replies and conditions are templates with
-// expressions, as in pipelines; they read request (method, path, params, query,
-// headers, body) and calls, the number of calls of the route, the present one
-// included.
+// A file describes services by their routes: what a route answers, how long it takes, how often it
+// fails. Replies and conditions are templates with expressions, as in pipelines. They read request
+// (method, path, params, query, headers, body) and calls, the number of calls of the route,
+// including the current one.
 //
 //	services:
 //	  - id: orders
@@ -21,13 +19,11 @@
 //	    incidents:
 //	      - {id: orders-down, failure: {status: 500}}
 //
-// A route with overload gets slower the more requests are under way, as real
-// services do.
+// A route with overload gets slower with more requests in flight, like real services.
 //
-// An incident makes routes fail from when it is switched on until it is
-// switched off. Chance is drawn from the seed of the file: the n-th call of a
-// route meets the same latency and the same failure each time.
+// An incident makes routes fail while it is switched on. Random numbers come from the seed of the
+// file, so the n-th call of a route always has the same latency and the same failure.
 //
-// The servers remember who called: [Server.Calls], [Server.Keys], and for other
-// processes GET /__stub/calls on the port of any service.
+// The servers remember who called: [Server.Calls], [Server.Keys], and for other processes GET
+// /__stub/calls on the port of any service.
 package stub

@@ -30,10 +30,10 @@
 //     minutes of its load.
 //   - A worker is down after three silent reports. If reports come every 5 seconds or more rarely,
 //     one is enough, because balancer.observe then asks three times. One is also enough if nothing
-//     listens at its address. More are needed if healthchecks were lost before, and fifteen (90
-//     seconds with long steps) if half of the cluster falls silent at once, because emptying live
-//     workers costs about as much as that wait. A worker that dies repeatedly gets no partitions,
-//     and a partition whose workers die stays where it is.
+//     listens at its address. More are needed if healthchecks were lost before. If half of the
+//     cluster falls silent at once, fifteen are needed (90 seconds with long steps), because
+//     emptying live workers costs about as much as that wait. A worker that dies repeatedly gets no
+//     partitions, and a partition whose workers die stays where it is.
 //   - A worker that announces a stop is emptied within three quarters of the notice that earlier
 //     stops gave (20 seconds at first). If all other workers for a partition are full, and outages
 //     have been short, the partition waits for its worker.

@@ -3,7 +3,7 @@
 //
 // The stored assignment is the truth. The balancer's part brings the workers to it. [Prepare] lets
 // workers load what they will gain. [Settle] takes partitions from workers that should not serve
-// them, before it gives them to their new owners. The workers' part is [Holder]. README.md
+// them, before it assigns them to their new owners. The workers' part is [Holder]. README.md
 // describes the protocol.
 package handoff
 

@@ -64,8 +64,8 @@ type Settled struct {
 }
 
 // Settle does one round. It tells all workers the version, takes from each what it should not
-// serve, and gives owners what no other worker can hold any more. The error is an [*OutdatedError]
-// if a worker knows a newer assignment. Then it does nothing else.
+// serve, and assigns to owners what no other worker can hold any more. The error is an
+// [*OutdatedError] if a worker knows a newer assignment. Then it does nothing else.
 func (s Settler) Settle(ctx context.Context, m Map) (Settled, error) {
 	r := s.round(m)
 	// All workers learn the version before anything is taken. From then on none follows an older

@@ -175,9 +175,9 @@ func (c *Client) forget(reset bool, placements ...string) {
 	}
 }
 
-// Do calls f with the answer to a question. It calls f again with a newer answer if the shard
-// reports, by an error with the SQLSTATE PC001 or PC002, that the answer is outdated, or, by 40001,
-// a conflict with another transaction. f must roll back if it fails.
+// Do calls f with the answer to a question. It calls f again with a newer answer if the shard's
+// error has the SQLSTATE PC001 or PC002, which report an outdated answer. It also does so after
+// 40001, a conflict with another transaction. f must roll back if it fails.
 func (c *Client) Do(ctx context.Context, q Question, f func(context.Context, Answer) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Patience)
 	defer cancel()

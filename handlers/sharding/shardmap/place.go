@@ -12,9 +12,9 @@ import (
 const reserve = `insert into shard_placements (map, key, shard, state, attrs) values ($1, $2, $3, 'creating', $4)
 	on conflict (map, key) do nothing`
 
-// Place gives a key its own placement on a shard: a reservation in the map, the fence on the shard,
+// Place creates a placement for a key on a shard: a reservation in the map, the fence on the shard,
 // and then the map again. Any process that finds a reservation completes it. A key that has a
-// placement keeps it, whatever the shard.
+// placement keeps it, even on another shard.
 func (m *Map) Place(ctx context.Context, key, shard string, attrs map[string]any) (Placement, error) {
 	if err := m.layout.check(key); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)

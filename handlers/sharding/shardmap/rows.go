@@ -23,10 +23,10 @@ func (m rowFinder) publication(bucket int) string {
 	return "procaas_" + strings.ReplaceAll(m.ID, "-", "_") + "_" + strconv.Itoa(bucket)
 }
 
-// Rows says which rows of a table belong to a placement, without those of longer placements, and
-// without those of keys of a slot or a stretch that have their own placements. ok is false if there
-// are none: if the table has fewer key columns than the placement has parts, its rows belong only
-// to the wider placement. While a transfer has the placement, or has not ended yet, no key is split
+// Rows says which rows of a table belong to a placement. Rows of longer placements do not, nor do
+// rows of keys of a slot or a stretch that have their own placements. ok is false if there are
+// none: if the table has fewer key columns than the placement has parts, its rows belong only to
+// the wider placement. While a transfer has the placement, or has not ended yet, no key is split
 // off.
 func (m *Map) Rows(ctx context.Context, t *tree.ShardTable, placement string) (rows transfer.Table, ok bool, err error) {
 	columns := rowFinder{m}.columns(t)

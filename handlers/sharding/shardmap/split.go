@@ -421,8 +421,8 @@ func (m splitter) regrouped(wide, narrow Placement, dry bool, key string, err er
 		wide.Key != narrow.Key}, nil
 }
 
-// Split gives a key that lives within a wider placement, such as one folder of a user or
-// one key of a slot, a placement of its own on the same shard.
+// Split creates a placement for a key inside a wider one, such as one folder of a user or one key
+// of a slot. It stays on the same shard.
 func (m *Map) Split(ctx context.Context, key string, by store.Actor) (Placement, error) {
 	if err := m.layout.check(key); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
