@@ -47,7 +47,7 @@ const (
 
 // Errors for exceeded limits.
 var (
-	ErrSteps  = errors.New("the expression takes too many steps")
+	ErrSteps  = errors.New("the expression takes too many steps: more than 500000 elements and characters. Do less for each element, or let a service compute it")
 	ErrText   = errors.New("the string would be longer than 64 KiB")
 	ErrList   = errors.New("the list would have more than 10000 elements")
 	ErrMemory = errors.New("the expression needs more than 8 MiB of memory")

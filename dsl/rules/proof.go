@@ -20,7 +20,7 @@ func automatonRules() []Rule {
 	}, {
 		Code:   LeavesFinal,
 		Title:  "transition out of a final state",
-		Why:    "A final state is a promise that nothing happens any more. The engine may forget the entity.",
+		Why:    "A final state is a promise that nothing happens to the entity any more. The engine keeps the state, and refuses later events.",
 		Before: states("{from: created, on: assigned, to: finished}", "{from: finished, on: arrived, to: created}"),
 		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
 	}, {

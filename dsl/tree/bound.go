@@ -65,8 +65,8 @@ type Fallback struct {
 	// MaxDuration is the longest time out. The time doubles each time that the handler fails again within ten minutes.
 	MaxDuration time.Duration `yaml:"max-duration" default:"5m" min:"1s"`
 
-	// On lists the classes of errors that count as failures, as in retry; any counts all. By default all errors count,
-	// except those that a retry cannot fix, such as a 404. These say nothing about the service.
+	// On lists the classes of errors that count as failures, as in retry; any counts all. By default timeouts,
+	// failed connections, 5xx, 429 and responses that do not fit their schema count. A 404 does not: it says nothing about the service.
 	On spec.Names `yaml:"on" pattern:"class"`
 
 	// Result replaces the handler's result while it is out of the flow or has failed: names of the shared state and their values.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -20,15 +21,16 @@ func TestFallbackCountsTheErrorsThatItSays(t *testing.T) {
 	errs := map[string]error{
 		"500": status(500), "429": status(429), "404": status(404), "timeout": context.DeadlineExceeded,
 		"after": model.After(time.Second, status(503)), "other": errors.New("no"), "permanent": model.Permanent(errors.New("no")),
+		"schema": model.Permanent(fmt.Errorf("response: %w", &contracts.Error{})),
 	}
 	for _, tc := range []struct {
 		on   []string
 		want []string
 	}{
-		{nil, []string{"429", "500", "after", "other", "timeout"}},
+		{nil, []string{"429", "500", "after", "other", "schema", "timeout"}},
 		{[]string{"429"}, []string{"429"}},
 		{[]string{"4xx", "timeout"}, []string{"404", "429", "timeout"}},
-		{[]string{"any"}, []string{"404", "429", "500", "after", "other", "permanent", "timeout"}},
+		{[]string{"any"}, []string{"404", "429", "500", "after", "other", "permanent", "schema", "timeout"}},
 	} {
 		s := &planner.Step{Handler: &tree.Handler{Fallback: &tree.Fallback{On: tc.on}}}
 		var have []string

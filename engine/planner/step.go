@@ -19,7 +19,9 @@ func (s *Step) Fails(err error) bool {
 	if f := s.Handler.Fallback; f != nil && len(f.On) > 0 {
 		return model.InClass(err, f.On)
 	}
-	return model.InClass(err, tree.DefaultRetry().On) || model.ClassOf(err) == "other" && !model.IsPermanent(err)
+	// A response that does not fit its schema is permanent for the run, but it is the service that is broken.
+	class := model.ClassOf(err)
+	return model.InClass(err, tree.DefaultRetry().On) || class == "schema" || class == "other" && !model.IsPermanent(err)
 }
 
 // Within lists the handlers of a plan, including those of the pipelines that it calls.

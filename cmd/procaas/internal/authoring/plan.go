@@ -15,27 +15,32 @@ import (
 
 func planCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "plan [PIPELINE]",
+		Use:   "plan [PIPELINE] [PATH...]",
 		Short: "Show what runs when, and why steps may run in parallel",
 		Long: `plan shows the stages and handlers of a pipeline: which handlers start at once, and
 which wait for others. For each wait it shows the two places in the files that
-cause it. If the files have a single pipeline, you may leave out its name.`,
-		Example: "  procaas plan new-order-created --pipelines flows/\n  procaas plan new-order-created --format mermaid",
-		Args:    cobra.MaximumNArgs(1),
+cause it. If the files have a single pipeline, you may leave out its name.
+An argument that exists as a file or directory is a path. With --pipelines all
+arguments are names.`,
+		Example: "  procaas plan new-order-created flows/\n  procaas plan new-order-created --format mermaid",
 	}
 	dirs := source.PipelinesFlag(c)
 	format := cli.Format(c, "text", "json", "mermaid", "dot")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-				return cli.Usagef("%s is a directory; plan takes the id of a pipeline: procaas plan PIPELINE --pipelines %s", args[0], args[0])
+		ids, paths := args, *dirs
+		if !c.Flags().Changed("pipelines") {
+			if ids, paths = splitPaths(args); len(paths) == 0 {
+				paths = *dirs
 			}
 		}
-		bundle, err := source.Bundle(cli.Of(c), *dirs, dsl.Options{})
+		if len(ids) > 1 {
+			return cli.Usagef("plan shows one pipeline: want one id, and paths that exist; have %s", strings.Join(ids, ", "))
+		}
+		bundle, err := source.Bundle(cli.Of(c), paths, dsl.Options{})
 		if err != nil {
 			return err
 		}
-		id, err := planned(bundle, args)
+		id, err := planned(bundle, ids)
 		if err != nil {
 			return err
 		}
@@ -46,6 +51,18 @@ cause it. If the files have a single pipeline, you may leave out its name.`,
 		return diagram.Write(c.OutOrStdout(), plan, diagram.Format(*format))
 	}
 	return c
+}
+
+// splitPaths separates the id of a pipeline from files and directories.
+func splitPaths(args []string) (ids, paths []string) {
+	for _, arg := range args {
+		if _, err := os.Stat(arg); err == nil {
+			paths = append(paths, arg)
+		} else {
+			ids = append(ids, arg)
+		}
+	}
+	return ids, paths
 }
 
 // planned returns the requested pipeline, or the only one.

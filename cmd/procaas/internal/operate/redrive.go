@@ -284,7 +284,7 @@ func outcome(verb client.Verb, run string) outlook {
 	case client.MakeUpRuns:
 		return outlook{now: "each makes only this call; it may still fail or be left out", check: show + "; a run whose call is left out again is back in runs list --left-out"}
 	case client.CancelRuns:
-		return outlook{now: "they end, and later events of their keys continue", check: show}
+		return outlook{now: "they end; a later event of a key runs once no earlier one of it waits or has failed", check: show}
 	}
 	return outlook{check: show}
 }

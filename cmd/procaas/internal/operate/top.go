@@ -52,14 +52,14 @@ the top are a canary, the services that are down, and how many runs wait or stan
 what and for how long.
 
 Parked runs are those of all nodes. Other numbers are those of one node: pass --node
-to add other nodes. Ctrl-C ends it.`,
+to add other nodes. Ctrl-C ends it. Without a terminal, top prints once.`,
 		Example: "  procaas top\n  procaas top new-order-created/notify --sort failures\n  procaas top --once --format json",
 		Args:    cobra.MaximumNArgs(1),
 	}
 	var f topFlags
 	cli.ServerFlags(c)
 	c.Flags().StringSliceVar(&f.others, "node", nil, "address of another node of the same store, to add its numbers (repeatable)")
-	c.Flags().BoolVar(&f.once, "once", false, "print once, and exit")
+	c.Flags().BoolVar(&f.once, "once", false, "print once, and exit, as without a terminal; with --format json, one document in place of a line per update")
 	c.Flags().StringVar(&f.sort, "sort", topOrders()[0], "order: "+strings.Join(topOrders(), ", "))
 	c.Flags().DurationVar(&f.every, "every", time.Second, "time between updates")
 	return cli.Formatted(c, func(q *cli.Call) error {
@@ -95,34 +95,27 @@ func (f *topFlags) run(below string) error {
 	screen := &screen{out: f.Out, color: cli.Colorful(f.Out)}
 	if f.once || !cli.Terminal(f.Out) {
 		screen.width = columns(f.Out)
-		if _, err := f.Out.Write(now.draw(screen)); err != nil || f.once {
-			return err
-		}
+		_, err := f.Out.Write(now.draw(screen))
+		return err
 	}
 	return f.live(ctx, now, below, screen)
 }
 
-// live redraws the view until ctx ends. On a terminal it uses the alternate screen. Elsewhere, views follow
-// each other.
+// live redraws the view on the alternate screen of a terminal until ctx ends.
 func (f *topFlags) live(ctx context.Context, now topView, below string, screen *screen) error {
-	onTerminal := cli.Terminal(f.Out)
-	if onTerminal {
-		// The alternate screen without a cursor. The end restores what was on the terminal.
-		fmt.Fprint(f.Out, "\x1b[?1049h\x1b[?25l")
-		defer fmt.Fprint(f.Out, "\x1b[?25h\x1b[?1049l")
-	}
+	// The alternate screen without a cursor. The end restores what was on the terminal.
+	fmt.Fprint(f.Out, "\x1b[?1049h\x1b[?25l")
+	defer fmt.Fprint(f.Out, "\x1b[?25h\x1b[?1049l")
 	for {
 		var b bytes.Buffer
-		if onTerminal {
-			screen.width, screen.height = size(f.Out)
-			b.WriteString("\x1b[H")
-			// Draw over the last view, clear the end of each line and what is below. Clearing the screen first
-			// would flicker.
-			b.Write(bytes.ReplaceAll(now.draw(screen), []byte("\n"), []byte("\x1b[K\n")))
-			b.WriteString("\x1b[J")
-			if _, err := f.Out.Write(b.Bytes()); err != nil {
-				return err
-			}
+		screen.width, screen.height = size(f.Out)
+		b.WriteString("\x1b[H")
+		// Draw over the last view, clear the end of each line and what is below. Clearing the screen first
+		// would flicker.
+		b.Write(bytes.ReplaceAll(now.draw(screen), []byte("\n"), []byte("\x1b[K\n")))
+		b.WriteString("\x1b[J")
+		if _, err := f.Out.Write(b.Bytes()); err != nil {
+			return err
 		}
 		if !clock.Pause(ctx, f.every) {
 			return nil
@@ -133,19 +126,9 @@ func (f *topFlags) live(ctx context.Context, now topView, below string, screen *
 		}
 		if err != nil {
 			now.trouble = err.Error() // the last view stays
-			if !onTerminal {
-				return err
-			}
 			continue
 		}
-		// The new view has no trouble.
-		now = next
-		if !onTerminal {
-			fmt.Fprintln(f.Out)
-			if _, err := f.Out.Write(now.draw(screen)); err != nil {
-				return err
-			}
-		}
+		now = next // without trouble
 	}
 }
 
