@@ -72,22 +72,22 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 		}
 		if path, ok := strings.CutSuffix(part, core.CauseRetry); ok {
 			if s := c.step(path); s != nil && c.isOff(s) {
-				return c.bears(path, ""), true
+				return c.roomAhead(path, ""), true
 			}
 			continue
 		}
 		name, path, ok := guard.GateOf(part)
 		switch {
 		case ok && !c.waits(name, path):
-			return c.bears(path, ""), true
+			return c.roomAhead(path, ""), true
 		case ok:
 			room, moves := c.st.Guard.Gate(name).Appetite(c.now)
 			if c.busy = c.busy || moves; room > 0 {
-				most = max(most, min(room/c.rivals[name], c.bears(path, name)), 1)
+				most = max(most, min(room/c.rivals[name], c.roomAhead(path, name)), 1)
 			}
 		case !c.controls.Stands(part, c.now), c.nothingOn(part):
 			path, _, _ := strings.Cut(part, " ")
-			return c.bears(path, ""), true
+			return c.roomAhead(path, ""), true
 		default:
 			c.expect(part)
 		}
@@ -164,9 +164,9 @@ func (c *caller) isOff(s *planner.Step) bool {
 	return off && !s.Undoes
 }
 
-// bears returns how many more runs may continue from a path at once, as far as later gates allow,
+// roomAhead returns how many more runs may continue from a path at once, as far as later gates allow,
 // ignoring one gate. It is half of the room, because runs on their way are not counted yet.
-func (c *caller) bears(path, besides string) int {
+func (c *caller) roomAhead(path, besides string) int {
 	room := math.MaxInt
 	for _, s := range c.st.Library.Present().Ahead(path) {
 		if c.isOff(s) {
