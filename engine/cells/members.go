@@ -232,7 +232,18 @@ func merge(b, other store.Beat) store.Beat {
 // serve tells the other cells by which versions new runs begin, when that has changed in the home. Keys stay in their cell, so the
 // version for the runs of one key never goes back.
 func (s *members) serve(ctx context.Context, revision int64) error {
-	if len(s.parts) == 1 || s.looked.Load() == revision {
+	if s.looked.Load() == revision {
+		return nil
+	}
+	err := s.serveNow(ctx)
+	if err == nil {
+		s.looked.Store(revision)
+	}
+	return err
+}
+
+func (s *members) serveNow(ctx context.Context) error {
+	if len(s.parts) == 1 {
 		return nil
 	}
 	split, served, err := s.home.Enrolment.Serving(ctx)
@@ -242,8 +253,49 @@ func (s *members) serve(ctx context.Context, revision int64) error {
 	_, errs := eachCell(ctx, s.live()[1:], func(_ *part, db *store.Cell) (any, error) {
 		return nil, db.Enrolment.Serve(ctx, split, served)
 	})
-	if err = errors.Join(errs...); err == nil {
-		s.looked.Store(revision)
+	return errors.Join(errs...)
+}
+
+// served tells the other cells at once what a change in the home serves. If that fails, the next beat does it.
+func (s *members) served(ctx context.Context, changed error) {
+	if changed == nil {
+		if err := s.serveNow(ctx); err != nil {
+			s.log.Warn("cells of the inbox begin runs by the version before, trying again", "error", err)
+		}
+	}
+}
+
+// Bundles are the definitions of the home, whose changes count in all cells at once.
+type bundles struct {
+	store.Bundles
+	*members
+}
+
+// Activate implements [store.Bundles].
+func (b bundles) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (string, error) {
+	current, err := b.Bundles.Activate(ctx, hash, files, onlyNew, by)
+	b.served(ctx, err)
+	return current, err
+}
+
+// Promote implements [store.Bundles].
+func (b bundles) Promote(ctx context.Context, old, hash string, by store.Actor) (bool, error) {
+	done, err := b.Bundles.Promote(ctx, old, hash, by)
+	b.served(ctx, err)
+	return done, err
+}
+
+// Degradation is that of the home. Its conclusions change what all cells serve.
+type degradation struct {
+	store.Degradation
+	*members
+}
+
+// Conclude implements [store.Degradation].
+func (d degradation) Conclude(ctx context.Context, c store.Conclusion) error {
+	err := d.Degradation.Conclude(ctx, c)
+	if c.Serve != (model.Split{}) {
+		d.served(ctx, err)
 	}
 	return err
 }

@@ -88,7 +88,7 @@ var whole = flag.Bool("whole", false, "check all of the contract, not only what 
 // their own here, and are always checked; make cells checks the rest, which takes minutes.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	groups := []string{"Nodes", "Moves"}
+	groups := []string{"Nodes", "Moves", "Bundles"}
 	if *whole {
 		groups = nil // all
 	}
