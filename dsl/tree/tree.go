@@ -180,6 +180,10 @@ type Service struct {
 	// cause may be on your side. With false, they go out of the flow even then.
 	FreezeFallbacks bool `yaml:"freeze-fallbacks" default:"true"`
 
+	// Shadow lets procaas shadow call the service for real, to try new pipelines, although the calls are no GET. Set it
+	// for a service that changes nothing, or that heeds the header X-Procaas-Shadow.
+	Shadow bool `yaml:"shadow" default:"false"`
+
 	// OpenAPI is the file of the service's OpenAPI document, version 3.0 or 3.1, relative to this file. The requests of
 	// handlers must fit it, and their responses have the types that it declares.
 	OpenAPI string `yaml:"openapi"`

@@ -85,7 +85,10 @@ func (t *trial) call(a *core.Attempt) {
 func (t *trial) handle(
 	ctx context.Context, a *core.Attempt, c *Call, recorded *checkpoint.RecordedCall, left time.Duration,
 ) (model.Result, error) {
-	hidden := secrets.New(func(s datum.Secret) (string, error) { return "(secret " + s.Name + ")", nil })
+	hidden := secrets.New(func(s datum.Secret) (string, error) {
+		c.secret = true
+		return "(secret " + s.Name + ")", nil
+	})
 	fields, _ := secrets.Shown(a.Body).(map[string]any)
 	if !slices.Contains(t.alone, a.Type.Name) {
 		c.Sent = fields
@@ -199,10 +202,16 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.call.Method, w.call.URL = r.Method, r.URL.Scheme+"://"+r.URL.Host+r.URL.Path
 	w.call.Sent = map[string]any{"query": data["query"], "headers": written(data["headers"]), "body": data["body"]}
 	rec := w.recorded
+	r.Body = io.NopCloser(bytes.NewReader(sent))
+	if rec != nil && w.safe(r) && w.changed() {
+		return w.ask(r)
+	}
 	if rec == nil {
-		r.Body = io.NopCloser(bytes.NewReader(sent))
 		if reply, ok, err := engine.Ask(ctx, t.services, t.def.Bundle, r); ok {
 			return reply, err
+		}
+		if w.safe(r) {
+			return w.ask(r)
 		}
 		return nil, t.unknown(w.attempt)
 	}

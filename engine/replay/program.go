@@ -28,12 +28,20 @@ type Program struct {
 	types map[string]engine.HandlerType
 	alone []string // types that reach only the run, and services
 	stubs func() (engine.Stubs, error)
+	real  bool
+	found func(of *records.Recorded, d Difference)
 }
 
 // An Env has what programs share.
 type Env struct {
 	Types []engine.HandlerType
 	Alone []string // types that reach only the run, and services by HTTP; see [handlers.Alone]
+
+	// Live makes safe calls without a recorded answer for real.
+	Live bool
+
+	// Found gets each difference at once. Several goroutines call it. It may be nil.
+	Found func(of *records.Recorded, d Difference)
 }
 
 // NewProgram makes a Program. stubs makes services for each run, which answer requests without a
@@ -46,7 +54,7 @@ func NewProgram(b *tree.Bundle, env Env, stubs func() (engine.Stubs, error)) (*P
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{def: def, types: map[string]engine.HandlerType{}, alone: env.Alone, stubs: stubs}
+	p := &Program{def: def, types: map[string]engine.HandlerType{}, alone: env.Alone, stubs: stubs, real: env.Live, found: env.Found}
 	for _, t := range env.Types {
 		p.types[t.Name] = t
 	}
@@ -83,7 +91,10 @@ type Call struct {
 	// Sent is what the call depends on: query, headers and body of a request, or the fields of
 	// other calls.
 	Sent    map[string]any
+	Live    bool // it was made for real
 	Assumed bool // there is no recorded answer; an empty one is assumed, which nothing reads
+
+	secret bool // its request has one
 }
 
 // An Emit is an event that a handler has emitted.
@@ -105,6 +116,7 @@ type trial struct {
 	ctx     context.Context //nolint:containedctx // a trial is as long as its call
 	of      *records.Recorded
 	answers map[key]*checkpoint.RecordedCall
+	was     map[key]*Call     // the calls by the run's own version, if known
 	left    map[string]string // why handlers were left out by others than their author, by path
 	cut     map[string]cut    // handlers that were left out after some attempts, by ref
 	made    map[string]int    // number of attempts so far, by ref
@@ -134,9 +146,16 @@ type ended struct {
 	outcome core.Outcome
 }
 
-// Play replays a run. The error is that of ctx, or says that the recording cannot be read.
-func (p *Program) Play(ctx context.Context, of *records.Recorded) (*Played, error) {
+// Play replays a run. was is the run by its own version, or nil to replay that version itself. The
+// error is that of ctx, or says that the recording cannot be read.
+func (p *Program) Play(ctx context.Context, of *records.Recorded, was *Played) (*Played, error) {
 	t := &trial{Program: p, ctx: ctx, of: of, out: &Played{}, answers: map[key]*checkpoint.RecordedCall{}, left: map[string]string{}}
+	if was != nil {
+		t.was = map[key]*Call{}
+		for _, c := range was.Calls {
+			t.was[c.key()] = c
+		}
+	}
 	t.cut, t.made = map[string]cut{}, map[string]int{}
 	t.began = of.Accepted
 	if of.Started != nil {

@@ -30,6 +30,7 @@ type Report struct {
 	Runs      int      // that were recorded
 	Same      int      // unchanged runs
 	Differ    int      // changed runs
+	Live      int      // real calls
 	Causes    []*Cause // causes of differences, most frequent first
 	LeftOut   []*LeftOut
 	Versions  int      // number of versions of the runs
@@ -71,6 +72,7 @@ type verdict struct {
 	of    *records.Recorded
 	why   string // why it cannot be compared; empty if it was
 	found []Difference
+	live  int // calls that were made for real
 }
 
 // Run replays the runs that next returns, until it returns nil. The error is that of ctx or next,
@@ -141,7 +143,7 @@ func (o Options) judge(ctx context.Context, v *verdict) error {
 	if err != nil {
 		return err
 	}
-	was, err := program.Play(ctx, v.of)
+	was, err := program.Play(ctx, v.of, nil)
 	if err == nil {
 		v.why = Strays(v.of, was)
 	} else if v.why = cause(err); ctx.Err() != nil {
@@ -150,14 +152,24 @@ func (o Options) judge(ctx context.Context, v *verdict) error {
 	if v.why != "" {
 		return nil
 	}
-	now, err := o.Now.Play(ctx, v.of)
+	now, err := o.Now.Play(ctx, v.of, was)
 	if err != nil {
 		if ctx.Err() == nil {
 			v.why, err = "by the new files, "+cause(err), nil
 		}
 		return err
 	}
+	for _, c := range now.Calls {
+		if c.Live {
+			v.live++
+		}
+	}
 	v.found = Compare(was, now, o.Slower)
+	if o.Now.found != nil {
+		for _, d := range v.found {
+			o.Now.found(v.of, d)
+		}
+	}
 	return nil
 }
 
@@ -176,6 +188,7 @@ func gather(all []*verdict, now *Program) *Report {
 	versions, pipelines := map[string]bool{}, map[string]bool{}
 	for _, v := range all {
 		versions[v.of.Bundle] = true
+		r.Live += v.live
 		switch {
 		case v.why != "":
 			l := left[v.why]

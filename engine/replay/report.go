@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"procaas/dsl/diag"
 )
 
 // mostShown bounds the differences after a cause that the text shows.
@@ -31,6 +33,9 @@ func (r *Report) Text() string {
 	}
 	for _, l := range r.LeftOut {
 		fmt.Fprintf(&b, "not compared: %s: %s\n  such as %s\n", Count(l.Runs), l.Why, strings.Join(l.IDs, ", "))
+	}
+	if r.Live > 0 {
+		fmt.Fprintf(&b, "%s for real\n", diag.Plural(r.Live, "call"))
 	}
 	fmt.Fprintf(&b, "%s replayed in %s: %d as before, %d different, %d not compared\n", Count(r.Runs), r.Took.Round(time.Millisecond),
 		r.Same, r.Differ, r.Runs-r.Compared())
@@ -83,6 +88,7 @@ type (
 		Same        int           `json:"same"`
 		Different   int           `json:"different"`
 		NotCompared int           `json:"not_compared"`
+		LiveCalls   int           `json:"live_calls"`
 		Versions    int           `json:"versions"`
 		Seconds     float64       `json:"seconds"`
 		Causes      []jsonCause   `json:"causes"`
@@ -118,7 +124,7 @@ func jsonOf(d Difference, runs int) jsonDifference {
 // JSON writes the report as JSON.
 func (r *Report) JSON(w io.Writer) error {
 	out := jsonReport{
-		Runs: r.Runs, Same: r.Same, Different: r.Differ, NotCompared: r.Runs - r.Compared(), Versions: r.Versions,
+		Runs: r.Runs, Same: r.Same, Different: r.Differ, NotCompared: r.Runs - r.Compared(), LiveCalls: r.Live, Versions: r.Versions,
 		Seconds: r.Took.Seconds(), Causes: []jsonCause{}, LeftOut: []jsonLeftOut{},
 	}
 	for _, c := range r.Causes {

@@ -69,12 +69,17 @@ func (f *replayFlags) replay(q *cli.Call, format flowtest.Format) error {
 	if (f.from == "") == (q.Server == "") {
 		return cli.Usagef("want --from FILE or --server URL: where the recorded runs are")
 	}
+	if err := f.when.Read(&f.filter.Since, &f.filter.Until); err != nil {
+		return err
+	}
+	return f.compare(q, format, replay.Env{}, func() func() (*records.Recorded, error) { return q.Recordings(f.filter) })
+}
+
+// compare replays the runs of a file, or else those of the server.
+func (f *replayFlags) compare(q *cli.Call, format flowtest.Format, how replay.Env, recordings func() func() (*records.Recorded, error)) error {
 	slower, err := cli.Share(f.slower)
 	if err != nil {
 		return cli.Usagef("--slower %w", err)
-	}
-	if err := f.when.Read(&f.filter.Since, &f.filter.Until); err != nil {
-		return err
 	}
 	bundle, err := source.Bundle(q.Streams, here(q.Args), dsl.Options{})
 	if err != nil {
@@ -85,13 +90,15 @@ func (f *replayFlags) replay(q *cli.Call, format flowtest.Format) error {
 		return err
 	}
 	env := replay.Env{Types: handlers.All(), Alone: handlers.Alone()}
-	now, err := replay.NewProgram(bundle, env, stubs)
+	how.Types, how.Alone = env.Types, env.Alone
+	now, err := replay.NewProgram(bundle, how, stubs)
 	if err != nil {
 		return err
 	}
 	old := &versions{env: env, known: map[string]*replay.Program{}}
-	next := q.Recordings(f.filter)
+	var next func() (*records.Recorded, error)
 	if f.from == "" {
+		next = recordings()
 		old.read = func(hash string) (definitions.VersionDetail, error) { return q.Version(q.Ctx, hash) }
 	} else {
 		file, err := f.open(q.In)
