@@ -237,6 +237,36 @@ pipelines:
 	o.command(cli.ExitUsage, `there is no path "reward/silver"`, "runs", "list", "--handler", "reward/silver")
 }
 
+// A refused call and a handler that was switched off need different decisions, so the list says which it was. A
+// cancelled run shows why it was cancelled, and not where it had failed before.
+func TestNoteSaysWhy(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, `
+pipelines:
+  - {id: gift, stages: [{id: last, handlers: [{id: send, critical: false, fail: {message: no such card}}]}]}
+  - {id: work, stages: [{id: last, handlers: [{id: broken, fail: {message: no stock}}]}]}
+`)
+	submit := func(kind string) {
+		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit("gift")
+	o.wait(model.Succeeded, 1)
+	o.command(cli.ExitFine, `off`, "switch", "off", "gift/last/send")
+	submit("gift")
+	o.wait(model.Succeeded, 2)
+	o.command(cli.ExitFine, `(?s)switched off at gift/last/send.*failed: no such card`, "runs", "list", "--left-out", "send")
+	o.command(cli.ExitFine, `(?s)gift/last/send: switched off .*gift/last/send: failed: no such card`, "runs", "list", "--left-out", "gift")
+	o.command(cli.ExitFine, `(?s)succeeded \S+ failed: no such card\n.* succeeded \S+ switched off`, "runs", "make-up", "--handler", "send", "--dry-run")
+
+	submit("work")
+	o.wait(model.Failed, 1)
+	o.command(cli.ExitFine, `cancelled 1 run`, "runs", "cancel", "--pipeline", "work", "--reason", "no use")
+	o.wait(model.Cancelled, 1)
+	o.command(cli.ExitFine, `no use`, "runs", "list", "--status", "cancelled")
+}
+
 // A run that has ended is run again as a new one, and each of the two names the other.
 func TestRunsAreRunAgainByCommand(t *testing.T) {
 	t.Parallel()

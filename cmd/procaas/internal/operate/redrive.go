@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -220,7 +221,7 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 		}
 	}
 	if f.dryRun {
-		return q.Show(preview, func() error { return showPreview(q, preview) })
+		return q.Show(preview, func() error { return showPreview(q, preview, f.filter.LeftOut) })
 	}
 	body.Reason = reason
 	if f.abandon {
@@ -327,8 +328,8 @@ func (f *redriveFlags) migrate(q *cli.Call, reason string) error {
 	return cli.FindingsIf(report.Pinned > 0)
 }
 
-// showPreview prints which runs are chosen.
-func showPreview(q *cli.Call, p records.RunsPreview) error {
+// showPreview prints which runs are chosen, and why they left out a handler.
+func showPreview(q *cli.Call, p records.RunsPreview, leftOut string) error {
 	err := cli.Table(q.Out, "RUNS\tPIPELINE\tHANDLER\tCLASS", p.Groups, func(g store.RunCount) cli.Row {
 		return cli.Row{g.Runs, g.Pipeline, cli.Dash(g.FailedPath), cli.Dash(g.ErrorClass)}
 	})
@@ -337,7 +338,7 @@ func showPreview(q *cli.Call, p records.RunsPreview) error {
 	}
 	fmt.Fprintf(q.Out, "%s in all\n", diag.Plural(p.Total, "run"))
 	for _, v := range p.Runs {
-		fmt.Fprintf(q.Out, "  %s %s %s\n", v.ID, v.Status, strings.TrimSpace(v.Key+" "+v.Error))
+		fmt.Fprintf(q.Out, "  %s %s %s\n", v.ID, v.Status, strings.TrimSpace(v.Key+" "+cmp.Or(v.Error, whyLeftOut(v, leftOut))))
 	}
 	if more := p.Total - len(p.Runs); more > 0 {
 		fmt.Fprintf(q.Out, "  and %d more\n", more)

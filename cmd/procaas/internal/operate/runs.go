@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func runsList() *cobra.Command {
 		return page, err
 	}, func(q *cli.Call, page wire.Page[checkpoint.RunView]) error {
 		err := cli.Table(q.Out, "RUN\tPIPELINE\tKEY\tSTATUS\tVERSION\tACCEPTED\tNOTE", page.Items, func(v checkpoint.RunView) cli.Row {
-			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, version(v), v.Accepted, strings.TrimSpace(runNote(v) + " " + labelsText(v))}
+			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, version(v), v.Accepted, strings.TrimSpace(runNote(v, filter.LeftOut) + " " + labelsText(v))}
 		})
 		if err == nil && page.Next != nil {
 			fmt.Fprintf(q.Err, "more: --cursor %s\n", *page.Next)
@@ -67,9 +68,14 @@ func labelsText(v checkpoint.RunView) string {
 	return "[" + labels + "]"
 }
 
-// runNote returns the most important fact about a run in a list.
-func runNote(v checkpoint.RunView) string {
+// runNote returns the most important fact about a run in a list. In a list of runs that left out a handler,
+// or one below leftOut, it is why.
+func runNote(v checkpoint.RunView, leftOut string) string {
 	switch {
+	case leftOut != "":
+		return whyLeftOut(v, leftOut)
+	case v.Status == model.Cancelled:
+		return cmp.Or(v.Reason, v.FailedPath)
 	case v.FailedPath != "":
 		return v.FailedPath
 	case v.Blocked:
@@ -81,6 +87,28 @@ func runNote(v checkpoint.RunView) string {
 	default:
 		return v.Reason
 	}
+}
+
+// whyLeftOut says why a run left out a handler, or those below a pipeline or stage.
+func whyLeftOut(v checkpoint.RunView, path string) string {
+	var why []string
+	for _, h := range v.Handlers {
+		below := strings.HasPrefix(h.Path, path+"/")
+		if !below && h.Path != path || model.LeftBy(h.Outcome, h.Reason) == "" {
+			continue
+		}
+		reason := h.Reason
+		if h.Outcome == model.OutcomeFailed {
+			reason = "failed: " + h.Error
+		}
+		if below {
+			reason = h.Path + ": " + reason
+		}
+		if !slices.Contains(why, reason) {
+			why = append(why, reason)
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // version returns the first digits of the hash of a run's definition.
@@ -156,7 +184,12 @@ func runsMakeUp() *cobra.Command {
 		Short: "Call a handler that runs left out",
 		Long: `make-up calls a handler in succeeded runs that left it out. A run leaves a handler out
 when it is switched off, out of the flow or over its limit. It also does so when the
-service is down for too long, or when the handler fails. procaas runs list --left-out PATH lists these runs.
+service is down for too long, or when the handler fails. procaas runs list --left-out PATH
+lists these runs. NOTE says why each of them left the handler out.
+
+make-up does not choose by this reason: --since 1h takes a call that the service refused,
+and also one that was switched off. Choose by --label, --key, --since and --until, and
+look at the list first.
 
 Each run makes only this call, with the Idempotency-Key that the call had or would
 have had. It evaluates the handler's conditions again. The result goes to the run,
