@@ -187,8 +187,11 @@ func (d *decoder) wrongKind(v *expr.Value, f *spec.Field, name string) {
 		kind = f.ExprKind
 	}
 	want := datum.Wants[kind]
-	if f.Names {
+	switch {
+	case f.Names:
 		want = "a name or a list of names"
+	case len(f.Enum) > 0:
+		want = datum.OrList(f.Enum)
 	}
 	d.Errorf(v.Head(), rules.Kind, shapeHint(v, f, name), "field %q: want %s, have %s", name, want, v.Describe())
 }

@@ -57,15 +57,22 @@ func (s *Source) mapping(n *yaml.Node) *expr.Value {
 	v := &expr.Value{Kind: expr.ValueMap}
 	var last diag.Pos
 	first := make(map[string]diag.Span, len(n.Content)/2)
+	cut := false // the value before is an expression that YAML cuts off
 	for i := 0; i+1 < len(n.Content); i += 2 {
+		value := n.Content[i+1]
+		if cut && value.Kind == yaml.ScalarNode && value.Tag == "!!null" && value.Value == "" {
+			last = s.end(n.Content[i], s.NodeSpan(n.Content[i]))
+			continue // the rest of that expression
+		}
 		key, op, ok := s.key(n.Content[i])
 		var item *expr.Value
 		if op == nil {
-			item = s.Value(n.Content[i+1])
+			item = s.Value(value)
 		} else {
-			item = s.v1Value(op, n.Content[i+1])
+			item = s.v1Value(op, value)
 		}
-		last = s.end(n.Content[i+1], item.Span)
+		cut = value.Tag == "!$" && item.Kind == expr.ValueLiteral
+		last = s.end(value, item.Span)
 		if !ok {
 			continue
 		}
