@@ -24,7 +24,7 @@ func TestRunsNameTheRunThatTheyWaitBehind(t *testing.T) {
 	o := operateNode(t, blocking)
 	submit := func(pipeline, key string, fails bool) string {
 		t.Helper()
-		r, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: pipeline, Payload: map[string]any{"id": key, "fails": fails}})
+		r, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: pipeline, Payload: map[string]any{"id": key, "fails": fails, "sum": 1.5}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestRunsNameTheRunThatTheyWaitBehind(t *testing.T) {
 	behind := `waits behind run ` + first + ` \(work, failed\): work/s/charge: .*no money\n` +
 		`mend the cause and run procaas runs retry ` + first + `, or procaas runs cancel ` + first + `\n`
 	o.command(cli.ExitFine, behind, "runs", "show", "o-1")
-	o.command(cli.ExitFine, `(?m)^payload   {"fails":true,"id":"o-1"}$`, "runs", "show", first) // which of the runs of a key it is
+	o.command(cli.ExitFine, `(?m)^payload   {"fails":true,"id":"o-1","sum":1.5}$`, "runs", "show", first) // which of the runs of a key it is
 	o.command(cli.ExitFine, behind, "explain", "o-1", "end")
 	later := `2 later events of order o-1: ` + second + ` \(work\), ` + third + ` \(work\); they run in order after it, so cancel`
 	o.command(cli.ExitFine, `blocks    `+later, "runs", "show", first)

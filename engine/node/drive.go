@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -93,70 +94,121 @@ func (t *turn) over() {
 	}
 }
 
-// stir lets a goroutine of the pool drive the run, unless another one drives it already.
-func (j *job) stir() {
-	if j.turn.stir() {
-		j.n.do(j.work)
+// A drive gives a run its turns, and makes its calls.
+type drive struct {
+	turn
+	*job
+	own *core.Attempt // a call that the goroutine makes which has the turn
+}
+
+// news lets a goroutine of the pool drive the run, unless another one drives it already.
+func (d *drive) news() {
+	if d.stir() {
+		d.n.do(d.work)
 	}
 }
 
 // ring stirs the run when its time has come.
-func (j *job) ring() {
-	j.turn.rang()
-	j.stir()
+func (d *drive) ring() {
+	d.rang()
+	d.news()
 }
 
-// work drives the run. It ends when the run waits or is over, and meanwhile makes the calls that
-// drive leaves to it. The caller must have the turn.
-func (j *job) work() {
+// handOff lets another goroutine make a call, and drive the run on when the call has ended.
+func (d *drive) handOff(t *core.Attempt) {
+	d.n.do(func() {
+		if d.end(d.call(d.calls, t)) {
+			d.work()
+		}
+	})
+}
+
+// work drives the run. It ends when the run waits or is over, and meanwhile makes the calls that on
+// leaves to it. The caller must have the turn.
+func (d *drive) work() {
 	for {
-		own := j.drive()
-		if own == nil || !j.turn.end(j.call(j.calls, own)) {
+		own := d.on()
+		if own == nil || !d.end(d.call(d.calls, own)) {
 			return
 		}
 	}
 }
 
-// drive lets the run go on until it waits or is over. A call that it returns is for the caller to
+// on lets the run go on until it waits or is over. A call that it returns is for the caller to
 // make: the run waits for it, and no other goroutine makes it.
-func (j *job) drive() (own *core.Attempt) {
-	for j.round() {
-		own, j.own = j.own, nil
-		delay, set := j.rests()
-		if j.turn.rest(delay, set, j.ring) {
+func (d *drive) on() (own *core.Attempt) {
+	for d.round() {
+		own, d.own = d.own, nil
+		delay, set := d.rests()
+		if d.rest(delay, set, d.ring) {
 			return own
 		}
 		if own != nil {
-			j.handOff(own)
+			d.handOff(own)
 		}
 	}
-	j.turn.over()
-	j.letGo()
-	j.pass.Close(j.n.d.Clock.Now())
-	j.stopCalls()
-	j.n.done(j)
-	j.n.work.Done()
+	d.over()
+	d.letGo()
+	d.pass.Close(d.n.d.Clock.Now())
+	d.stopCalls()
+	d.n.done(d.job)
+	d.n.work.Done()
 	return nil
 }
 
 // rests returns how long the run waits if it gets no news; set is false when it waits for news only.
-func (j *job) rests() (delay time.Duration, set bool) {
-	if j.cancelling || j.n.isDraining() {
+func (d *drive) rests() (delay time.Duration, set bool) {
+	if d.cancelling || d.n.isDraining() {
 		return 0, false // nothing is started any more
 	}
-	if j.moves() {
-		return j.delay(time.Time{})
+	if d.moves() {
+		return d.delay(time.Time{})
 	}
-	return j.delay(j.run.Next())
+	return d.delay(d.run.Next())
 }
 
-// handOff lets another goroutine make a call, and drive the run on when the call has ended.
-func (j *job) handOff(t *core.Attempt) {
-	j.n.do(func() {
-		if j.turn.end(j.call(j.calls, t)) {
-			j.work()
+// round lets the core decide, saves the result, and starts calls, until the run can only wait. It
+// returns false if the run has ended, is parked, or is lost to this node.
+func (d *drive) round() (more bool) {
+	defer d.survive()
+	if !d.begun {
+		d.begun = true
+		if !(opening{d.job}).begin() {
+			return false
 		}
-	})
+	}
+	ended, _ := d.collect()
+	d.finish(ended)
+	for more = true; more; {
+		d.again = false
+		switch {
+		case d.n.ctx.Err() != nil:
+			return false
+		case d.cancelling || d.cancelled.Load():
+			return d.stop()
+		case d.n.isDraining():
+			more = d.goOn(nil) && d.underway > 0 // without calls in flight, it is released as it was last saved
+		case d.moves() && d.underway == 0 && d.putBack():
+			return false
+		case d.moves(): // nothing more starts
+			more = d.goOn(nil)
+		default:
+			more = d.goOn(d.ready())
+		}
+		if more && !d.again && (!d.moves() || d.underway > 0) {
+			return d.waits()
+		}
+	}
+	return false
+}
+
+// waits reports whether there is something to wait for. If there is nothing, the run fails.
+func (d *drive) waits() bool {
+	if d.underway == 0 && d.run.Next().IsZero() {
+		d.fail("", errors.New("internal error: the run waits for nothing"))
+		return false
+	}
+	return true
 }
 
 // survive turns a panic of the core into the failure of the one run that caused it. Otherwise the

@@ -219,7 +219,7 @@ func (n *node) claim() claimResult {
 // that the node is not shut or waits for this run.
 func (n *node) startJob(j *job) {
 	n.work.Add(1) // until the run is over, also while no goroutine drives it
-	n.do(j.work)
+	n.do(j.drive.work)
 }
 
 // startCall begins one call of a handler. The goroutine that drives the run makes the first call
@@ -230,10 +230,10 @@ func (n *node) startCall(j *job, t *core.Attempt) {
 	case t.Beside:
 		held := j.pass.Take(t.Ref())
 		n.do(func() { held.End(j.call(n.calls, t).end, n.d.Clock.Now()) })
-	case j.own == nil:
-		j.own = t
+	case j.drive.own == nil:
+		j.drive.own = t
 	default:
-		j.handOff(t)
+		j.drive.handOff(t)
 	}
 }
 
@@ -249,7 +249,7 @@ func (n *node) stirAll() {
 		jobs := slices.Collect(maps.Values(n.jobs))
 		n.mu.Unlock()
 		for _, j := range jobs {
-			j.stir()
+			j.drive.news()
 		}
 		if ended {
 			return

@@ -151,7 +151,7 @@ func (s *Stepper) stirred(j *job) bool {
 		s.close(j)
 		return false
 	}
-	_, stirred := j.turn.collect()
+	_, stirred := j.drive.collect()
 	return stirred || j.seen != nil && !j.moves() && j.seen != s.n.d.Settings.Controls()
 }
 

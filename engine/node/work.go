@@ -39,10 +39,9 @@ type job struct {
 	ends    bool            // only the commit of its end is missing; guarded by n.mu
 	log     *slog.Logger
 
-	turn       turn
-	begun      bool          // the first round has been made
-	cancelling bool          // no more calls start, and the run ends with those in flight
-	own        *core.Attempt // the call that the run's own goroutine makes
+	drive      drive
+	begun      bool // the first round has been made
+	cancelling bool // no more calls start, and the run ends with those in flight
 
 	calls     context.Context // of the run's calls
 	stopCalls context.CancelFunc
@@ -67,7 +66,7 @@ const saveAfter = 100 * time.Millisecond
 
 func newJob(n *node, c *store.Claimed) *job {
 	j := &job{
-		n: n, claimed: c, version: c.Version, turn: turn{taken: true},
+		n: n, claimed: c, version: c.Version, drive: drive{turn: turn{taken: true}},
 		log:   lazyLog(n.log, func() []slog.Attr { return []slog.Attr{slog.String("run", c.ID), slog.String("key", c.Key)} }),
 		trace: tracing.New(n.d.Tracer, c),
 	}
@@ -81,7 +80,8 @@ func newJob(n *node, c *store.Claimed) *job {
 	} else if c.Move != "" {
 		j.moving.Store(&c.Move)
 	}
-	j.pass.Wake = j.stir
+	j.drive.job = j
+	j.pass.Wake = j.drive.news
 	return j
 }
 
@@ -108,51 +108,7 @@ func (j *job) ofCall(t *core.Attempt) *slog.Logger {
 // cancel asks the run to end. It may be called several times.
 func (j *job) cancel() {
 	j.cancelled.Store(true)
-	j.stir()
-}
-
-// round lets the core decide, saves the result, and starts calls, until the run can only wait. It
-// returns false if the run has ended, is parked, or is lost to this node.
-func (j *job) round() (more bool) {
-	defer j.survive()
-	if !j.begun {
-		j.begun = true
-		if !(opening{j}).begin() {
-			return false
-		}
-	}
-	ended, _ := j.turn.collect()
-	j.finish(ended)
-	for more = true; more; {
-		j.again = false
-		switch {
-		case j.n.ctx.Err() != nil:
-			return false
-		case j.cancelling || j.cancelled.Load():
-			return j.stop()
-		case j.n.isDraining():
-			more = j.goOn(nil) && j.underway > 0 // without calls in flight, it is released as it was last saved
-		case j.moves() && j.underway == 0 && j.putBack():
-			return false
-		case j.moves(): // nothing more starts
-			more = j.goOn(nil)
-		default:
-			more = j.goOn(j.ready())
-		}
-		if more && !j.again && (!j.moves() || j.underway > 0) {
-			return j.waits()
-		}
-	}
-	return false
-}
-
-// waits reports whether there is something to wait for. If there is nothing, the run fails.
-func (j *job) waits() bool {
-	if j.underway == 0 && j.run.Next().IsZero() {
-		j.fail("", errors.New("internal error: the run waits for nothing"))
-		return false
-	}
-	return true
+	j.drive.news()
 }
 
 // goOn saves what the core has decided, and starts calls. It returns false if this node is done

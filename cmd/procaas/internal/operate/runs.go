@@ -2,6 +2,7 @@ package operate
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/runview"
+	"procaas/dsl/expr"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
@@ -131,6 +133,9 @@ func runsShow() *cobra.Command {
 	}, showRun)
 }
 
+// mostPayload is how many characters of a payload are shown in the text of a run.
+const mostPayload = 1000
+
 func showRun(q *cli.Call, v checkpoint.RunView) error {
 	fmt.Fprintf(q.Out, "run       %s\npipeline  %s\nversion   %s\nflow      %s\nkey       %s\nevent     %s %s\naccepted  %s\n",
 		v.ID, v.Pipeline, version(v), v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
@@ -138,11 +143,11 @@ func showRun(q *cli.Call, v checkpoint.RunView) error {
 		fmt.Fprintf(q.Out, "labels    %s\n", strings.Trim(labels, "[]"))
 	}
 	if v.Event.Payload != nil {
-		payload, err := model.EncodeData(v.Event.Payload)
+		payload, err := json.Marshal(v.Event.Payload) // its numbers are as they came, so it is no data of the engine
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(q.Out, "payload   %s\n", payload)
+		fmt.Fprintf(q.Out, "payload   %s\n", expr.Shorten(string(payload), mostPayload))
 	}
 	if v.RerunOf != "" {
 		fmt.Fprintf(q.Out, "rerun of  %s%s%s\n", v.RerunOf, fromStage(v.RerunFrom), orderedBy(v.RerunBy, v.RerunReason))
