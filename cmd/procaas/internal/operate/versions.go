@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -157,7 +158,8 @@ func leftBehind(q *cli.Call, d diff.Diff, tried bool) outlook {
 	o.check = "procaas runs list --version " + bad
 	o.more = "procaas runs migrate --version " + bad + " --dry-run; without --dry-run it moves those that fit"
 	if failed.Total > 0 {
-		o.more += "; then procaas runs retry --version " + good + " --dry-run"
+		// After the migration, the version no longer tells these runs from those that failed before.
+		o.more += "; then procaas runs retry --failed-since " + v.Since.UTC().Format(time.RFC3339) + " --dry-run, which leaves out what failed before " + bad
 	}
 	return o
 }
