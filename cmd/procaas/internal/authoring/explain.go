@@ -22,7 +22,7 @@ import (
 
 func explainCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "explain NAME | RUN PATH | KEY PATH",
+		Use:   "explain NAME… | RUN PATH | KEY PATH",
 		Short: "Explain a diagnostic code, a handler type, a function, or what a run did",
 		Long: `explain says what a name means:
 
@@ -33,7 +33,8 @@ func explainCommand() *cobra.Command {
   critical, parked, hold      any other word: a field, a status, a command
   event_rejected              the code of a refused call
 
-Without a name it lists everything that it can explain.
+It explains several names one after the other. Without a name it lists everything
+that it can explain.
 
 With a run of a server and the path of a handler, explain says why the handler ran
 or did not run. It names what decided: a condition, a switch, a limit, a rollout or a
@@ -44,14 +45,31 @@ The handler may be inside of a call, a repeated stage or a compensation. Write
 caller>handler to choose one call of several. Write work/lines[2]>work/lines/reserve
 for one element of a list, counted from 0, as the logs do.`,
 		Example: "  procaas explain PC0103\n  procaas explain request\n  procaas explain stage\n  procaas explain o-1 notify-driver",
-		Args:    cobra.MaximumNArgs(2),
+		Args:    cobra.ArbitraryArgs,
 	}
 	cli.ServerFlags(c)
 	format := cli.Format(c, "text", "json")
 	return cli.Calls(c, func(q *cli.Call) error {
 		word := strings.Join(q.Args, " ")
+		known := append(explainable(), words(c.Root())...)
+		unknown := func(name string) bool {
+			return !slices.Contains(known, name) && !slices.Contains(known, strings.ToUpper(name))
+		}
+		several := len(q.Args) > 1 && unknown(word)
 		switch {
-		case len(q.Args) == 2 && !slices.Contains(words(c.Root()), word):
+		case several && *format == "text" && !slices.ContainsFunc(q.Args, unknown):
+			for i, name := range q.Args {
+				if i > 0 {
+					fmt.Fprintln(q.Out)
+				}
+				if err := explain(q.Streams, c.Root(), name); err != nil {
+					return err
+				}
+			}
+			return nil
+		case several && len(q.Args) > 2:
+			return cli.Usagef("%q: want names, or a run or key and the path of a handler", word)
+		case several:
 			return q.ForRun(q.Args[0], nil, func(run string) error {
 				why, err := q.Explain(q.Ctx, run, q.Args[1])
 				if err != nil {
@@ -92,6 +110,11 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 			return err
 		}
 	}
+	known := append(explainable(), words(root)...)
+	show := "procaas runs show " + name + " shows it, and procaas explain " + name + " PATH says why a handler ran"
+	if strings.ContainsAny(name, "0123456789") && (strings.Contains(name, "-") || diag.Suggest(name, known) == "") {
+		return cli.Usagef("%s looks like a run or a key: %s", name, show)
+	}
 	pages, err := mention(name)
 	if err != nil {
 		return err
@@ -100,9 +123,9 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 		return cli.Usagef("nothing is called %q, but pages mention it: %s; procaas docs --search %s shows where", name, pages, name)
 	}
 	return cli.Usagef("nothing is called %q; %s", name,
-		cli.Meant(name, append(explainable(), words(root)...), "did you mean %q?", "procaas explain lists what there is, and "+
+		cli.Meant(name, known, "did you mean %q?", "procaas explain lists what there is, and "+
 			"procaas docs --search finds text")+
-			"\nIf it is a run or a key: procaas runs show "+name+" shows it, and procaas explain "+name+" PATH says why a handler ran")
+			"\nIf it is a run or a key: "+show)
 }
 
 // mention returns the first pages that contain a whole word.

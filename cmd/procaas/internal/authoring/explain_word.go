@@ -28,6 +28,9 @@ func explainWord(s cli.Streams, root *cobra.Command, word string) (bool, error) 
 		fmt.Fprintf(&b, "%s: %s.\n", word, strings.TrimSuffix(meaning, "."))
 	}
 	b.WriteString(fieldTable(word))
+	for _, t := range typesOfFields(word) {
+		b.WriteString("\n" + handlers.Reference(t))
+	}
 	if m, found := problem.Table[word]; found {
 		fmt.Fprintf(&b, "\nThe code %s of a refused call: %s (%d %s).\n", word, m.Title, m.Status, http.StatusText(m.Status))
 	}
@@ -68,6 +71,23 @@ func fieldsNamed(name string) (rows []string) {
 		}
 	}
 	return rows
+}
+
+// typesOfFields lists the mappings that are values of fields with this name.
+func typesOfFields(name string) (found []tree.Type) {
+	all := everyType()
+	for _, t := range all {
+		if slices.ContainsFunc(all, func(of tree.Type) bool {
+			f := of.Spec.Field(name)
+			for f != nil && f.Elem != nil {
+				f = f.Elem
+			}
+			return f != nil && f.Spec == t.Spec
+		}) {
+			found = append(found, t)
+		}
+	}
+	return found
 }
 
 // everyType lists the mappings of pipeline files, of handler types and of tests.
