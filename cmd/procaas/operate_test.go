@@ -321,10 +321,10 @@ pipelines:
 	o.command(cli.ExitFine, `^RUN.*
 $`, "runs", "list", "--flow", "taxi", "--pipeline", "order")
 	for _, verb := range []string{"pause", "drain", "cancel", "retry", "peek"} {
-		o.command(cli.ExitUsage, `nothing is known of type "thmbs".*did you mean "thumbs"`, "queue", verb, "thmbs")
+		o.command(cli.ExitUsage, `type "thmbs" has no task, no worker and no pipeline.*did you mean "thumbs"`, "queue", verb, "thmbs")
 		o.command(cli.ExitFine, ``, "queue", verb, "thumbs")
 	}
-	o.command(cli.ExitUsage, `nothing is known of type "thmbs"`, "queue", "move", "thmbs", "--to", "thumbs")
+	o.command(cli.ExitUsage, `type "thmbs" has no task, no worker and no pipeline`, "queue", "move", "thmbs", "--to", "thumbs")
 	o.command(cli.ExitFine, `(?s)thmbs is open.*warning: nothing is known`, "queue", "resume", "thmbs")
 	o.command(cli.ExitFine, `thmbs is paused`, "queue", "pause", "thmbs")
 }

@@ -134,7 +134,7 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	if len(later) != 1 || later[0].Priority != 3 || later[0].Unique != "a" {
 		t.Errorf("have %+v, want the one of in an hour", later)
 	}
-	if dead[0].Attempt != 4 || dead[0].Error == "" {
+	if dead[0].Attempt != 3 || dead[0].Error == "" {
 		t.Errorf("have %+v, want it failed three times", dead[0])
 	}
 	eventually(t, "metrics of the queue", func() bool { // counts are asked for every five seconds

@@ -213,9 +213,14 @@ type QueuedTask struct {
 // Ref identifies the attempt of a worker.
 func (t *QueuedTask) Ref() TaskRef { return TaskRef{t.ID, t.Epoch} }
 
-// Attempt is the number of this attempt, from 1. Attempts of lost workers do not count, because
-// they may not have failed.
-func (t *QueuedTask) Attempt() int { return t.Failures + 1 }
+// Attempt is the number of this attempt, from 1, or of the last one for a dead letter. Attempts of
+// lost workers do not count, because they may not have failed.
+func (t *QueuedTask) Attempt() int {
+	if t.State == TaskFailed {
+		return max(1, t.Failures)
+	}
+	return t.Failures + 1
+}
 
 // NextTaskEpoch returns a new epoch for a task that is taken, different from the one before. It is
 // random, because a store that was set back may hand out the same task again. The previous worker

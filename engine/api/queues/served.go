@@ -143,7 +143,7 @@ func (g *Group) unheard(ctx context.Context, kind string) string {
 	for _, t := range stats {
 		all[t.Type] = true
 	}
-	text := fmt.Sprintf("nothing is known of type %q: no pipeline, no worker and no task", kind)
+	text := fmt.Sprintf("type %q has no task, no worker and no pipeline", kind)
 	if near := g.nearType(kind, all); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}

@@ -41,7 +41,7 @@ type QueuedTask struct {
 	Key      string          `json:"key,omitempty" doc:"The entity that it is about; absent for none."`
 	Unique   string          `json:"unique,omitempty" doc:"Its name among the unfinished tasks of its type; absent for none."`
 	Priority int             `json:"priority" doc:"Higher goes first among due tasks. The default is 0."`
-	Attempt  int             `json:"attempt" doc:"The number of this attempt, from 1."`
+	Attempt  int             `json:"attempt" doc:"The number of this attempt, from 1. For a dead letter, that of the last one."`
 	Due      time.Time       `json:"due" doc:"When it is due."`
 	Deadline time.Time       `json:"deadline" doc:"The end of its tolerance."`
 	Ended    *time.Time      `json:"ended,omitempty" doc:"When it was completed, cancelled or failed for good; absent before."`

@@ -108,17 +108,9 @@ func queuePeekCommand() *cobra.Command {
 	}, func(q *cli.Call, tasks wire.Page[wire.QueuedTask]) error {
 		header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tUNIQUE\tWORKER\tERROR"
 		return cli.Table(q.Out, header, tasks.Items, func(t wire.QueuedTask) cli.Row {
-			return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, attemptsOf(&t), cli.Dash(t.Key), cli.Dash(t.Unique), cli.Dash(t.Worker), cli.Dash(t.Error)}
+			return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, t.Attempt, cli.Dash(t.Key), cli.Dash(t.Unique), cli.Dash(t.Worker), cli.Dash(t.Error)}
 		})
 	})
-}
-
-// attemptsOf returns the current attempt of a task. A dead letter is at its last attempt.
-func attemptsOf(t *wire.QueuedTask) int {
-	if t.State == "failed" {
-		return max(1, t.Attempt-1)
-	}
-	return t.Attempt
 }
 
 // queueModeCommand sets the mode of a type. use is the name of the command, mode that of the API.

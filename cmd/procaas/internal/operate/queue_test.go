@@ -26,13 +26,3 @@ func TestCountsShowWhatIsEstimated(t *testing.T) {
 		}
 	}
 }
-
-// A dead letter has no attempt to come: 5 of 5 have failed, and it is not at the sixth.
-func TestADeadLetterIsAtItsLastAttempt(t *testing.T) {
-	t.Parallel()
-	for state, want := range map[string]int{"ready": 6, "failed": 5} {
-		if have := attemptsOf(&wire.QueuedTask{State: state, Attempt: 6}); have != want {
-			t.Errorf("%s: want attempt %d, have %d", state, want, have)
-		}
-	}
-}
