@@ -128,17 +128,29 @@ func isRepeatable(r *http.Request) bool {
 func (t *transport) isLoose(host string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.loose[host]
+	return t.loose[host] || len(t.loose) >= mostLoose
 }
+
+// mostLoose bounds the remembered hosts, because events may name any number of them. Once that many
+// hosts have sent unrequested responses, no host is trusted.
+const mostLoose = 1000
 
 // distrust stops the reuse of connections to a host. The host has sent an unrequested response. The
 // next one may arrive during a request and be taken for its response, which cannot be detected.
 func (t *transport) distrust(host string) {
 	t.mu.Lock()
-	known := t.loose[host]
-	t.loose[host] = true
-	t.mu.Unlock()
+	known := t.loose[host] || len(t.loose) >= mostLoose
 	if !known {
+		t.loose[host] = true
+	}
+	full := len(t.loose) >= mostLoose
+	t.mu.Unlock()
+	switch {
+	case known:
+	case full:
+		t.log.Warn("too many services send responses that nobody has asked for; each call to any service has a connection of its own from now on",
+			"hosts", mostLoose, "last", host)
+	default:
 		t.log.Warn("a service sends responses that nobody has asked for; each call to it has a connection of its own from now on", "host", host)
 	}
 }

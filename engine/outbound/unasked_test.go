@@ -3,6 +3,7 @@ package outbound
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -67,6 +68,29 @@ func TestTransportTakesNoResponseThatNobodyAskedFor(t *testing.T) {
 				t.Errorf("want a new connection, have %d", n)
 			}
 		})
+	}
+}
+
+// Events may name any number of hosts, so their names must not fill the memory of a node.
+func TestTransportRemembersABoundedNumberOfHosts(t *testing.T) {
+	t.Parallel()
+	var told strings.Builder
+	rt := transportFor(t)
+	rt.log = slog.New(slog.NewTextHandler(&told, nil))
+	for i := range mostLoose - 1 {
+		rt.distrust(fmt.Sprintf("h%d.test:80", i))
+	}
+	if rt.isLoose("other.test:80") || !rt.isLoose("h0.test:80") {
+		t.Error("want only the hosts distrusted that have sent responses")
+	}
+	for i := range 3 {
+		rt.distrust(fmt.Sprintf("more%d.test:80", i))
+	}
+	if !rt.isLoose("other.test:80") || len(rt.loose) != mostLoose {
+		t.Errorf("want every host distrusted and %d remembered, have %d", mostLoose, len(rt.loose))
+	}
+	if n := strings.Count(told.String(), "too many services"); n != 1 {
+		t.Errorf("want one warning about all services, have %d", n)
 	}
 }
 
