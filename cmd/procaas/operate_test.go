@@ -325,7 +325,7 @@ $`, "runs", "list", "--flow", "taxi", "--pipeline", "order")
 		o.command(cli.ExitFine, ``, "queue", verb, "thumbs")
 	}
 	o.command(cli.ExitUsage, `type "thmbs" has no task, no worker and no pipeline`, "queue", "move", "thmbs", "--to", "thumbs")
-	o.command(cli.ExitFine, `(?s)thmbs is open.*warning: nothing is known`, "queue", "resume", "thmbs")
+	o.command(cli.ExitFine, `(?s)thmbs is open.*warning: type "thmbs" has no task`, "queue", "resume", "thmbs")
 	o.command(cli.ExitFine, `thmbs is paused`, "queue", "pause", "thmbs")
 }
 
