@@ -38,8 +38,7 @@ func (j *job) notify(kind model.NoticeKind, path, text string) {
 // leftOut counts a handler that the run continues without. It also sends a notice about a handler
 // that had to wait too long, as for a failed one, because nothing else would report it.
 func (j *job) leftOut(h checkpoint.HandlerView, step *planner.Step, by string) {
-	parts := model.SplitPath(h.Path)
-	j.n.d.Metrics.HandlerLeftOut.WithLabelValues(parts[0], parts[1], parts[2], by).Inc()
+	j.n.d.Stats.LeftOut(h.Path, by)
 	if by == model.LeftByWait && step != nil {
 		j.n.d.Stats.Path(h.Path).Waited(time.Now())
 		j.notify(model.NoticeGivenUp, h.Path, h.Reason)

@@ -37,7 +37,8 @@ func (g *liveGauges[T]) Collect(out chan<- prometheus.Metric) {
 	if read == nil {
 		return
 	}
-	for _, v := range (*read)() {
+	all := (*read)()
+	for _, v := range all[:min(len(all), MostNamed)] {
 		labels := g.labels(&v)
 		for _, gauge := range g.gauges {
 			if value, ok := gauge.of(&v); ok {

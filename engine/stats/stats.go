@@ -27,11 +27,20 @@ const (
 // another definition may still call it.
 const forgetAfter = time.Hour
 
+// MostNamed is how many handlers have series of their own in the metrics, and how many things each
+// live gauge shows. Files may have any number of handlers, but /metrics must stay readable.
+const MostNamed = 10_000
+
+// othersPath has the labels of all other handlers. No id has a space.
+var othersPath = [3]string{"other pipelines", "other stages", "other handlers"}
+
 // Stats counts what this node has seen of each handler. The definitions of the last hour bound what
 // it keeps and what the metrics show.
 type Stats struct {
 	Metrics   *Metrics
 	paths     sync.Map                // path → *pathStats
+	making    sync.Mutex              // guards named, and is held to add and delete paths
+	named     int                     // handlers that have series of their own
 	followed  *definitions.Definition // by Follow; only its goroutine uses it
 	pipelines map[string]time.Time
 }
@@ -41,21 +50,52 @@ func (s *Stats) Path(path string) *pathStats {
 	if p, ok := s.paths.Load(path); ok {
 		return p.(*pathStats)
 	}
-	parts := model.SplitPath(path)
+	s.making.Lock()
+	defer s.making.Unlock()
+	if p, ok := s.paths.Load(path); ok {
+		return p.(*pathStats)
+	}
+	parts := othersPath
+	if s.named < MostNamed {
+		s.named++
+		parts = model.SplitPath(path)
+	}
 	label := func(outcome string) prometheus.Counter {
 		return s.Metrics.HandlerCalls.WithLabelValues(parts[0], parts[1], parts[2], outcome)
 	}
 	now := time.Now()
 	fresh := &pathStats{
-		succeeded: label("succeeded"), failed: label("failed"), Skipped: label("skipped"),
+		labels: parts, succeeded: label("succeeded"), failed: label("failed"), Skipped: label("skipped"),
 		GivenUp: s.Metrics.HandlerGivenUp.WithLabelValues(parts[:]...),
 		seconds: s.Metrics.HandlerSeconds.WithLabelValues(parts[:]...),
 		since:   now, asked: now,
 	}
-	// Two callers may come at once. The first one's statistics stay, and their counters are the
-	// same.
-	p, _ := s.paths.LoadOrStore(path, fresh)
-	return p.(*pathStats)
+	s.paths.Store(path, fresh)
+	return fresh
+}
+
+// forget drops the statistics and the series of a handler.
+func (s *Stats) forget(path string, p *pathStats) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	s.paths.Delete(path)
+	if p.labels != othersPath {
+		s.named--
+		s.Metrics.forget(p.labels)
+	}
+}
+
+// IsFull reports whether further handlers have no series of their own.
+func (s *Stats) IsFull() bool {
+	s.making.Lock()
+	defer s.making.Unlock()
+	return s.named >= MostNamed
+}
+
+// LeftOut counts a run that left the handler out.
+func (s *Stats) LeftOut(path, by string) {
+	labels := s.Path(path).labels
+	s.Metrics.HandlerLeftOut.WithLabelValues(labels[0], labels[1], labels[2], by).Inc()
 }
 
 // Follow adjusts the statistics to the current definition. It shows all handlers from the start, so
@@ -81,9 +121,8 @@ func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 	}
 	s.followed = d
 	s.paths.Range(func(path, seen any) bool {
-		if seen.(*pathStats).quiet(now) {
-			s.paths.Delete(path)
-			s.Metrics.forget(model.SplitPath(path.(string)))
+		if p := seen.(*pathStats); p.quiet(now) {
+			s.forget(path.(string), p)
 		}
 		return true
 	})
@@ -97,6 +136,7 @@ func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 
 // A pathStats is a ring with the last minute of one handler.
 type pathStats struct {
+	labels                              [3]string // never changes
 	succeeded, failed, Skipped, GivenUp prometheus.Counter
 	seconds                             prometheus.Observer
 

@@ -14,9 +14,14 @@ import (
 func (st *Steering) Measure(ctx context.Context) {
 	const share = 50
 	count, next, down := time.Now(), time.Duration(0), map[string]bool{}
+	full := false
 	for ; clock.Pause(ctx, next); next = store.BeatEvery {
 		began := time.Now()
 		st.Stats.Follow(st.Library.Present(), began)
+		if !full && st.Stats.IsFull() {
+			full = true
+			st.Log.Warn("the metrics show no further handlers; the others are counted together", "shown", stats.MostNamed)
+		}
 		st.watchServices(down)
 		if began.Before(count) {
 			continue

@@ -1,0 +1,76 @@
+package stats
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Files may have any number of handlers, and /metrics must stay readable.
+func TestMetricsHaveABoundedNumberOfHandlers(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	s := &Stats{Metrics: NewMetrics(registry)}
+	now := time.Now()
+	path := func(i int) string { return fmt.Sprintf("work/a/h%d", i) }
+	for i := range MostNamed + 50 {
+		s.Path(path(i)).Ended(nil, time.Millisecond, now)
+		s.LeftOut(path(i), "switch")
+	}
+	s.Metrics.handlers.read.Store(new(func() []HandlerInfo {
+		all := make([]HandlerInfo, MostNamed+50)
+		for i := range all {
+			all[i].Path, all[i].Switch = path(i), "on"
+		}
+		return all
+	}))
+	calls := func() (series int, others float64) {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			most := MostNamed + 1
+			if f.GetName() == "procaas_handler_calls_total" {
+				most *= 3 // outcomes
+			} else if f.GetType().String() == "GAUGE" {
+				most = MostNamed
+			}
+			if n := len(f.GetMetric()); n > most {
+				t.Errorf("%s: want at most %d series, have %d", f.GetName(), most, n)
+			}
+			if f.GetName() != "procaas_handler_calls_total" {
+				continue
+			}
+			series = len(f.GetMetric())
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					if l.GetValue() == othersPath[2] {
+						others += m.GetCounter().GetValue()
+					}
+				}
+			}
+		}
+		return series, others
+	}
+	if series, others := calls(); series != 3*(MostNamed+1) || others != 50 {
+		t.Errorf("want 50 calls of other handlers in %d series, have %g in %d", 3*(MostNamed+1), others, series)
+	}
+
+	if !s.IsFull() {
+		t.Error("want it reported that there are more handlers")
+	}
+
+	// A handler that is forgotten makes room, and those without series of their own take none away.
+	for _, i := range []int{0, MostNamed} {
+		s.forget(path(i), s.Path(path(i)))
+	}
+	s.Path("work/a/late")
+	s.Path("work/a/later")
+	if series, others := calls(); series != 3*(MostNamed+1) || others != 50 {
+		t.Errorf("want the counts of other handlers kept and one new handler, have %g in %d series", others, series)
+	}
+}
