@@ -9,6 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// highestLimit is the largest limit, unless the files say otherwise.
+const highestLimit = 256
+
 // press keeps a Gradient as full as it lets it, with calls that take a time.
 func press(g *guard.Gradient, now *time.Time, length, took time.Duration, good func(call int) bool) {
 	call := 0
@@ -28,8 +31,8 @@ func TestGradientFallsToOneCallAndRises(t *testing.T) {
 	t.Parallel()
 	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	press(g, &now, 20*time.Second, 100*time.Millisecond, func(int) bool { return true })
-	if g.Limit() != 200 {
-		t.Errorf("healthy and full: have a limit of %d, want 200", g.Limit())
+	if g.Limit() != highestLimit {
+		t.Errorf("healthy and full: have a limit of %d, want %d", g.Limit(), highestLimit)
 	}
 	press(g, &now, 20*time.Second, 2*time.Second, func(int) bool { return false })
 	if g.Limit() != 1 {
@@ -81,8 +84,8 @@ func TestGradientDoublesUntilItMeetsWhatTheServiceBears(t *testing.T) {
 	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	began := now
 	pressOn(g, &now, 20+40+80+160, 50*time.Millisecond, all)
-	if g.Limit() != 200 || now.Sub(began) > 8*50*time.Millisecond {
-		t.Errorf("four rounds of calls that are as fast as before: have a limit of %d after %s, want 200", g.Limit(), now.Sub(began))
+	if g.Limit() != highestLimit || now.Sub(began) > 8*50*time.Millisecond {
+		t.Errorf("rounds of calls that are as fast as before: have a limit of %d after %s, want %d", g.Limit(), now.Sub(began), highestLimit)
 	}
 
 	g = guard.NewGradient(0)
@@ -149,8 +152,8 @@ func TestGradientGrowsWhileCallsAreShort(t *testing.T) {
 	press(g, &now, 5*time.Second, 2*time.Second, func(int) bool { return false })
 	low := g.Limit()
 	press(g, &now, 20*time.Second, 40*time.Millisecond, func(int) bool { return true })
-	if g.Limit() != 200 {
-		t.Errorf("40ms after 1ms: have a limit of %d after %d, want 200", g.Limit(), low)
+	if g.Limit() != highestLimit {
+		t.Errorf("40ms after 1ms: have a limit of %d after %d, want %d", g.Limit(), low, highestLimit)
 	}
 }
 
@@ -182,8 +185,8 @@ func TestGradientComparesCallsOfAKind(t *testing.T) {
 		}
 		now = now.Add(100 * time.Millisecond)
 	}
-	if g.Limit() != 200 {
-		t.Errorf("have a limit of %d, want 200", g.Limit())
+	if g.Limit() != highestLimit {
+		t.Errorf("have a limit of %d, want %d", g.Limit(), highestLimit)
 	}
 }
 
@@ -208,7 +211,7 @@ func TestGradientInvariants(t *testing.T) {
 				g.End("", rapid.Bool().Draw(t, "good"), time.Duration(rapid.IntRange(0, 5000).Draw(t, "took"))*time.Millisecond, now)
 				underway--
 			}
-			if g.Limit() < 1 || g.Limit() > 200 {
+			if g.Limit() < 1 || g.Limit() > highestLimit {
 				t.Fatalf("limit %d", g.Limit())
 			}
 		}
