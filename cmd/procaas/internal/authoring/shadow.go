@@ -10,6 +10,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/datum"
+	"procaas/engine/clock"
 	"procaas/engine/flowtest"
 	"procaas/engine/model"
 	"procaas/engine/records"
@@ -105,10 +106,8 @@ func (s *shadow) next(until context.Context, q *cli.Call, share float64) func() 
 				if s.runs > 0 && len(seen) >= s.runs {
 					return nil, nil
 				}
-				select {
-				case <-until.Done():
+				if !clock.Pause(until, shadowPause) {
 					return nil, nil
-				case <-time.After(shadowPause):
 				}
 				if window := time.Now().Add(-shadowWindow); window.After(f.Since) && s.since == "" {
 					f.Since = window

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,11 +142,7 @@ func showRun(q *cli.Call, v checkpoint.RunView) error {
 		fmt.Fprintf(q.Out, "labels    %s\n", strings.Trim(labels, "[]"))
 	}
 	if v.Event.Payload != nil {
-		payload, err := json.Marshal(v.Event.Payload) // its numbers are as they came, so it is no data of the engine
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(q.Out, "payload   %s\n", expr.Shorten(string(payload), mostPayload))
+		fmt.Fprintf(q.Out, "payload   %s\n", expr.Shorten(compact(v.Event.Payload), mostPayload))
 	}
 	if v.RerunOf != "" {
 		fmt.Fprintf(q.Out, "rerun of  %s%s%s\n", v.RerunOf, fromStage(v.RerunFrom), orderedBy(v.RerunBy, v.RerunReason))
