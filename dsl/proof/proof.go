@@ -73,18 +73,16 @@ func Degradation(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) 
 	})
 }
 
-// check reports unset values that handler i may read.
+// check reports unset values that handler i may read. A condition that is computed before a read may test the value.
 func (p *proof) check(i int) {
 	h := p.Steps[i].Handler
-	conditions, own := p.Steps[i].DecidingReads(), h.ConditionReads()
 	reported := make(map[string]bool)
 	p.checkConditions(i, reported)
-	for n, read := range slices.Concat(own, h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(),
-		h.UndoReads()) {
-		if n >= len(own) && looksAt(conditions, read.Path) {
-			continue
-		}
-		p.checkRead(h, read, i, conditions, reported)
+	tested, enabled := p.Steps[i].EarlierConditions(), h.Enabled.Reads()
+	for _, reads := range [][]datum.Read{enabled, h.ConditionReads()[len(enabled):],
+		slices.Concat(h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(), h.UndoReads())} {
+		p.checkReads(h, reads, i, tested, reported)
+		tested = slices.Concat(tested, reads)
 	}
 }
 
@@ -105,14 +103,24 @@ func (p *proof) checkConditions(i int, reported map[string]bool) {
 	if at != i {
 		return
 	}
-	for _, read := range stage.ConditionReads() {
-		p.checkRead(p.Steps[i].Handler, read, first, nil, reported)
+	tested := stage.Enabled.Reads()
+	p.checkReads(p.Steps[i].Handler, tested, first, nil, reported)
+	for _, b := range stage.Choose {
+		when := b.When.Reads()
+		p.checkReads(p.Steps[i].Handler, when, first, tested, reported)
+		tested = slices.Concat(tested, when)
 	}
 }
 
-// checkRead reports a read of a value that is not set before a step.
+// checkReads reports reads of values that are not set before a step, unless one of the conditions reads them.
+func (p *proof) checkReads(h *tree.Handler, reads []datum.Read, i int, conditions []datum.Read, reported map[string]bool) {
+	for _, read := range reads {
+		p.checkRead(h, read, i, conditions, reported)
+	}
+}
+
 func (p *proof) checkRead(h *tree.Handler, read datum.Read, i int, conditions []datum.Read, reported map[string]bool) {
-	if read.Guarded || len(read.Path) < 2 {
+	if read.Guarded || len(read.Path) < 2 || looksAt(conditions, read.Path) {
 		return
 	}
 	what := read.Path[:2].String()
@@ -340,7 +348,5 @@ func (p *proof) checkOutputs() {
 	h := &tree.Handler{ID: "outputs", Span: at} // critical by default
 	p.Steps = append(slices.Clip(p.Steps), steps.Step{Handler: h, Stage: &tree.Stage{ID: "outputs"}})
 	reported := make(map[string]bool)
-	for _, read := range p.Declared.Outputs.Reads() {
-		p.checkRead(h, read, len(p.Steps)-1, nil, reported)
-	}
+	p.checkReads(h, p.Declared.Outputs.Reads(), len(p.Steps)-1, nil, reported)
 }

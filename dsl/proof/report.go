@@ -31,10 +31,11 @@ func (p *proof) reportChain(h *tree.Handler, read datum.Read, chain []cause) {
 			fail = append(fail, name)
 		}
 	}
-	what, means := read.Path[:2], []string{p.withDefault(h, read)}
+	what := read.Path[:2]
 	if read.Path[0] == "sources" {
 		what = read.Path[:3]
 	}
+	means := append(p.tested(h, read, what.String()), p.withDefault(h, read))
 	if len(off) > 0 {
 		whom := off[0]
 		if len(off) > 1 {
@@ -104,12 +105,32 @@ func (p *proof) needs(s, other steps.Step) bool {
 	})
 }
 
+// tested returns how to do without a value that is null: how a condition reads it, or how to leave the handler out.
+// Outputs are always computed, so it returns nothing for them.
+func (p *proof) tested(h *tree.Handler, read datum.Read, what string) []string {
+	in := func(reads []datum.Read) bool {
+		return slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Span == read.Span })
+	}
+	switch {
+	case in(p.Declared.Outputs.Reads()):
+		return nil
+	case in(h.ConditionReads()), slices.ContainsFunc(p.Declared.Stages, func(s *tree.Stage) bool { return in(s.ConditionReads()) }):
+		return []string{fmt.Sprintf("test it first: %s != null and …", what)}
+	case !h.Enabled.IsNull():
+		return []string{fmt.Sprintf("add %s != null to enabled of %q", what, h.ID)}
+	}
+	return []string{fmt.Sprintf("write enabled: !$ %s != null in %q", what, h.ID)}
+}
+
 // withDefault returns how a handler should read a value that may be null.
 func (p *proof) withDefault(h *tree.Handler, read datum.Read) string {
 	mended := "!$ " + syntax.InQuotes(read.Path.String()+" ?? 0")
 	values := []*expr.Value{h.Enabled, h.With(), h.Body, h.Result}
 	for _, s := range p.Declared.Stages {
 		values = append(values, s.Enabled)
+		for _, b := range s.Choose {
+			values = append(values, b.When)
+		}
 	}
 	if h.ForEach != nil {
 		values = append(values, h.ForEach.Items)
@@ -121,7 +142,7 @@ func (p *proof) withDefault(h *tree.Handler, read datum.Read) string {
 			}
 		})
 	}
-	return "read it with a default, for example " + mended
+	return "read it with a default that fits, for example " + mended
 }
 
 // when returns in which case the handlers of a chain leave a null. The lists have their quoted ids.

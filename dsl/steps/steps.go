@@ -74,16 +74,20 @@ func (s Step) Demands(known *syntax.Cache) []string {
 // UnderCondition reports whether an author's condition may leave out a step.
 func (s Step) UnderCondition() bool { return !s.Enabled.IsNull() || !s.Stage.Enabled.IsNull() }
 
-// DecidingReads lists the reads of all conditions that decide whether a handler runs: the stage's up to its own
-// branch, and its own.
-func (s Step) DecidingReads() []datum.Read {
+// EarlierConditions lists what the conditions read that are computed before a handler's own: the stage's, up to its branch.
+func (s Step) EarlierConditions() []datum.Read {
 	reads := s.Stage.Enabled.Reads()
 	if s.Branch != nil {
 		for _, b := range s.Stage.Choose[:s.Branch.Number()] {
 			reads = append(reads, b.When.Reads()...)
 		}
 	}
-	return slices.Concat(reads, s.ConditionReads())
+	return reads
+}
+
+// DecidingReads lists the reads of all conditions that decide whether a handler runs.
+func (s Step) DecidingReads() []datum.Read {
+	return slices.Concat(s.EarlierConditions(), s.ConditionReads())
 }
 
 // An Assignment is a place that sets a name of the shared state.
