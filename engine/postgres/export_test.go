@@ -15,6 +15,9 @@ var (
 // FindNext are the statements that look for the next run of a key.
 var FindNext = map[string]string{"promote": promote, "promoteSlots": promoteSlots, "endPlain": endPlain}
 
+// FirstQueued returns the part of these statements that looks.
+var FirstQueued = firstQueued
+
 // Age lets the session that a store has now be an hour old.
 func (s *Store) Age() {
 	s.presence.mu.Lock()

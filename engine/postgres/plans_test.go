@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"procaas/engine/enginetest"
 	"procaas/engine/postgres"
 )
@@ -34,23 +36,49 @@ func TestTheNextRunOfAKeyIsLookedUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		args := strings.TrimSuffix(strings.Repeat("null, ", len(prepared.ParamOIDs)), ", ")
-		rows, err := c.Query(t.Context(), fmt.Sprintf(`explain execute "%s" (%s)`, name, args))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var plan strings.Builder
-		for rows.Next() {
-			var line string
-			if err := rows.Scan(&line); err != nil {
-				t.Fatal(err)
-			}
-			fmt.Fprintln(&plan, line)
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(plan.String(), "using runs_key on runs q") {
-			t.Errorf("%s: want the key looked up, have\n%s", name, plan.String())
+		plan := planOf(t, c.Conn(), fmt.Sprintf(`explain execute "%s" (%s)`, name, args))
+		if !strings.Contains(plan, "using runs_key on runs q") {
+			t.Errorf("%s: want the key looked up, have\n%s", name, plan)
 		}
 	}
+}
+
+// manyKeys fills the table with runs of as many keys, all of them ready.
+const manyKeys = `insert into runs (accepted, due, deadline, priority, ordered, block, place, id, flow, key, pipeline, event)
+	select now(), now(), now(), 0, true, true, 'ready', 'r' || i, 'f', lpad(i::text, 5, '0'), 'p', '' from generate_series(1, 20000) i`
+
+// A look for the next run of the first key reads the index at this key, and not on to the last one.
+func TestTheNextRunOfAKeyIsNotSoughtAmongOtherKeys(t *testing.T) {
+	t.Parallel()
+	s := open(t, enginetest.Postgres(t))
+	c, err := s.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	for _, statement := range []string{manyKeys, "analyze runs"} {
+		if _, err := c.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := planOf(t, c.Conn(), "explain (analyze, buffers) select "+postgres.FirstQueued("k")+" from (values ('f', '00001')) as k (flow, key)")
+	_, hits, _ := strings.Cut(plan, "shared hit=")
+	var pages int
+	if _, err := fmt.Sscan(hits, &pages); err != nil || pages > 20 {
+		t.Errorf("want at most 20 pages read, have %d (%v)\n%s", pages, err, plan)
+	}
+}
+
+// planOf returns what an explain says.
+func planOf(t *testing.T, c *pgx.Conn, explain string) string {
+	t.Helper()
+	rows, err := c.Query(t.Context(), explain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
 }

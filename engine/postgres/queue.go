@@ -134,12 +134,13 @@ const (
 // promote makes the first queued run of each key ready, if no other one is in flight.
 var promote = readying(promoting("select distinct flow, key from unnest($1::text[], $2::text[]) as k (flow, key)"))
 
-// firstQueued returns a query for the first queued run of a row's flow and key. It compares whole
-// rows. With equality the order would be that of seq alone, which the primary key has, too. A
-// planner that has last seen few keys would use the primary key and scan all other runs.
+// firstQueued returns a query for the first queued run of a row's flow and key. It bounds the key on
+// both sides. With equality the order would be that of seq alone, which the primary key has, too. A
+// planner that has last seen few keys would use the primary key and scan all other runs. Bounds of
+// whole rows do not end a scan of the index at the key.
 func firstQueued(of string) string {
-	return strings.ReplaceAll(`(select q.seq from runs q where (q.flow, q.key) >= (of.flow, of.key) and (q.flow, q.key) <= (of.flow, of.key)
-		and q.place = 'queued' order by q.flow, q.key, q.seq limit 1)`, "of.", of+".")
+	return strings.ReplaceAll(`(select q.seq from runs q where q.flow = of.flow and q.key >= of.key and q.key <= of.key
+		and q.place = 'queued' order by q.key, q.seq limit 1)`, "of.", of+".")
 }
 
 // promoting returns the statement of promote for the keys of a query, which returns each key once.
