@@ -23,7 +23,7 @@ import (
 
 // pipelines are the measured pipelines. call is the flow of the contest. entity is the same for events with ids
 // and keys, so duplicates are detected and the order is kept. slow has a slow first call. nothing makes no
-// call.
+// call. mixed makes none either: its runs succeed, fail or wait, as their events say.
 const pipelines = `
 services: [{id: noop, url: %s}]
 flows: [{id: entities}]
@@ -45,6 +45,11 @@ pipelines:
   - id: nothing
     shared-state: {a: 0}
     stages: [{id: only, handlers: [{id: count, set: {a: 1}}]}]
+  - id: mixed
+    flow: entities
+    stages:
+      - {id: judge, handlers: [{id: refuse, enabled: !$ event.payload.fails, fail: {message: out of stock}}]}
+      - {id: rest, handlers: [{id: sleep, enabled: !$ event.payload.waits, wait: {for: 24h}}]}
 `
 
 // A system is the engine with its store and its API.
