@@ -187,10 +187,22 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	if code != cli.ExitFindings || !strings.Contains(shown.String(), "procaas queue retry thumbs --id "+dead[0].ID) {
 		t.Errorf("retry of the run of a dead letter: want how to retry the task, have %d and %q", code, shown.String())
 	}
-	command("queue retry thumbs", "retry: 1 task\n")
+	command("queue retry thumbs --error no-such-text --dry-run", "retry would change 0 tasks")
+	command("queue retry thumbs --dry-run", "retry would change 1 task\n", dead[0].ID+" ", dead[0].Error)
+	command("queue retry thumbs --error "+strings.Fields(dead[0].Error)[0]+" --reason mended", "retry: 1 task\n  "+dead[0].ID+" as ")
+	superseded, err := client.Run(t.Context(), failed.Items[0].ID)
+	if task, ok := model.Superseder(superseded.Reason); err != nil || !ok || superseded.Status != model.Cancelled {
+		t.Errorf("have %s with the reason %q and %v, want the failed run of a retried task superseded", superseded.Status, superseded.Reason, err)
+	} else {
+		command("runs show "+superseded.ID, fmt.Sprintf("superseded by task %d: mended", task))
+	}
 	command("queue cancel thumbs --id "+later[0].ID, "cancel: 1 task\n")
 	command("queue drain thumbs", "thumbs is draining")
 	command("queue resume thumbs", "thumbs is open")
+	eventually(t, "a link to the run of the new task", func() bool {
+		again, err := client.Run(t.Context(), superseded.ID)
+		return err == nil && again.RerunAs != "" && again.RerunAs != superseded.ID
+	})
 	command("audit --kind queue", "thumbs", "broken", "paused", "open")
 	command("queue move thumbs --to other --state scheduled", "move: 0 tasks")
 }

@@ -587,7 +587,7 @@ func (f *fakeEngine) RerunPlan(ctx context.Context, id, stage string) (engineint
 	return engineintake.RerunPlan{Preview: true, Of: id, Pipeline: v.Pipeline, Flow: v.Flow, Key: v.Key, Stage: stage, Kept: []string{}}, err
 }
 
-func (f *fakeEngine) RerunAs(context.Context, string) (string, error) { return "", nil }
+func (f *fakeEngine) RerunAs(context.Context, checkpoint.RunView) (string, error) { return "", nil }
 
 func (f *fakeEngine) RetryAll(ctx context.Context, filter store.RunFilter, by store.Actor) (records.RunsDone, error) {
 	filter.Status = model.Failed
@@ -842,6 +842,15 @@ func (f *fakeEngine) SetQueueMode(_ context.Context, kind string, mode store.Tas
 	defer f.mu.Unlock()
 	f.audit = append(f.audit, records.AuditView{Kind: store.AuditQueue, Name: kind, By: by.Name, Reason: by.Reason, After: string(mode)})
 	return set()
+}
+
+func (f *fakeEngine) Supersede(_ context.Context, _ string, retried []store.TaskRetry, by store.Actor) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for range retried {
+		f.actors = append(f.actors, by)
+	}
+	return nil
 }
 
 func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by store.Actor) (transfers.ShardTransfer, error) {

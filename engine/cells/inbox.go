@@ -98,3 +98,9 @@ func (s *members) LastEvent(ctx context.Context, source string) (last string, er
 	all, err := ask(ctx, s.directory, func(db *store.Cell) (string, error) { return db.Inbox.LastEvent(ctx, source) })
 	return slices.Max(append(all, "")), err
 }
+
+// EventRun implements [store.Inbox].
+func (s *members) EventRun(ctx context.Context, source, id string) (run string, err error) {
+	all, err := ask(ctx, s.directory, func(db *store.Cell) (string, error) { return db.Inbox.EventRun(ctx, source, id) })
+	return slices.Max(append(all, "")), err
+}

@@ -40,8 +40,13 @@ func (t Tasks) CancelTasks(ctx context.Context, f store.TaskFilter) (int, error)
 }
 
 // RetryTasks implements [store.TaskAdmin].
-func (t Tasks) RetryTasks(ctx context.Context, f store.TaskFilter) (int, error) {
-	return t.upTo(ctx, f, func(db *store.TaskStore, f store.TaskFilter) (int, error) { return db.Admin.RetryTasks(ctx, f) })
+func (t Tasks) RetryTasks(ctx context.Context, f store.TaskFilter) (all []store.TaskRetry, err error) {
+	_, err = t.upTo(ctx, f, func(db *store.TaskStore, f store.TaskFilter) (int, error) {
+		some, err := db.Admin.RetryTasks(ctx, f)
+		all = append(all, some...)
+		return len(some), err
+	})
+	return all, err
 }
 
 // MoveTasks implements [store.TaskAdmin].

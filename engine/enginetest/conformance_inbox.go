@@ -397,6 +397,11 @@ var inboxCases = []storeCase{
 		upper.Event.Source, upper.Event.ID = "tick2", "Za"
 		p.accept(upper)
 		last("tick2", "z")
+		for id, want := range map[string]string{"Za": upper.ID, "Zb": ""} {
+			if run, err := p.Inbox.EventRun(p.Context(), "tick2", id); err != nil || run != want {
+				p.Errorf("run of the event %q: want %q, have %q, %v", id, want, run, err)
+			}
+		}
 	}},
 }
 

@@ -298,11 +298,19 @@ func checkGivesUpPoisonous(t *testing.T, s *store.TaskStore) {
 	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Error, "not heard of") || dead[0].Ended.IsZero() {
 		t.Fatalf("have %+v, %v, want one that failed", dead, err)
 	}
-	if n, err := s.Admin.RetryTasks(ctx, store.TaskFilter{Type: "poison"}); err != nil || n != 1 {
-		t.Fatalf("retry: %d, %v", n, err)
+	other := store.TaskFilter{Type: "poison", State: store.TaskFailed, Error: "no space"}
+	if left, err := s.Admin.PeekTasks(ctx, other); err != nil || len(left) > 0 {
+		t.Fatalf("have %+v, %v, want none with another error", left, err)
+	}
+	if done, err := s.Admin.RetryTasks(ctx, other); err != nil || len(done) > 0 {
+		t.Fatalf("retried %+v, %v, want none with another error", done, err)
+	}
+	done, err := s.Admin.RetryTasks(ctx, store.TaskFilter{Type: "poison", Error: "not heard of"})
+	if err != nil || len(done) != 1 || done[0].Task != dead[0].ID {
+		t.Fatalf("retried %+v, %v, want %d", done, err, dead[0].ID)
 	}
 	got := claimTasks(t, s, 5, "poison")
-	if len(got) != 1 || got[0].Unique != "u" || string(got[0].Payload) != `{"a":1}` {
+	if len(got) != 1 || got[0].ID != done[0].As || got[0].Unique != "u" || string(got[0].Payload) != `{"a":1}` {
 		t.Fatalf("have %+v, want it again", got)
 	}
 	reportTasks(t, s, store.TaskReport{Failed: []store.TaskFailure{{TaskRef: got[0].Ref(), Error: "bad"}}})

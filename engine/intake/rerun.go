@@ -87,7 +87,7 @@ func (o *Reruns) planRerun(ctx context.Context, id, stage string) (p RerunPlan, 
 	case r.Ordered && entity.Blocked == id:
 		return refuse("it has failed, and the later runs of its key wait for it; resume it with procaas runs retry, or cancel it first")
 	}
-	if last, err := o.Runs.RerunAs(ctx, id); err != nil {
+	if last, err := o.Runs.RerunAs(ctx, records.View(r)); err != nil {
 		return p, ev, err
 	} else if again, err := o.Runs.Store.Runs.Run(ctx, last); last != "" && err == nil && !again.Status.Ended() {
 		return refuse("run %s already does, and is %s", last, again.Status)

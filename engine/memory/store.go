@@ -437,3 +437,13 @@ func (m *Store) LastEvent(ctx context.Context, source string) (string, error) {
 	}
 	return last, ctx.Err()
 }
+
+// EventRun implements [store.Inbox].
+func (m *Store) EventRun(ctx context.Context, source, id string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.events[eventKey{source, id}]; r != nil {
+		return r.ID, ctx.Err()
+	}
+	return "", ctx.Err()
+}

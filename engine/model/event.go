@@ -102,6 +102,17 @@ func (e Event) Task() (pipeline string, id int64, ok bool) {
 	return pipeline, id, ok && err == nil
 }
 
+// SupersededBy is the reason why the run of a failed task ends: another task does its work again. why is the operator's reason.
+func SupersededBy(task int64, why string) string {
+	return strings.TrimSuffix(fmt.Sprintf("superseded by task %d: %s", task, why), ": ")
+}
+
+// Superseder returns the task of a reason that SupersededBy has made. It returns false for other reasons.
+func Superseder(reason string) (task int64, ok bool) {
+	_, err := fmt.Sscanf(reason, "superseded by task %d", &task)
+	return task, err == nil
+}
+
 var percentEncoded = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
 // IsReservedSource reports whether a source begins with procaas/. It also catches sources that only

@@ -42,7 +42,7 @@ func (o *Runs) RunByID(ctx context.Context, id string) (checkpoint.RunView, erro
 	}
 	v := View(r)
 	if v.Status.Ended() {
-		v.RerunAs, err = o.RerunAs(ctx, id)
+		v.RerunAs, err = o.RerunAs(ctx, v)
 	}
 	return v, err
 }

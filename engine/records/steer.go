@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
+
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/definitions"
@@ -46,6 +48,36 @@ func retryable(r *store.RunRecord) error {
 		return &TaskRunError{Pipeline: pipeline, Task: task}
 	}
 	return nil
+}
+
+// supersededAtOnce is how many runs Supersede ends at once.
+const supersededAtOnce = 16
+
+// Supersede ends the failed runs of tasks whose work other tasks do again. They keep what they have done.
+func (o *Runs) Supersede(ctx context.Context, pipeline string, retried []store.TaskRetry, by store.Actor) error {
+	var all errgroup.Group
+	all.SetLimit(supersededAtOnce)
+	for _, r := range retried {
+		all.Go(func() error {
+			by := store.Actor{Name: by.Name, Reason: model.SupersededBy(r.As, by.Reason)}
+			for n := 1; ; n++ {
+				id, err := o.Store.Inbox.EventRun(ctx, model.TaskSource(pipeline), model.TaskEventID(r.Task, n))
+				if err != nil || id == "" {
+					return err
+				}
+				status, err := o.RunStatus(ctx, id)
+				if err == nil && status == model.Failed {
+					err = o.abandon(ctx, id, by)
+				}
+				if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
+					return fmt.Errorf("run %s: %w", id, err)
+				}
+			}
+		})
+	}
+	err := all.Wait()
+	o.Node.Nudge() // the next events of their keys may be ready now
+	return err
 }
 
 // RetryAttempt is Retry for the queue, which makes the next attempt of a task.

@@ -81,11 +81,16 @@ func FitsStart(plan *planner.Plan, c *store.Claimed) error {
 	}))
 }
 
-// RerunAs returns the last run that repeats a run, or empty.
-func (o *Runs) RerunAs(ctx context.Context, id string) (string, error) {
-	last, err := o.Store.Inbox.LastEvent(ctx, model.RerunSource(id))
+// RerunAs returns the last run that repeats a run, or empty. For the run of a failed task it is that of the task which
+// does its work again.
+func (o *Runs) RerunAs(ctx context.Context, run checkpoint.RunView) (last string, err error) {
+	if task, ok := model.Superseder(run.Reason); ok && run.Status == model.Cancelled {
+		last, err = o.Store.Inbox.EventRun(ctx, run.Event.Source, model.TaskEventID(task, 1))
+	} else {
+		last, err = o.Store.Inbox.LastEvent(ctx, model.RerunSource(run.ID))
+	}
 	if err != nil {
-		return "", fmt.Errorf("reruns of run %s: %w", id, err)
+		return "", fmt.Errorf("reruns of run %s: %w", run.ID, err)
 	}
 	return last, nil
 }

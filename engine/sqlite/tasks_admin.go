@@ -207,6 +207,9 @@ func taskWhere(f *store.TaskFilter, states ...string) (string, []any) {
 	if f.Unique != "" {
 		add("uid = ?", f.Unique)
 	}
+	if f.Error != "" {
+		add("instr(error, ?) > 0", f.Error)
+	}
 	if len(states) > 0 {
 		add("place in " + marks(len(states)))
 		for _, state := range states {
@@ -329,14 +332,19 @@ func (s *Store) MoveTasks(ctx context.Context, f store.TaskFilter, to string) (n
 
 // RetryTasks implements [store.TaskAdmin]. Many tasks are retried in several
 // transactions.
-func (s *Store) RetryTasks(ctx context.Context, f store.TaskFilter) (int, error) {
+func (s *Store) RetryTasks(ctx context.Context, f store.TaskFilter) (all []store.TaskRetry, err error) {
 	if f.State != "" && f.State != store.TaskFailed {
-		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
+		return nil, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
 	}
-	return inParts(&f, func(part *store.TaskFilter) (int, error) { return s.retrySome(ctx, part) })
+	_, err = inParts(&f, func(part *store.TaskFilter) (int, error) {
+		some, err := s.retrySome(ctx, part)
+		all = append(all, some...)
+		return len(some), err
+	})
+	return all, err
 }
 
-func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (n int, err error) {
+func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (done []store.TaskRetry, err error) {
 	var types []string
 	err = s.writer.do(ctx, func(t *tx) error {
 		where, args := taskWhere(f, placeDead)
@@ -344,7 +352,7 @@ func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (n int, err 
 		if err != nil {
 			return err
 		}
-		types = nil
+		types, done = nil, nil
 		for _, one := range dead {
 			if err := t.exec(deleteTask, one.ID); err != nil {
 				return err
@@ -359,16 +367,15 @@ func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (n int, err 
 			if err != nil {
 				return err
 			}
-			types = append(types, one.Type)
+			types, done = append(types, one.Type), append(done, store.TaskRetry{Task: one.ID, As: put.ID})
 		}
-		n = len(dead)
 		return nil
 	})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	s.hintTasks(types...)
-	return n, nil
+	return done, nil
 }
 
 const (
@@ -450,8 +457,8 @@ func (s *Store) PeekTasks(ctx context.Context, f store.TaskFilter) ([]store.Queu
 	states, order := []string{string(f.State)}, liveOrder
 	switch f.State {
 	case store.TaskCompleted, store.TaskCancelled:
-		unique := f.Unique
-		f.Unique = ""
+		unique := f.Unique + f.Error // ended tasks have neither
+		f.Unique, f.Error = "", ""
 		where, args := taskWhere(&f)
 		args = append([]any{f.State == store.TaskCancelled, unique}, args...)
 		return s.peek(ctx, &f, endedTask+where+deadOrder, append(args, taskLimit(&f)))

@@ -51,10 +51,19 @@ func (s *Store) Depth(ctx context.Context) (d store.Depth, err error) {
 	return d, nil
 }
 
-const lastEvent = "select coalesce(max(id), '') from events where source = $1"
+const (
+	lastEvent = "select coalesce(max(id), '') from events where source = $1"
+	eventRun  = "select coalesce(max(run), '') from events where source = $1 and id = $2"
+)
 
 // LastEvent implements [store.Inbox].
 func (s *Store) LastEvent(ctx context.Context, source string) (id string, err error) {
 	err = s.find(ctx, lastEvent, []any{source}, &id)
 	return id, err
+}
+
+// EventRun implements [store.Inbox].
+func (s *Store) EventRun(ctx context.Context, source, id string) (run string, err error) {
+	err = s.find(ctx, eventRun, []any{source, id}, &run)
+	return run, err
 }

@@ -105,6 +105,10 @@ type Inbox interface {
 	// Dedup. It is empty if there is none. The ids of triggers are their due times, so this is when
 	// a trigger last fired.
 	LastEvent(ctx context.Context, source string) (id string, err error)
+
+	// EventRun returns the id of the run of an accepted event marked Dedup. It is empty if there was none, or if the
+	// store has forgotten it.
+	EventRun(ctx context.Context, source, id string) (run string, err error)
 }
 
 // A Gauge is a store that counts waiting runs once for all processes that ask often.

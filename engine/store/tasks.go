@@ -315,6 +315,7 @@ type TaskFilter struct {
 	Type   string
 	Key    string
 	Unique string
+	Error  string    // a part of the error's text
 	State  TaskState // for a change: only tasks that no worker holds, or failed ones for a retry; else [ErrConflict]
 	Limit  int       // 0 for no bound
 
@@ -329,6 +330,9 @@ func (f *TaskFilter) Trim(t *QueuedTask) {
 		t.Payload = nil
 	}
 }
+
+// A TaskRetry is a failed task and the task that does its work again. That one may be older if it has the same unique key.
+type TaskRetry struct{ Task, As int64 }
 
 // A TaskTypeStats counts the tasks of a type.
 type TaskTypeStats struct {
@@ -459,8 +463,8 @@ type TaskAdmin interface {
 	// first. The order may still change.
 	PeekTasks(ctx context.Context, f TaskFilter) ([]QueuedTask, error)
 
-	// RetryTasks makes failed tasks ready again.
-	RetryTasks(ctx context.Context, f TaskFilter) (int, error)
+	// RetryTasks makes failed tasks ready again, as new tasks. It returns what it has done also with an error.
+	RetryTasks(ctx context.Context, f TaskFilter) ([]TaskRetry, error)
 
 	// MoveTasks changes the type of tasks that no worker holds.
 	MoveTasks(ctx context.Context, f TaskFilter, to string) (int, error)

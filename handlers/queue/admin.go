@@ -40,9 +40,9 @@ func (s *Store) atOnce(ctx context.Context, do func(pgx.Tx) error) error {
 	})
 }
 
-// The condition of a filter for a table called t. Its arguments are the first five.
+// The condition of a filter for a table called t. Its arguments are the first six.
 const chosen = `(cardinality($1::bigint[]) = 0 or t.id = any($1)) and ($2 = '' or t.type = $2) and ($3 = '' or t.key = $3)
-	and ($4 = '' or t.uid = $4)`
+	and ($4 = '' or t.uid = $4) and ($6 = '' or position($6 in t.error) > 0)`
 
 func filterArgs(f *Filter) []any {
 	limit := f.Limit
@@ -53,16 +53,16 @@ func filterArgs(f *Filter) []any {
 	if ids == nil {
 		ids = []int64{}
 	}
-	return []any{ids, f.Type, f.Key, f.Unique, limit}
+	return []any{ids, f.Type, f.Key, f.Unique, limit, f.Error}
 }
 
 const (
 	// Types are found one at a time, because there are few types and many tasks.
 	findFree = planned + `
 select id from (
-	(select t.id from tasks t where t.state = any($6::smallint[]) and ` + chosen + ` limit $5)
+	(select t.id from tasks t where t.state = any($7::smallint[]) and ` + chosen + ` limit $5)
 	union all
-	(select t.id from task_schedule t where $7 and ` + chosen + ` limit $5)
+	(select t.id from task_schedule t where $8 and ` + chosen + ` limit $5)
 ) f order by id limit $5`
 
 	cancelTasks = `
@@ -177,33 +177,39 @@ returning t.id, t.type, t.key, t.uid, t.payload, t.rank, (extract(epoch from t.t
 
 // RetryTasks implements [store.TaskAdmin]. If another task now has the unique key of a task, that
 // one replaces it.
-func (s *Store) RetryTasks(ctx context.Context, f Filter) (int, error) {
+func (s *Store) RetryTasks(ctx context.Context, f Filter) (all []store.TaskRetry, err error) {
 	if f.State != "" && f.State != store.TaskFailed {
-		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
+		return nil, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
 	}
-	return inParts(f, maxRetry, func(part Filter) (int, error) { return s.retry(ctx, part) })
+	_, err = inParts(f, maxRetry, func(part Filter) (int, error) {
+		some, err := s.retry(ctx, part)
+		all = append(all, some...)
+		return len(some), err
+	})
+	return all, err
 }
 
-func (s *Store) retry(ctx context.Context, f Filter) (n int, err error) {
+func (s *Store) retry(ctx context.Context, f Filter) (done []store.TaskRetry, err error) {
 	var put *putting
 	err = s.freely(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, takeDead, filterArgs(&f)...)
 		if err != nil {
 			return err
 		}
-		var specs []Spec
-		specs, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (Spec, error) {
+		done = nil
+		specs, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (Spec, error) {
 			var (
 				one             Spec
 				id, micros, out int64
 				payload         []byte
 			)
 			err := r.Scan(&id, &one.Type, &one.Key, &one.Unique, &payload, &one.Priority, &micros, &out)
+			done = append(done, store.TaskRetry{Task: id})
 			one.Payload, one.Priority = payload, -one.Priority
 			one.Tolerance, one.Timeout = time.Duration(micros)*time.Microsecond, time.Duration(out)*time.Millisecond
 			return one, err
 		})
-		if n = len(specs); err != nil || n == 0 {
+		if err != nil || len(specs) == 0 {
 			return err
 		}
 		if put, err = s.prepare(ctx, tx, specs); err != nil {
@@ -212,20 +218,21 @@ func (s *Store) retry(ctx context.Context, f Filter) (n int, err error) {
 		if err := put.run(ctx, tx); err != nil {
 			return err
 		}
-		for _, one := range put.out {
+		for i, one := range put.out {
 			if one.Err != nil {
 				return one.Err
 			}
+			done[i].As = one.ID
 		}
 		return nil
 	})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if put != nil {
 		s.hint(put.types...)
 	}
-	return n, nil
+	return done, nil
 }
 
 const putMode = `
@@ -250,7 +257,7 @@ func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode Mode, rea
 
 const (
 	peekLive = planned + `
-select ` + taskColumns + ` from tasks t where t.state = any($6::smallint[]) and ` + chosen + `
+select ` + taskColumns + ` from tasks t where t.state = any($7::smallint[]) and ` + chosen + `
 order by t.rank, t.deadline, t.id limit $5`
 
 	peekScheduled = planned + `
@@ -266,7 +273,7 @@ from task_dead t where ` + chosen + ` order by t.ended desc, t.id desc limit $5`
 	peekEnded = planned + `
 select t.id, t.type, t.key, '', null::bytea, 0, 0::smallint, 0::smallint, t.due, t.due, t.deadline, t.begun,
 	null::timestamptz, 0, t.epoch, 0, 0, t.worker, '', t.ended
-from task_history t where t.cancelled = $6 and $4 = '' and (cardinality($1::bigint[]) = 0 or t.id = any($1)) and ($2 = '' or t.type = $2)
+from task_history t where t.cancelled = $7 and $4 = '' and $6 = '' and (cardinality($1::bigint[]) = 0 or t.id = any($1)) and ($2 = '' or t.type = $2)
 	and ($3 = '' or t.key = $3)
 order by t.ended desc, t.id desc limit $5`
 )

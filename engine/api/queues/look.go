@@ -64,13 +64,14 @@ type peekQuery struct {
 	State  string `query:"state" enum:"scheduled,ready,waiting,starting,running,completed,failed,cancelled" doc:"Only tasks in this state."`
 	Key    string `query:"key" bytes:"512" doc:"Only tasks of this key."`
 	Unique string `query:"unique" bytes:"512" doc:"Only the task with this unique key."`
+	Error  string `query:"error" bytes:"512" doc:"Only tasks whose last error contains this text."`
 	ID     string `query:"id" doc:"Only this task."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most tasks."`
 }
 
 func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[wire.QueuedTask], err error) {
 	f := store.TaskFilter{
-		Type: in.Kind, State: store.TaskState(in.State), Key: in.Key, Unique: in.Unique, Limit: in.Limit,
+		Type: in.Kind, State: store.TaskState(in.State), Key: in.Key, Unique: in.Unique, Error: in.Error, Limit: in.Limit,
 		MaxPayload: maxListedPayload,
 	}
 	if in.ID != "" {

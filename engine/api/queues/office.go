@@ -1,9 +1,11 @@
 package queues
 
 import (
-	"context"
+	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"procaas/engine/api/problem"
@@ -22,7 +24,7 @@ func (g *Group) officeOperations() []rest.Operation {
 		problem.InvalidParameter, problem.InvalidTask, problem.UnknownTaskType, problem.QueueDraining,
 		problem.NoTasks, problem.StoreUnavailable,
 	}
-	choose := func(verb, summary, about string, change func(context.Context, store.TaskFilter, string) (int, error)) rest.Operation {
+	choose := func(verb, summary, about string, change changeTasks) rest.Operation {
 		return typed(g, rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Tag: "queues", Summary: summary,
 			About:   about,
@@ -35,21 +37,25 @@ func (g *Group) officeOperations() []rest.Operation {
 			Summary: "Pause, drain or open a type of tasks", Example: wire.QueueChange{Mode: "paused", Reason: "the service is down"},
 			Replies: rest.OK("The new mode, on all nodes."), Refusals: refusals,
 		}, g.set),
-		choose("cancel", "Cancel tasks that no worker has taken", "", func(ctx context.Context, f store.TaskFilter, _ string) (int, error) {
-			return g.Tasks.Queue.CancelTasks(ctx, f)
+		choose("cancel", "Cancel tasks that no worker has taken", "", func(c *rest.Call, f store.TaskFilter, _ *wire.TaskChoice) (done wire.TasksChanged,
+			err error,
+		) {
+			done.Changed, err = g.Tasks.Queue.CancelTasks(c.Context(), f)
+			return done, err
 		}),
 		choose("retry", "Put dead letters back into the queue", "If another task has the same unique name by now, that task replaces "+
-			"the dead letter.",
-			func(ctx context.Context, f store.TaskFilter, _ string) (int, error) {
-				return g.Tasks.Admin.RetryTasks(ctx, f)
-			}),
+			"the dead letter. The failed run of a dead letter ends `cancelled`: the new task supersedes it.", g.retry),
 		choose("move", "Move tasks that no worker has taken to another type", "Tasks with a unique name stay, because they are unique "+
 			"within their type.",
-			func(ctx context.Context, f store.TaskFilter, to string) (int, error) {
-				return g.Tasks.Admin.MoveTasks(ctx, f, to)
+			func(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice) (done wire.TasksChanged, err error) {
+				done.Changed, err = g.Tasks.Admin.MoveTasks(c.Context(), f, choice.To)
+				return done, err
 			}),
 	}
 }
+
+// changeTasks changes the tasks of a filter.
+type changeTasks func(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice) (wire.TasksChanged, error)
 
 // maySteer refuses a caller whose grant does not cover a type.
 func maySteer(c *rest.Call, kind string) error {
@@ -90,14 +96,12 @@ type chooseTasks struct {
 	Body wire.TaskChoice
 }
 
-func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(context.Context, store.TaskFilter,
-	string) (int, error),
-) (done wire.TasksChanged, err error) {
+func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change changeTasks) (done wire.TasksChanged, err error) {
 	b := &in.Body
 	if err := errors.Join(maySteer(c, in.Kind), maySteer(c, b.To)); err != nil {
 		return done, err
 	}
-	f := store.TaskFilter{Type: in.Kind, Key: b.Key, Unique: b.Unique, State: store.TaskState(b.State), Limit: b.Limit}
+	f := store.TaskFilter{Type: in.Kind, Key: b.Key, Unique: b.Unique, Error: b.Error, State: store.TaskState(b.State), Limit: b.Limit}
 	if f.Limit == 0 {
 		f.Limit = defaultChoice
 	}
@@ -114,17 +118,69 @@ func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(c
 	if err := problem.Body(r.faults); err != nil {
 		return done, err
 	}
-	by := c.Actor(b.Reason)
-	if b.To != "" {
-		done.Warning = g.unheard(c.Context(), b.To)
+	if b.Preview {
+		change = func(c *rest.Call, f store.TaskFilter, _ *wire.TaskChoice) (wire.TasksChanged, error) {
+			return g.preview(c, f, verb)
+		}
 	}
-	if done.Changed, err = change(c.Context(), f, b.To); err != nil {
+	unheard := ""
+	if b.To != "" {
+		unheard = g.unheard(c.Context(), b.To) // asked before it has the tasks
+	}
+	if done, err = change(c, f, b); err != nil {
 		return done, taskProblem(err)
 	}
-	g.Log.Info("tasks changed", "verb", verb, "type", in.Kind, "tasks", done.Changed, "by", by.Name, "reason", by.Reason)
+	if by := c.Actor(b.Reason); !b.Preview {
+		g.Log.Info("tasks changed", "verb", verb, "type", in.Kind, "tasks", done.Changed, "by", by.Name, "reason", by.Reason)
+	}
 	if done.Changed == 0 {
-		done.Warning = ""
 		return done, g.mustBeHeard(c.Context(), in.Kind)
+	}
+	done.Warning = cmp.Or(done.Warning, unheard)
+	return done, nil
+}
+
+// retry puts dead letters back into the queue. The runs of their last attempts would otherwise wait for a decision for ever.
+func (g *Group) retry(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice) (done wire.TasksChanged, err error) {
+	all, err := g.Tasks.Admin.RetryTasks(c.Context(), f)
+	for _, r := range all {
+		done.Retried = append(done.Retried, wire.TaskRetried{Task: strconv.FormatInt(r.Task, 10), As: strconv.FormatInt(r.As, 10)})
+	}
+	done.Changed = len(all)
+	if err != nil || g.Engine.Bundle().Pipeline(f.Type) == nil {
+		return done, err
+	}
+	if err := g.Engine.Supersede(c.Context(), f.Type, all, c.Actor(choice.Reason)); err != nil {
+		g.Log.Warn("failed runs of retried tasks were not ended", "type", f.Type, "error", err)
+		done.Warning = "the tasks were retried, but some of their failed runs were not ended: procaas runs list --status failed --pipeline " + f.Type
+	}
+	return done, nil
+}
+
+// preview lists the tasks that a change would choose.
+func (g *Group) preview(c *rest.Call, f store.TaskFilter, verb string) (done wire.TasksChanged, err error) {
+	states := []store.TaskState{store.TaskReady, store.TaskWaiting, store.TaskScheduled}
+	switch {
+	case verb == "retry" && (f.State == "" || f.State == store.TaskFailed):
+		states = []store.TaskState{store.TaskFailed}
+	case verb != "retry" && slices.Contains(states, f.State):
+		states = []store.TaskState{f.State}
+	case f.State != "":
+		return done, fmt.Errorf("%w: %s changes no tasks that are %s", store.ErrConflict, verb, f.State)
+	}
+	f.MaxPayload = 1 // they are not shown
+	for most := f.Limit; len(states) > 0 && done.Changed < most; states = states[1:] {
+		f.State, f.Limit = states[0], most-done.Changed
+		tasks, err := g.Tasks.Admin.PeekTasks(c.Context(), f)
+		if err != nil {
+			return done, err
+		}
+		for i := range tasks {
+			if v := viewOfTask(&tasks[i]); verb != "move" || v.Unique == "" {
+				v.Payload, done.Preview = nil, append(done.Preview, v)
+			}
+		}
+		done.Changed = len(done.Preview)
 	}
 	return done, nil
 }

@@ -21,6 +21,9 @@ import (
 type Engine interface {
 	Bundle() *tree.Bundle
 	SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error
+
+	// Supersede ends the failed runs of tasks whose work other tasks do again.
+	Supersede(ctx context.Context, pipeline string, retried []store.TaskRetry, by store.Actor) error
 }
 
 // A Group serves the calls about tasks.

@@ -19,7 +19,7 @@ import (
 
 // Runs reads runs and the keys that they are of.
 type Runs interface {
-	RerunAs(ctx context.Context, id string) (string, error)
+	RerunAs(ctx context.Context, run checkpoint.RunView) (string, error)
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	Story(ctx context.Context, run string) (explain.Story, error)
 	Explain(ctx context.Context, run, path string) (explain.Explanation, error)
@@ -82,7 +82,7 @@ func (c runPages) runData(ctx context.Context, id string) (d runData, err error)
 	d.Why, d.History = causeOf(d.Run), drawing.Happenings(d.Story)
 	d.Took = words.Took(&d.Run.Accepted, d.Run.Finished)
 	if d.Run.Status.Ended() {
-		if d.Run.RerunAs, err = c.o.Engine.RerunAs(ctx, id); err != nil {
+		if d.Run.RerunAs, err = c.o.Engine.RerunAs(ctx, d.Run); err != nil {
 			return d, err
 		}
 	}

@@ -154,14 +154,27 @@ type TaskChoice struct {
 	IDs    []string `json:"ids,omitempty" maxItems:"1000" doc:"Only these tasks, by their numbers as text."`
 	Key    string   `json:"key,omitempty" bytes:"512" doc:"Only tasks of this key."`
 	Unique string   `json:"unique,omitempty" bytes:"512" doc:"Only the task with this unique name."`
+	Error  string   `json:"error,omitempty" bytes:"512" doc:"Only tasks whose last error contains this text."`
 	State  string   `json:"state,omitempty" enum:"ready,waiting,scheduled,failed" by:"engine" bytes:"any" doc:"Only tasks in this state. The default is all states that the call accepts."`
 	Limit  int      `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"The most tasks. The default is 1000."`
 	To     string   `json:"to,omitempty" bytes:"512" doc:"For a move: the other type."`
 	Reason string   `json:"reason,omitempty" maxLength:"512" doc:"The error, for people."`
+
+	Preview bool `json:"preview,omitempty" doc:"Changes nothing, and lists the tasks."`
+}
+
+// A TaskRetried is a dead letter that was retried.
+type TaskRetried struct {
+	Task string `json:"task" doc:"The number of the dead letter as text."`
+	As   string `json:"as" doc:"The number of the task that does its work again."`
 }
 
 // TasksChanged says how many tasks were changed.
 type TasksChanged struct {
-	Changed int    `json:"changed" doc:"The number of tasks that were cancelled, retried or moved. If it equals the limit, there may be more."`
+	Changed int `json:"changed" doc:"The number of tasks that were cancelled, retried or moved. If it equals the limit, there may be more."`
+
+	Retried []TaskRetried `json:"retried,omitempty" doc:"For a retry: the tasks, and those that do their work again."`
+	Preview []QueuedTask  `json:"preview,omitempty" doc:"For a preview: the tasks that the call would change, without their payloads."`
+
 	Warning string `json:"warning,omitempty" doc:"The new type of the tasks is unknown: check its spelling."`
 }

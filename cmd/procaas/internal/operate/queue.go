@@ -100,16 +100,21 @@ func queuePeekCommand() *cobra.Command {
 		"only tasks in this state: scheduled, ready, waiting, starting, running, completed, failed or cancelled")
 	key := c.Flags().String("key", "", "only tasks of this key")
 	unique := c.Flags().String("unique", "", "only the task with this unique name")
+	text := c.Flags().String("error", "", "only tasks whose last error contains this text")
 	limit := c.Flags().Int("limit", 20, "the most tasks")
 	return cli.Shows(c, func(q *cli.Call) (wire.Page[wire.QueuedTask], error) {
-		query := url.Values{"state": {*state}, "key": {*key}, "unique": {*unique}, "limit": {strconv.Itoa(*limit)}}
+		query := url.Values{"state": {*state}, "key": {*key}, "unique": {*unique}, "error": {*text}, "limit": {strconv.Itoa(*limit)}}
 		tasks, err := q.PeekTasks(q.Ctx, q.Args[0], query)
 		return cli.Items(tasks), err
 	}, func(q *cli.Call, tasks wire.Page[wire.QueuedTask]) error {
-		header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tUNIQUE\tWORKER\tERROR"
-		return cli.Table(q.Out, header, tasks.Items, func(t wire.QueuedTask) cli.Row {
-			return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, t.Attempt, cli.Dash(t.Key), cli.Dash(t.Unique), cli.Dash(t.Worker), cli.Dash(t.Error)}
-		})
+		return tasksTable(q, tasks.Items)
+	})
+}
+
+func tasksTable(q *cli.Call, tasks []wire.QueuedTask) error {
+	header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tUNIQUE\tWORKER\tERROR"
+	return cli.Table(q.Out, header, tasks, func(t wire.QueuedTask) cli.Row {
+		return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, t.Attempt, cli.Dash(t.Key), cli.Dash(t.Unique), cli.Dash(t.Worker), cli.Dash(t.Error)}
 	})
 }
 
@@ -151,6 +156,8 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 	flags.StringSliceVar(&choice.IDs, "id", nil, "only this task (repeatable)")
 	flags.StringVar(&choice.Key, "key", "", "only tasks of this key")
 	flags.StringVar(&choice.Unique, "unique", "", "only the task with this unique name")
+	flags.StringVar(&choice.Error, "error", "", "only tasks whose last error contains this text")
+	flags.BoolVar(&choice.Preview, "dry-run", false, "change nothing, and list the tasks")
 	flags.IntVar(&choice.Limit, "limit", 1000, "the most tasks")
 	flags.StringVar(&choice.Reason, "reason", "", "reason, for the audit and for colleagues")
 	// retry is only for dead letters, so it needs no state.
@@ -161,7 +168,7 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 		flags.StringVar(&choice.To, "to", "", "the other type (required)")
 		c.Example += " --to thumbnails-later"
 	}
-	return cli.Calls(c, func(q *cli.Call) error {
+	return cli.Formatted(c, func(q *cli.Call) error {
 		if verb == "move" && choice.To == "" {
 			return cli.Usagef("move needs --to")
 		}
@@ -169,9 +176,18 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(q.Out, "%s: %s\n", verb, diag.Plural(done.Changed, "task"))
-		outlook{check: "procaas queue peek " + cmp.Or(choice.To, q.Args[0])}.tell(q)
-		warn(q, done.Warning)
-		return nil
+		return q.Show(done, func() error {
+			warn(q, done.Warning)
+			if choice.Preview {
+				fmt.Fprintf(q.Out, "%s would change %s\n", verb, diag.Plural(done.Changed, "task"))
+				return tasksTable(q, done.Preview)
+			}
+			fmt.Fprintf(q.Out, "%s: %s\n", verb, diag.Plural(done.Changed, "task"))
+			for _, r := range done.Retried {
+				fmt.Fprintf(q.Out, "  %s as %s\n", r.Task, r.As)
+			}
+			outlook{check: "procaas queue peek " + cmp.Or(choice.To, q.Args[0])}.tell(q)
+			return nil
+		})
 	})
 }
