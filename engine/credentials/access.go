@@ -15,8 +15,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/store"
 )
 
@@ -48,7 +50,8 @@ type Grant struct {
 	Paths []string // at or below which the grant holds; everywhere when there are none
 	Quota string   // as in [Token]
 
-	quota *quota // nil for none
+	quota *quota  // nil for none
+	rate  float64 // of the quota, per second
 }
 
 // Has reports whether the grant includes a role. A submitter or a worker is not a viewer, because
@@ -111,7 +114,9 @@ const (
 type liveToken struct {
 	Token
 	name    string
-	setting store.Setting // has the hash, and the revision that a change must name
+	setting store.Setting         // has the hash, and the revision that a change must name
+	rate    float64               // of the quota, per second; 0 for none, and for one of a later version of the program
+	quota   atomic.Pointer[quota] // found by the first request
 }
 
 // Tokens are all tokens of one revision. They never change.
@@ -124,6 +129,9 @@ func ReadTokens(set map[string]store.Setting) (Tokens, error) {
 		t := &liveToken{name: name, setting: set[name]}
 		if err := json.Unmarshal(t.setting.Value, &t.Token); err != nil {
 			return nil, fmt.Errorf("read token %s: %w", name, err)
+		}
+		if rate, err := datum.ParseRate(t.Quota); err == nil {
+			t.rate = rate.PerSecond()
 		}
 		all = append(all, t)
 	}
@@ -220,7 +228,7 @@ func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, er
 	if t.state(a.Now()) == TokenExpired {
 		return Grant{}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
 	}
-	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths, Quota: t.Quota, quota: a.quotaOf(t)}, nil
+	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths, Quota: t.Quota, quota: a.quotaOf(t), rate: t.rate}, nil
 }
 
 // newSecret returns 32 random bytes as text.

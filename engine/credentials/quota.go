@@ -4,8 +4,6 @@ import (
 	"math"
 	"sync"
 	"time"
-
-	"procaas/dsl/datum"
 )
 
 // A quota is what the bearer of a token may still hand in on this node.
@@ -26,10 +24,6 @@ func (g Grant) Spend(items int) (wait time.Duration) {
 	if g.quota == nil {
 		return 0
 	}
-	rate, err := datum.ParseRate(g.Quota)
-	if err != nil {
-		return 0 // of a later version of the program; others refused it when it was made
-	}
 	q := g.quota
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -41,16 +35,21 @@ func (g Grant) Spend(items int) (wait time.Duration) {
 	if q.due.Before(now) {
 		q.due = now
 	}
-	took := float64(items) / rate.PerSecond() * float64(max(1, q.access.Sharers())) * float64(time.Second)
+	took := float64(items) / g.rate * float64(max(1, q.access.Sharers())) * float64(time.Second)
 	q.due = q.due.Add(time.Duration(min(took, math.MaxInt64/2)))
 	return 0
 }
 
 // quotaOf is that of a token, which stays the same when tokens are read again.
 func (a *Access) quotaOf(t *liveToken) *quota {
-	if t.Quota == "" {
+	if t.rate == 0 {
 		return nil
 	}
-	q, _ := a.quotas.LoadOrStore(t.name, &quota{access: a, token: t.name})
-	return q.(*quota)
+	q := t.quota.Load()
+	if q == nil {
+		kept, _ := a.quotas.LoadOrStore(t.name, &quota{access: a, token: t.name})
+		q = kept.(*quota)
+		t.quota.Store(q)
+	}
+	return q
 }
