@@ -139,6 +139,7 @@ type server struct {
 	router  *chi.Mux
 	doc     *rest.Document
 	console *ui.Console
+	tabs    *tabs // of the console
 }
 
 func newServer(o Options) *server {
@@ -154,6 +155,7 @@ func newServer(o Options) *server {
 	s := &server{Options: o, router: chi.NewMux(), doc: newDocument()}
 	s.access = access.New(access.Options{Access: o.Engine.Access, Log: o.Log, Token: o.Token, Open: o.Open, Local: o.Local, Hosts: o.Hosts})
 	s.console = s.newConsole()
+	s.tabs = &tabs{console: s.console, pages: map[string]*sharedPage{}}
 	s.streams = &rest.Streams{Ended: s.console.Ended(), Closing: o.Closing, MayGoOn: s.access.MayGoOn}
 	s.shards = &shards.Group{Maps: o.Shards, Transfers: o.Engine.Transfers, Streams: s.streams}
 	s.router.Use(middleware.GetHead)

@@ -67,7 +67,7 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, ui.SubmitPage, http.StatusSeeOther)
 		return nil
 	}
-	s.console.ServeHTTP(w, admitted)
+	s.tabs.ServeHTTP(w, admitted)
 	return nil
 }
 

@@ -71,12 +71,14 @@ func (s *server) getReady(c *rest.Call) error {
 // metricsHandler serves the metrics. An error of one collector does not hide the others.
 func (s *server) metricsHandler() func(*rest.Call) error {
 	h := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, DisableCompression: true,
 	})
 	return func(c *rest.Call) error {
-		seen := &transport.StatusWriter{ResponseWriter: c.W}
+		w, done := rest.Compress(c.W, c.R)
+		defer done()
+		seen := &transport.StatusWriter{ResponseWriter: w}
 		if h.ServeHTTP(seen, c.R); !seen.Wrote {
-			c.W.WriteHeader(http.StatusOK) // there are no metrics
+			w.WriteHeader(http.StatusOK) // there are no metrics
 		}
 		return nil
 	}

@@ -157,7 +157,7 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 		d.ErrorShare = &d.Now.Errors
 	}
 	d.stand(c.o.Engine.Backlog())
-	n := c.o.Numbers()
+	n := c.history.Numbers()
 	d.Succeeded = n.Runs["succeeded"]
 	for _, s := range []string{"failed", "cancelled", "ignored"} {
 		d.Statuses = append(d.Statuses, statusCount{s, n.Runs[s]})

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/api/rest"
 	"procaas/engine/api/ui/drawing"
 	"procaas/engine/api/ui/words"
 	"procaas/engine/checkpoint"
@@ -88,19 +89,11 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name,
 	if err := c.pages[name].ExecuteTemplate(&body, "layout.html", f); err != nil {
 		panic(fmt.Errorf("page %s: %w", name, err)) // a defect, which is logged
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Vary", "Accept-Encoding")
-	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		w.WriteHeader(status)
-		_, _ = w.Write(body.Bytes()) // the client may have left
-		return
-	}
-	h.Set("Content-Encoding", "gzip")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w, done := rest.Compress(w, r)
+	defer done()
 	w.WriteHeader(status)
-	z := gzip.NewWriter(w)
-	_, _ = z.Write(body.Bytes())
-	_ = z.Close()
+	_, _ = w.Write(body.Bytes()) // the client may have left
 }
 
 // An asset is a file that pages load.

@@ -32,7 +32,7 @@ type HandlerPoint struct {
 // A History keeps an hour of samples.
 type History struct {
 	mu       sync.RWMutex              // guards the following
-	last     float64                   // events accepted at the sample before: counters are shown by their growth
+	last     Numbers                   // at the last sample: counters are shown by their growth
 	points   []Point                   // of the node, the oldest first
 	handlers map[string][]HandlerPoint // by path
 	clusters map[string][]ClusterPoint // by id; nil before the first
@@ -78,7 +78,7 @@ func (h *History) Sample(now time.Time, handlers []stats.HandlerInfo, n Numbers)
 	defer h.mu.Unlock()
 	p := Point{At: now}
 	if k := len(h.points); k > 0 {
-		p.Accepted = perSecond(n.Accepted, h.last, now.Sub(h.points[k-1].At).Seconds())
+		p.Accepted = perSecond(n.Accepted, h.last.Accepted, now.Sub(h.points[k-1].At).Seconds())
 	}
 	known := make(map[string][]HandlerPoint, len(handlers))
 	calls, failed := 0.0, 0.0
@@ -101,7 +101,7 @@ func (h *History) Sample(now time.Time, handlers []stats.HandlerInfo, n Numbers)
 		p.Errors = failed / calls
 	}
 	// Handlers that the definition has not got any more are forgotten.
-	h.handlers, h.last, h.points = known, n.Accepted, keep(append(h.points, p))
+	h.handlers, h.last, h.points = known, n, keep(append(h.points, p))
 }
 
 // perSecond is the growth of a counter; a counter that has begun anew grows by what it
@@ -130,6 +130,13 @@ func (h *History) All() []Point {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return append([]Point(nil), h.points...)
+}
+
+// Numbers returns the counters of the node at the last sample.
+func (h *History) Numbers() Numbers {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.last
 }
 
 // Of returns those of a handler.

@@ -78,7 +78,7 @@ const kept = {
   beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS" || name === "tabindex"),
 };
 const update = async () => {
-  const reply = await fetch(location.href, {signal: AbortSignal.timeout(5000), headers: {Accept: "text/html"}});
+  const reply = await fetch(location.href, {signal: AbortSignal.timeout(5000), headers: {Accept: "text/html", "Cache-Control": "max-age=1"}});
   if (reply.redirected) { location.reload(); return; } // the session has ended
   if (!reply.ok) throw new Error(reply.statusText);
   const next = new DOMParser().parseFromString(await reply.text(), "text/html");
