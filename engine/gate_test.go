@@ -450,3 +450,28 @@ func TestANewProcessBeginsWithTheLimitsOfBefore(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A crash does not wait until somebody looks at the limits. The next process must not begin with an older one.
+func TestAnImprovedLimitIsKeptAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &target{latency: 530 * time.Millisecond}
+		r.on("one", s.do)
+		e, _ := r.start(guarded)
+		for range 500 {
+			r.submit(e, event("work", ""))
+		}
+		for want := 40; want <= 160; want *= 2 {
+			time.Sleep(s.latency)
+			synctest.Wait()
+			if found := *e.Services()[0].Limit; found != want {
+				t.Fatalf("want a limit of %d after a round, have %d", want, found)
+			}
+			if kept, err := r.store.Documents.Document(t.Context(), "services", "limits"); err != nil || string(kept.Value) != fmt.Sprintf(`{"orders":%d}`, want) {
+				t.Errorf("want the limit %d in the store, have %s and %v", want, kept.Value, err)
+			}
+		}
+		r.succeeded(e, time.Minute)
+	})
+}

@@ -16,8 +16,9 @@ import (
 // the share of retries, and holds all calls for as long as the service asks. A call that does not
 // start does not count as an attempt.
 type gate struct {
-	name     string // the path of a handler, or a service
-	recalled int    // the initial limit; 0 if unknown
+	name     string          // the path of a handler, or a service
+	recalled int             // the initial limit; 0 if unknown
+	moved    chan<- struct{} // gets a signal when the limit adapts
 
 	mu    sync.Mutex // guards the following, and the spots
 	terms Terms      // as last requested
@@ -312,7 +313,15 @@ func (g *gate) learn(s *spot, end CallEnd, now time.Time) {
 	switch {
 	case s.counted == nil:
 	case end.Verdict == CallGood || end.Verdict == callBad:
+		before := s.counted.Limit()
 		s.counted.End(end.Kind, end.Verdict == CallGood, end.Took, now)
+		if s.counted.Limit() == before {
+			return
+		}
+		select {
+		case g.moved <- struct{}{}:
+		default: // a signal is pending
+		}
 	default:
 		s.counted.Drop()
 	}

@@ -28,6 +28,7 @@ type Guard struct {
 	gates   map[string]*gate   // by the path of a handler, or by service
 
 	recalled map[string]int // in-flight limits of services from before this process
+	moved    chan struct{}  // shared with the gates; see Moved
 }
 
 // ShortHold is how long a run may wait for its turn in memory and keep its place. A run that has to
@@ -364,7 +365,7 @@ func (g *Guard) Gate(name string) *gate {
 		g.gates = map[string]*gate{}
 	}
 	if g.gates[name] == nil {
-		g.gates[name] = &gate{name: name, recalled: g.recalled[name]}
+		g.gates[name] = &gate{name: name, recalled: g.recalled[name], moved: g.signal()}
 	}
 	return g.gates[name]
 }

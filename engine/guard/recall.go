@@ -16,6 +16,21 @@ func (g *Guard) Limits() map[string]int {
 	return limits
 }
 
+// Moved returns a channel that gets a signal when one of the limits has changed.
+func (g *Guard) Moved() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.signal()
+}
+
+// signal returns the channel of Moved. The caller holds the lock.
+func (g *Guard) signal() chan struct{} {
+	if g.moved == nil {
+		g.moved = make(chan struct{}, 1)
+	}
+	return g.moved
+}
+
 // Recall sets the limits that a node found before. They are the initial limits of services that
 // this node has not called yet.
 func (g *Guard) Recall(limits map[string]int) {

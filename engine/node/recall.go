@@ -17,7 +17,7 @@ import (
 // that starts after a crash need not find them again while the backlog waits.
 
 const (
-	limitsEvery = 100 * time.Millisecond
+	limitsGap   = 100 * time.Millisecond // shortest time between two writes
 	limitsKind  = "services"
 	limitsName  = "limits"
 	limitsMoved = 1.2 // a limit is written if it has changed by this factor
@@ -41,31 +41,48 @@ func (d *Driver) recallLimits(ctx context.Context) error {
 	return nil
 }
 
-// keepLimits stores the node's limits until the membership ends.
+// keepLimits stores the node's limits when they change, until the membership ends.
 func (n *node) keepLimits() {
-	for clock.Pause(n.ctx, limitsEvery) {
-		limits, moved := maps.Clone(n.d.written), false
-		if limits == nil {
-			limits = map[string]int{}
+	for {
+		kept := n.writeLimits()
+		if !clock.Pause(n.ctx, limitsGap) {
+			return
 		}
-		for name, limit := range n.d.Guard.Limits() {
-			before := float64(limits[name])
-			if now := float64(limit); now > limitsMoved*before || before > limitsMoved*now {
-				limits[name], moved = limit, true
-			}
-		}
-		if !moved {
+		if !kept {
 			continue
 		}
-		limited, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
-		_, err := n.d.Store.Documents.WriteDocuments(limited, n.number, []store.DocumentWrite{
-			{Kind: limitsKind, Name: limitsName, Version: store.AnyVersion, Value: model.EncodeJSON(limits)},
-		}, nil)
-		cancel()
-		if err == nil {
-			n.d.written = limits
-		} else if n.ctx.Err() == nil {
-			n.log.Debug("limits of services cannot be kept, trying again", "error", err)
+		select {
+		case <-n.d.Guard.Moved():
+		case <-n.ctx.Done():
+			return
 		}
 	}
+}
+
+// writeLimits stores the limits that have changed. It returns false if they could not be written.
+func (n *node) writeLimits() bool {
+	limits, moved := maps.Clone(n.d.written), false
+	if limits == nil {
+		limits = map[string]int{}
+	}
+	for name, limit := range n.d.Guard.Limits() {
+		before := float64(limits[name])
+		if now := float64(limit); now > limitsMoved*before || before > limitsMoved*now {
+			limits[name], moved = limit, true
+		}
+	}
+	if !moved {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
+	defer cancel()
+	_, err := n.d.Store.Documents.WriteDocuments(ctx, n.number, []store.DocumentWrite{
+		{Kind: limitsKind, Name: limitsName, Version: store.AnyVersion, Value: model.EncodeJSON(limits)},
+	}, nil)
+	if err == nil {
+		n.d.written = limits
+	} else if n.ctx.Err() == nil {
+		n.log.Debug("limits of services cannot be kept, trying again", "error", err)
+	}
+	return err == nil
 }
