@@ -98,7 +98,7 @@ const taskColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.state, t.s
 	t.timeout, t.epoch, t.failures, t.lost, t.worker, t.error`
 
 // The columns that a claim returns. It already knows what all its tasks share.
-const takenColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.slot, t.created, t.due, t.deadline, t.begun, t.until, t.timeout, t.epoch,
+const takenColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.slot, t.created, t.due, t.deadline, t.begun, t.timeout, t.epoch,
 	t.failures, t.lost, t.error`
 
 // nextEpoch is [store.NextTaskEpoch].
@@ -106,37 +106,37 @@ const nextEpoch = "((t.epoch::bigint + 1 + floor(random() * 2147483646)::bigint)
 
 const (
 	// Only types whose tasks are counted have an index on something that a claim changes.
-	takes = `state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
+	takes = `state = $4::smallint, worker = $5, begun = now(), until = ` + leaseEnds + `,
 	epoch = ` + nextEpoch + `, listed = case when t.type = any($8::text[]) then 2 else t.listed end`
 
-	leaseTaken = `leased as (
-	insert into task_leases (until, ids) select min(until), array_agg(id) from taken having count(*) > 0
-)`
+	leaseEnds = "now() + $6::bigint * interval '1 microsecond'"
 
 	// One look at several types. Rows are found again by their physical place, because they are
 	// locked and stay there. A row that was changed after the start of the statement is locked at
 	// its new place, which the statement does not see yet. It is not taken, and the next look finds
-	// it. Rank and since are where the horizon begins the look.
+	// it. Rank and since are where the horizon begins the look. Only places and ids are kept for
+	// the two changes, because whole rows would be copied once more.
 	claimTasks = `
-with taken as (
-update tasks t set ` + takes + `
-where t.ctid = any(array(
-	select j.place
-	from unnest($1::text[], $2::bigint[], $3::bigint[], $9::int[], $10::timestamptz[]) as w (type, lim, most, rank, since),
-		lateral (
-			select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
-				select count(*) from tasks h where h.type = w.type and h.listed = 2))) else w.lim end as n
-			where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
-		) l,
-		lateral (
-			select r.ctid as place, r.rank, r.deadline, r.id from tasks r
-			where r.type = w.type and r.listed = 0 and r.state = 0 and (r.rank, r.deadline) >= (w.rank, w.since)
-			order by r.rank, r.deadline, r.id limit l.n for update skip locked
-		) j
-	order by j.rank, j.deadline, j.id limit $7))
-returning ` + takenColumns + `
-), ` + leaseTaken + `
-select * from taken`
+with found as materialized (
+	select array_agg(f.place) as places, array_agg(f.id) as ids from (
+		select j.place, j.id
+		from unnest($1::text[], $2::bigint[], $3::bigint[], $9::int[], $10::timestamptz[]) as w (type, lim, most, rank, since),
+			lateral (
+				select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
+					select count(*) from tasks h where h.type = w.type and h.listed = 2))) else w.lim end as n
+				where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
+			) l,
+			lateral (
+				select r.ctid as place, r.rank, r.deadline, r.id from tasks r
+				where r.type = w.type and r.listed = 0 and r.state = 0 and (r.rank, r.deadline) >= (w.rank, w.since)
+				order by r.rank, r.deadline, r.id limit l.n for update skip locked
+			) j
+		order by j.rank, j.deadline, j.id limit $7) f
+), leased as (
+	insert into task_leases (until, ids) select ` + leaseEnds + `, ids from found where ids is not null
+)
+update tasks t set ` + takes + ` where t.ctid = any((select places from found)::tid[])
+returning ` + takenColumns
 
 	// A look that limits how many tasks of a key are taken, for some of the types. Tasks beyond the
 	// limit are set aside, so that no later look has to pass them. It reads more tasks than it
@@ -178,10 +178,12 @@ with frozen as materialized (` + frozenSlots + `), room as materialized (
 ), taken as (
 	update tasks t set ` + takes + `
 	from chosen c where t.id = any (array[c.id]) returning ` + takenColumns + `
-), ` + leaseTaken + `
+), leased as (
+	insert into task_leases (until, ids) select ` + leaseEnds + `, array_agg(id) from taken having count(*) > 0
+)
 select t.*, 0::bigint as aside from taken t
 union all
-select 0, '', '', '', null, 0, 0::smallint, now(), now(), now(), now(), now(), 0, 0, 0, 0, '', (select count(*) from aside)`
+select 0, '', '', '', null, 0, 0::smallint, now(), now(), now(), now(), 0, 0, 0, 0, '', (select count(*) from aside)`
 )
 
 // The stored states.
@@ -200,6 +202,7 @@ type claiming struct {
 	aside  int // tasks that were set aside because of their keys
 	state  store.TaskState
 	worker string
+	lease  time.Duration
 	last   string // the last type that was read
 
 	horizon *horizon
@@ -261,7 +264,7 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 	if c.Limit > 0 {
 		total, g.most = int64(c.Limit), min(g.most, c.Limit)
 	}
-	g.state, g.worker = states[state], c.Worker
+	g.state, g.worker, g.lease = states[state], c.Worker, c.Lease.Truncate(time.Microsecond)
 	args := []any{types, limits, taken, state, c.Worker, c.Lease.Microseconds(), total, guarded}
 	if keyed {
 		b.Queue(claimByKey, append(args, keys)...).Query(g.read)

@@ -29,23 +29,27 @@ freed as (
 select d.id, d.epoch from said d where (select count(*) from gone) < (select count(*) from said)
 	and not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
 
-	// One walk through the index finds the tasks, and a hash table the refs. A join of rows takes longer.
-	endTheirs = `
-with said as (select * from unnest($1::bigint[], $2::int[]) as d (id, epoch)),
-gone as (
-	delete from tasks t where t.id = any ($1::bigint[]) and t.state in (1, 2)
-		and case when (t.id, t.epoch) in (select id, epoch from said) then true else false end`
+	// One walk through the index finds the tasks, and a hash table the refs. A join of rows takes
+	// longer. Ids that lie close together are one range of the index, which takes less time still.
+	endRange = "t.id between ($1::bigint[])[1] and ($1::bigint[])[cardinality($1::bigint[])]"
+	endList  = "t.id = any ($1::bigint[])"
+	endOurs  = ` and t.state in (1, 2)
+		and case when (t.id, t.epoch) in (select * from unnest($1::bigint[], $2::int[])) then true else false end`
 
-	completeTasks = endTheirs + `
+	keepEnded = `
 	returning t.id, t.due, t.deadline, t.begun, t.epoch, t.type, t.key, t.worker
 ), kept as (
 	insert into task_history (id, due, deadline, begun, epoch, type, key, worker)
 	select id, due, deadline, begun, epoch, type, key, worker from gone
-), ` + freeKeys + refused
+), ` + freeKeys + refusedEnds
 
-	forgetTasks = endTheirs + `
+	forgetEnded = `
 	returning t.id, t.epoch, t.type, t.key
-), ` + freeKeys + refused
+), ` + freeKeys + refusedEnds
+
+	refusedEnds = `
+select d.id, d.epoch from unnest($1::bigint[], $2::int[]) as d (id, epoch)
+where (select count(*) from gone) < cardinality($1::bigint[]) and not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
 
 	buryTasks = `
 with said as (select * from unnest($1::bigint[], $2::int[], $3::text[]) as d (id, epoch, error)),
@@ -145,12 +149,8 @@ func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
 		b.Queue(lockKeysOf, all)
 	}
 	if len(done) > 0 {
-		sql := completeTasks
-		if forget {
-			sql = forgetTasks
-		}
 		ids, epochs := columnsOf(done)
-		b.Queue(sql, ids, epochs).Query(r.read)
+		b.Queue(endTasks(ids, forget), ids, epochs).Query(r.read)
 	}
 	if len(dead) > 0 {
 		r.bury(b, dead)
@@ -166,6 +166,22 @@ func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
 		return err
 	})
 }
+
+// endTasks returns the statement that completes the tasks with these ids, which are in order.
+func endTasks(ids []int64, forget bool) string {
+	which, then := endList, keepEnded
+	if last := len(ids) - 1; ids[last]-ids[0] < rangeShare*int64(len(ids)) {
+		which = endRange
+	}
+	if forget {
+		then = forgetEnded
+	}
+	return "with gone as (\n\tdelete from tasks t where " + which + endOurs + then
+}
+
+// rangeShare is how many ids a range may have for each task of a report, so that the report reads
+// all of them.
+const rangeShare = 2
 
 func columnsOf(refs []Ref) (ids []int64, epochs []int32) {
 	for _, ref := range refs {

@@ -225,3 +225,37 @@ func TestStoresThatOpenTogetherMakeEachPartitionOnce(t *testing.T) {
 		}
 	}
 }
+
+// A report names tasks that lie apart, or a part of those that lie together. It ends no other ones,
+// and none of another attempt.
+func TestReportEndsItsOwnTasksOnly(t *testing.T) {
+	t.Parallel()
+	s := open(t, enginetest.Postgres(t))
+	var specs []queue.Spec
+	for range 20 {
+		specs = append(specs, queue.Spec{Type: "t"})
+	}
+	put(t, s, specs...)
+	claim := queue.Claim{Worker: "w", Lease: time.Hour, Types: []queue.Want{{Type: "t", Limit: len(specs)}}}
+	tasks, err := s.ClaimTasks(t.Context(), claim)
+	if err != nil || len(tasks) != len(specs) {
+		t.Fatalf("have %d tasks, %v, want %d", len(tasks), err, len(specs))
+	}
+	open := len(specs)
+	for _, places := range [][]int{{0, 9, 19}, {1, 2, 4, 5}, {3, 18}, {6}, {7, 8, 10, 11, 12}} {
+		var report queue.Report
+		for _, i := range places {
+			report.Completed = append(report.Completed, tasks[i].Ref())
+		}
+		stale := tasks[places[0]].Ref()
+		stale.Epoch++
+		report.Completed[0] = stale
+		lost, err := s.ReportTasks(t.Context(), report)
+		if err != nil || len(lost) != 1 || lost[0] != stale {
+			t.Fatalf("report of %d: have lost %v, %v, want %v", places, lost, err, stale)
+		}
+		if open -= len(places) - 1; left(t, s) != int64(open) {
+			t.Fatalf("report of %d: have %d tasks, want %d", places, left(t, s), open)
+		}
+	}
+}

@@ -58,7 +58,7 @@ func checkFormats(rows pgx.Rows) error {
 }
 
 // takenFields is the number of takenColumns.
-const takenFields = 17
+const takenFields = 16
 
 func (g *claiming) task(t *Task, id int64, r *row) {
 	t.ID = id
@@ -67,7 +67,8 @@ func (g *claiming) task(t *Task, id int64, r *row) {
 	t.Key, t.Unique = r.text(""), r.text("")
 	t.Payload = json.RawMessage(append([]byte(nil), r.bytes()...))
 	t.Priority, t.Slot = -r.number(), r.short()
-	t.Created, t.Due, t.Deadline, t.Begun, t.Until = r.time(), r.time(), r.time(), r.time(), r.time()
+	t.Created, t.Due, t.Deadline, t.Begun = r.time(), r.time(), r.time(), r.time()
+	t.Until = t.Begun.Add(g.lease)
 	t.Timeout = time.Duration(r.number()) * time.Millisecond
 	t.Epoch, t.Failures, t.Lost = r.number(), r.number(), r.number()
 	t.Error = r.text("")

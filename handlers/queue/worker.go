@@ -31,7 +31,7 @@ type WorkerOptions struct {
 	// Poll is the longest time between two looks for tasks without a hint. 0 means 1 s.
 	Poll time.Duration
 
-	// Prefetch bounds the tasks of one type that wait here. 0 means 1000.
+	// Prefetch bounds the tasks of one type that wait here. 0 means 2000.
 	Prefetch int
 
 	// Grace is how long a worker that stops waits for attempts in flight. 0 means 10 s.
@@ -74,7 +74,7 @@ type Worker struct {
 // These bound the exchanges of outcomes for new tasks.
 const (
 	exchangeLanes = 2                     // transactions in flight: one commits while the other is filled
-	exchangeMost  = 500                   // tasks that one claims or reports
+	exchangeMost  = 1000                  // tasks that one claims or reports
 	leastAhead    = 20 * time.Millisecond // of work that waits here
 	// longer than the store's statement timeout, so that the store reports what is wrong
 	exchangeWithin = 20 * time.Second
@@ -85,7 +85,7 @@ const (
 func NewWorker(store WorkerStore, o WorkerOptions) *Worker {
 	o.Lease = cmp.Or(max(o.Lease, 0), 30*time.Second)
 	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
-	o.Prefetch = cmp.Or(max(o.Prefetch, 0), 1000)
+	o.Prefetch = cmp.Or(max(o.Prefetch, 0), 2000)
 	o.Grace = cmp.Or(max(o.Grace, 0), 10*time.Second)
 	if o.Name == "" {
 		host, _ := os.Hostname()
