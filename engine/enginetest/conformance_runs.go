@@ -157,7 +157,7 @@ var runCases = []storeCase{
 				byStatus[s] = append(byStatus[s], in.ID)
 			}
 		}
-		p.accept(p.event("k"))
+		other := p.accept(p.event("k"))
 		slices.Reverse(rides)
 		p.equal("flow", p.pages(store.RunFilter{Flow: "rides", Limit: 4}), rides)
 		for s, want := range byStatus {
@@ -165,6 +165,8 @@ var runCases = []storeCase{
 			p.equal(string(s), p.pages(store.RunFilter{Flow: "rides", Status: s, Limit: 2}), want)
 		}
 		p.equal("key", p.pages(store.RunFilter{Flow: "rides", Key: "k-ignored", Limit: 100}), byStatus[model.Ignored])
+		p.equal("key of any flow", p.pages(store.RunFilter{Key: "k-ignored", Limit: 100}), byStatus[model.Ignored])
+		p.equal("key of another flow", p.pages(store.RunFilter{Key: "k", Limit: 100}), other)
 		p.equal("pipeline", p.pages(store.RunFilter{Pipeline: "ride-failed", Limit: 100}), byStatus[model.Failed])
 		p.equal("all at once", p.pages(store.RunFilter{
 			Pipeline: "ride-succeeded", Flow: "rides", Key: "k-succeeded", Status: model.Succeeded, Limit: 1,

@@ -24,6 +24,8 @@ var words = strings.NewReplacer(
 	"{time}", "timestamptz",
 	"{no checkpoint}", "null::bytea",
 	"{position}", "strpos",
+	"{any of}", "= any (array",
+	"{walk}", "",
 	"{find bytes}", `pg_catalog."position"`,
 	"{bytes}", "octet_length",
 	"{bytewise}", `collate "C"`,

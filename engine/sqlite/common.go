@@ -21,6 +21,8 @@ var words = strings.NewReplacer(
 	"{time}", "integer",
 	"{no checkpoint}", "null",
 	"{position}", "instr",
+	"{any of}", "in (select * from",
+	"{walk}", "+", // its index would have all runs of a flow sorted for a page of them
 	"{find bytes}", "instr",
 	"{bytes}", "length",
 	"{bytewise}", "",

@@ -169,12 +169,19 @@ func below(column string) string {
 	return "(" + column + " = %s or substr(" + column + ", 1, length(%s) + 1) = %s || '/')"
 }
 
+// ofAnyFlow names all flows of a table, so that a key can be looked up in the index of flows and keys. It steps from one
+// flow to the next.
+func ofAnyFlow(table string) string {
+	return strings.ReplaceAll(`flow {any of} (with recursive f (flow) as (select min(flow) from TABLE
+		union all select (select min(flow) from TABLE where flow > f.flow) from f where flow is not null)
+		select flow from f where flow is not null))`, "TABLE", table)
+}
+
 // choose translates a filter. The given arguments come first.
 func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 	c := &choice{args: args, hot: []string{"true"}, past: []string{"true"}}
 	for _, e := range []struct{ condition, value string }{
 		{"pipeline = %s", f.Pipeline},
-		{"flow = %s", f.Flow},
 		{"key = %s", f.Key},
 		{below("failed_path"), f.FailedPath},
 		{"error_class like %s", classPattern(f.ErrorClass)},
@@ -185,6 +192,14 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 		if e.value != "" {
 			c.and(e.condition, e.value)
 		}
+	}
+	switch {
+	case f.Flow != "" && f.Key != "":
+		c.and("flow = %s", f.Flow)
+	case f.Flow != "":
+		c.and("{walk}flow = %s", f.Flow)
+	case f.Key != "":
+		c.hot, c.past = append(c.hot, ofAnyFlow("runs")), append(c.past, ofAnyFlow("history"))
 	}
 	if f.Begun {
 		c.both("bundle <> ''")
