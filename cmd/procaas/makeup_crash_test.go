@@ -107,6 +107,11 @@ func makeUpUnderKill9(t *testing.T, store string) {
 		c.await(ctx, receipt.Run, model.Succeeded, "")
 	}
 	c.steer(ctx, "switch", "on", "work/s/tell")
+	left.LeftBy = model.LeftByFailure
+	if p, err := c.client.Preview(ctx, client.MakeUpRuns, left); err != nil || p.Total != 0 {
+		t.Fatalf("want no run whose call failed, have %+v, %v", p, err)
+	}
+	left.LeftBy = model.LeftBySwitch
 	if done, err := c.client.Redrive(ctx, client.MakeUpRuns, left); err != nil || done.Done != runs {
 		t.Fatalf("want %d runs to make it up, have %+v, %v", runs, done, err)
 	}

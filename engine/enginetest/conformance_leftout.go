@@ -88,6 +88,9 @@ var leftOutCases = []storeCase{
 			}
 			p.equal("how many left out "+path, n, len(want))
 		}
+		for by, want := range map[string][]string{model.LeftByWait: ids, model.LeftBySwitch: {}} {
+			p.equal("left out by "+by, p.oldest(store.RunFilter{LeftOut: "p/s/tell", LeftBy: by}), want)
+		}
 		p.equal("of failed runs", p.oldest(store.RunFilter{LeftOut: "p", Status: model.Failed}), []string{})
 		counts, err := p.Runs.Count(p.Context(), store.RunFilter{LeftOut: "p", Status: model.Failed})
 		if err != nil || len(counts) != 0 {

@@ -154,7 +154,7 @@ func (m *Store) MakeUp(ctx context.Context, up store.MakeUp, by store.Actor) err
 		return ctx.Err()
 	case r == nil:
 		return store.ErrNotFound
-	case r.status != model.Succeeded || r.version != up.Version || !model.HasLeftOut(r.leftOut, up.Path):
+	case r.status != model.Succeeded || r.version != up.Version || !model.HasLeftOut(r.leftOut, up.Path, ""):
 		return store.ErrConflict
 	}
 	m.audit(r.audited().MadeUp(up, by))

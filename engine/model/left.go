@@ -19,6 +19,11 @@ const (
 	LeftByFailure  = "failed"   // all its attempts had failed
 )
 
+// LeftReasons lists the reasons why handlers are left out.
+func LeftReasons() []string {
+	return []string{LeftBySwitch, LeftByFallback, LeftByLimit, LeftByWait, LeftByFailure}
+}
+
 // LeftBy returns why a handler was left out, or empty if it was not. A handler that the author's
 // condition or rollout excludes is not left out.
 func LeftBy(outcome, reason string) string {
@@ -53,8 +58,11 @@ func FormatLeftOut(list []LeftOut) string {
 	return b.String()
 }
 
-// HasLeftOut reports whether a stored list has a path, or one below it.
-func HasLeftOut(kept, path string) bool {
+// HasLeftOut reports whether a stored list has a path, or one below it. With a reason, it must have this path with this reason.
+func HasLeftOut(kept, path, by string) bool {
+	if by != "" {
+		return strings.Contains(kept, "\n"+path+" "+by)
+	}
 	return strings.Contains(kept, "\n"+path+" ") || strings.Contains(kept, "\n"+path+"/")
 }
 

@@ -229,7 +229,10 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 	for _, part := range model.LabelParts(f.Labels) {
 		c.and("labels is not null and {position}(labels, %s) > 0", part)
 	}
-	if f.LeftOut != "" {
+	if f.LeftBy != "" {
+		c.and("left_out is not null and {position}(left_out, %s) > 0", "\n"+f.LeftOut+" "+f.LeftBy)
+		c.hot = nil
+	} else if f.LeftOut != "" {
 		c.and("left_out is not null and ({position}(left_out, %s || ' ') > 0 or {position}(left_out, %s || '/') > 0)", "\n"+f.LeftOut)
 		c.hot = nil // an unfinished run may still make up for it
 	}

@@ -194,7 +194,7 @@ func (s *Store) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) erro
 		switch {
 		case past.Rows == 0 && hot.Rows == 0:
 			return store.ErrNotFound
-		case past.Rows == 0, r.Status != model.Succeeded, version != m.Version, !model.HasLeftOut(left, m.Path):
+		case past.Rows == 0, r.Status != model.Succeeded, version != m.Version, !model.HasLeftOut(left, m.Path, ""):
 			return store.ErrConflict
 		}
 		t.Queue(bringBackRun, []any{m.Run, m.Priority, m.Checkpoint})

@@ -448,6 +448,7 @@ type RunFilter struct {
 	Labels string
 
 	LeftOut string // only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage
+	LeftBy  string // only runs that left out the handler LeftOut for this reason, as in [model.LeftOut]
 
 	FailedPath string    // handler that failed the run, or a part of its path: pipeline, pipeline/stage
 	ErrorClass string    // as in the language: timeout, 503, 5xx; status for all statuses

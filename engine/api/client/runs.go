@@ -92,7 +92,7 @@ func (c runsCalls) Runs(ctx context.Context, f store.RunFilter) (wire.Page[check
 	q := queryOf(map[string]string{
 		"pipeline": f.Pipeline, "flow": f.Flow, "key": f.Key, "label": f.Labels,
 		"version": f.Bundle, "status": string(f.Status), "cursor": f.Cursor,
-		"handler": f.FailedPath, "left_out": f.LeftOut, "error_class": f.ErrorClass, "error": f.Error,
+		"handler": f.FailedPath, "left_out": f.LeftOut, "left_by": f.LeftBy, "error_class": f.ErrorClass, "error": f.Error,
 		"since": timeText(f.Since), "until": timeText(f.Until), "failed_since": timeText(f.FailedSince), "limit": limitText(f.Limit),
 	})
 	if f.Live && f.Begun {

@@ -114,6 +114,9 @@ func (g *Group) chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.Run
 			fault("/handler", "want the path of the handler that was left out, such as new-order/notify/user, have "+rest.Shown(r.Handler))
 		}
 	}
+	if filter.LeftBy = r.LeftBy; v.name != makeUp && r.LeftBy != "" {
+		fault("/left_by", "want it only for a make-up: no other change chooses runs by what they left out")
+	}
 	if !v.whole && r.Compensate != nil {
 		fault("/compensate", "want it only where runs are cancelled: nothing else undoes what they have done")
 	}

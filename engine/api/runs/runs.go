@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"procaas/dsl/tree"
@@ -187,6 +188,7 @@ type listQuery struct {
 	wire.RunChoice
 	Status   string `query:"status" enum:"waiting,running,parked,succeeded,failed,cancelled,ignored" doc:"Only runs with this status."`
 	LeftOut  string `query:"left_out" doc:"Only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage, for another reason than its conditions."`
+	LeftBy   string `query:"left_by" enum:"switch,fallback,limit,wait,failed" doc:"Only runs that left out the handler of left_out for this reason: an operator had switched it off, fallback had turned it off, it was over its limit, it had waited too long for its service, or it had failed."`
 	InFlight bool   `query:"in_flight" doc:"true: only runs that have begun and not ended."`
 	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most runs of one page."`
 	rest.PageQuery
@@ -196,12 +198,15 @@ func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.Run
 	if err := model.CheckLabelFilter(in.Label); err != nil {
 		return page, problem.Parameter([]problem.Fault{{Location: "query/label", Message: err.Error()}})
 	}
+	if in.LeftBy != "" && strings.Count(in.LeftOut, "/") != 2 {
+		return page, problem.Parameter([]problem.Fault{{Location: "query/left_by", Message: "want it with left_out and the whole path of a handler"}})
+	}
 	filter, err := g.filterOf(c, &in.RunChoice)
 	if err != nil {
 		return page, err
 	}
-	filter.Status, filter.LeftOut, filter.Limit, filter.Live, filter.Begun = model.Status(in.Status), in.LeftOut, in.Limit, in.InFlight,
-		in.InFlight
+	filter.Status, filter.LeftOut, filter.LeftBy, filter.Limit = model.Status(in.Status), in.LeftOut, in.LeftBy, in.Limit
+	filter.Live, filter.Begun = in.InFlight, in.InFlight
 	if filter.Cursor, err = in.Position(rest.CursorRuns); err != nil {
 		return page, err
 	}

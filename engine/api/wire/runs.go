@@ -39,6 +39,7 @@ type Redrive struct {
 	RunChoice
 
 	Status     string `json:"status,omitempty" enum:"waiting,running,parked,failed" by:"engine" doc:"Only runs with this status. A retry chooses failed runs. With parked it chooses runs that wait for an operator."`
+	LeftBy     string `json:"left_by,omitempty" enum:"switch,fallback,limit,wait,failed" doc:"Only for make-up: only runs that left out the handler for this reason."`
 	Preview    bool   `json:"preview,omitempty" doc:"true changes nothing, and returns the chosen runs."`
 	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs of one call."`
 	Cursor     string `json:"cursor,omitempty" maxLength:"512" doc:"Where to continue: next of the previous call."`
@@ -66,6 +67,6 @@ func NewRedrive(f store.RunFilter) Redrive {
 			Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Label: f.Labels, Handler: cmp.Or(f.FailedPath, f.LeftOut), Version: f.Bundle,
 			ErrorClass: f.ErrorClass, Error: f.Error, Since: f.Since, Until: f.Until, FailedSince: f.FailedSince,
 		},
-		Status: string(f.Status), Limit: f.Limit, Cursor: f.Cursor,
+		Status: string(f.Status), LeftBy: f.LeftBy, Limit: f.Limit, Cursor: f.Cursor,
 	}
 }

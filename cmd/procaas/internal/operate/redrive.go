@@ -62,6 +62,10 @@ func (f *choiceFlags) addLabel(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.labels, "label", nil, "only runs with this label: city=berlin, or city for any value; repeat it for several")
 }
 
+func addLeftBy(c *cobra.Command, f *store.RunFilter) {
+	c.Flags().StringVar(&f.LeftBy, "left-by", "", "only runs that left the handler out for this reason: "+strings.Join(model.LeftReasons(), ", "))
+}
+
 func addVersion(c *cobra.Command, f *store.RunFilter) {
 	c.Flags().StringVar(&f.Bundle, "version", "", "only runs on this version of the pipelines: at least its first 4 digits")
 }

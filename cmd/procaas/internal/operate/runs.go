@@ -35,6 +35,7 @@ func runsList() *cobra.Command {
 	filter := &choice.filter
 	c.Flags().StringVar(&filter.LeftOut, "left-out", "", "only runs that continued without this handler, or one below this "+
 		"pipeline or pipeline/stage, for another reason than its conditions")
+	addLeftBy(c, filter)
 	c.Flags().IntVar(&filter.Limit, "limit", 20, "the most entries, up to 1000")
 	c.Flags().StringVar(&filter.Cursor, "cursor", "", "continue after the previous page")
 	return cli.Shows(c, func(q *cli.Call) (page wire.Page[checkpoint.RunView], err error) {
@@ -187,9 +188,9 @@ when it is switched off, out of the flow or over its limit. It also does so when
 service is down for too long, or when the handler fails. procaas runs list --left-out PATH
 lists these runs. NOTE says why each of them left the handler out.
 
-make-up does not choose by this reason: --since 1h takes a call that the service refused,
-and also one that was switched off. Choose by --label, --key, --since and --until, and
-look at the list first.
+--left-by chooses by this reason: an operator had switched the handler off (switch),
+fallback had turned it off (fallback), it was over its rate limit (limit), its service
+was down for too long (wait), or all its attempts failed (failed).
 
 Each run makes only this call, with the Idempotency-Key that the call had or would
 have had. It evaluates the handler's conditions again. The result goes to the run,
@@ -206,6 +207,7 @@ out again.` + redriveHelp,
 	var many redriveFlags
 	flags := c.Flags()
 	flags.StringVar(&many.filter.LeftOut, "handler", "", "the handler that was left out: pipeline/stage/handler")
+	addLeftBy(c, &many.filter)
 	flags.StringVar(&many.filter.Flow, "flow", "", "only runs of this flow")
 	flags.StringVar(&many.filter.Key, "key", "", "only runs of this key")
 	addVersion(c, &many.filter)
