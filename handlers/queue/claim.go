@@ -37,7 +37,7 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 		lost  []Ref
 	)
 	s.asked.note(&c)
-	if r.Len() > 0 && mayReady(&r) {
+	if mayReady(&r) {
 		s.horizon.lowerAll()
 	}
 	for turn := range maxLooks {
@@ -51,7 +51,7 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 			under = got.look
 		})
 		got.ended(err)
-		if r.Len() > 0 && mayReady(&r) {
+		if mayReady(&r) || err != nil && !r.Plain {
 			s.horizon.lowerAll() // for claims in flight
 		}
 		if err != nil && turn > 0 {
@@ -77,9 +77,10 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 	return tasks, lost, nil
 }
 
-// mayReady reports whether a report may make tasks ready: returned tasks, and those that follow.
+// mayReady reports whether a report may make tasks ready that it returns. Those that follow ended
+// ones are known after it.
 func mayReady(r *Report) bool {
-	return !r.Plain || slices.ContainsFunc(r.Failed, func(f Failure) bool { return f.Retry && f.Delay <= 0 }) ||
+	return slices.ContainsFunc(r.Failed, func(f Failure) bool { return f.Retry && f.Delay <= 0 }) ||
 		slices.ContainsFunc(r.Snoozed, func(z Snooze) bool { return z.Delay <= 0 })
 }
 

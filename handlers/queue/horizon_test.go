@@ -3,6 +3,10 @@ package queue
 import (
 	"testing"
 	"time"
+
+	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
+	"procaas/engine/postgres"
 )
 
 func at(rank, second int) place { return place{rank, time.Unix(int64(second), 0).UTC()} }
@@ -95,6 +99,50 @@ func TestHorizonLooksAtAllSoon(t *testing.T) {
 	late.looked(time.Time{}, began, began.Add(-time.Hour))
 	if latest := time.Now().Add(leasesPauseMost); late.all.After(latest) {
 		t.Errorf("want a look at all leases by %v, have %v", latest, late.all)
+	}
+}
+
+// A worker over HTTP does not say that its tasks have no unique keys. Its claims start after the
+// tasks that were taken before, all the same.
+func TestReportsOfEndedTasksKeepTheHorizon(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), dsn, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	patience.Until(t, "hints to be heard", func() bool {
+		s.horizon.mu.Lock()
+		defer s.horizon.mu.Unlock()
+		return s.horizon.hears
+	})
+	if _, err := s.Enqueue(t.Context(), nil, []Spec{{Type: "t"}, {Type: "t"}, {Type: "t"}}...); err != nil {
+		t.Fatal(err)
+	}
+	var report Report
+	for range 3 {
+		claim := Claim{Worker: "w", Lease: time.Hour, Types: []Want{{Type: "t", Limit: 1}}}
+		tasks, lost, err := s.ExchangeTasks(t.Context(), report, claim)
+		if err != nil || len(tasks) != 1 || len(lost) > 0 {
+			t.Fatalf("want a task, have %d, lost %v, %v", len(tasks), lost, err)
+		}
+		// The hints of the put name the same place, so it does not matter when they arrive.
+		want := place{0, tasks[0].Deadline}
+		s.horizon.mu.Lock()
+		have := s.horizon.types["t"].from
+		s.horizon.mu.Unlock()
+		if have != want {
+			t.Errorf("want the next look from %v on, have %v", want, have)
+		}
+		report = Report{Completed: []Ref{tasks[0].Ref()}}
 	}
 }
 
