@@ -74,27 +74,30 @@ const sessionSettings = `select set_config('statement_timeout', $1, false), set_
 	set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)`
 
 // prepareSession prepares a new connection. It refuses a server that may lose data, because the
-// server may be another one after a failover.
+// server may be another one after a failover. Each statement runs once, so it is not prepared first,
+// which would take another round trip.
 func prepareSession(ctx context.Context, c *pgx.Conn, pooled, unsafe bool) error {
 	if !pooled {
 		args := append(timeouts(), seconds(keepIdle), seconds(keepInterval), fmt.Sprint(keepCount))
-		if _, err := c.Exec(ctx, sessionSettings, args...); err != nil {
+		if _, err := c.Exec(ctx, sessionSettings, append([]any{pgx.QueryExecModeExec}, args...)...); err != nil {
 			return err
 		}
 	}
 	if unsafe {
 		return nil
 	}
-	have := map[string]string{}
-	for _, name := range durability {
-		var value string
-		if err := c.QueryRow(ctx, "select current_setting($1)", name).Scan(&value); err != nil {
-			return err
-		}
-		have[name] = value
+	var off []string
+	if err := c.QueryRow(ctx, findUnsafe, pgx.QueryExecModeExec, durability).Scan(&off); err != nil {
+		return err
 	}
-	return checkDurability(have)
+	if len(off) > 0 {
+		return fmt.Errorf("the server may lose what it acknowledges: %s is off; set it to on, or open the store as unsafe",
+			strings.Join(off, ", "))
+	}
+	return nil
 }
+
+const findUnsafe = "select array(select n from unnest($1::text[]) n where current_setting(n) = 'off')"
 
 // timeouts returns the first arguments of sessionSettings and of localSettings.
 func timeouts() []any {
@@ -109,17 +112,3 @@ func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) 
 
 // durability lists the settings that must not be off for an acknowledged event to survive.
 var durability = []string{"fsync", "full_page_writes", "synchronous_commit"}
-
-func checkDurability(settings map[string]string) error {
-	var off []string
-	for _, name := range durability {
-		if settings[name] == "off" {
-			off = append(off, name)
-		}
-	}
-	if len(off) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the server may lose what it acknowledges: %s is off; set it to on, or open the store as unsafe",
-		strings.Join(off, ", "))
-}

@@ -23,22 +23,22 @@ const schemaTable = "procaas_schema"
 func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
 	config, _, err := prepareConfig(ctx, dsn)
 	if err != nil {
-		return 0, 0, fmt.Errorf("store: migrate: %w", err)
+		return 0, 0, fmt.Errorf("migrate: %w", err)
 	}
 	db := stdlib.OpenDB(*config.ConnConfig)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var elsewhere, first string
 	err = db.QueryRowContext(ctx, storeElsewhere).Scan(&elsewhere, &first)
 	if err = misplaced(err, sql.ErrNoRows, elsewhere, first); err != nil {
-		return 0, 0, fmt.Errorf("store: migrate: %w", err)
+		return 0, 0, fmt.Errorf("migrate: %w", err)
 	}
 	p, err := migrations(db)
 	if err != nil {
-		return 0, 0, fmt.Errorf("store: migrate: %w", err)
+		return 0, 0, fmt.Errorf("migrate: %w", err)
 	}
 	results, err := p.Up(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("store: migrate: %w", err)
+		return 0, 0, fmt.Errorf("migrate: %w", err)
 	}
 	to, err = p.GetDBVersion(ctx)
 	return before(p.ListSources(), results, to), to, err
@@ -95,6 +95,9 @@ func misplaced(err, none error, elsewhere, first string) error {
 		elsewhere)
 }
 
+// errOutdated begins the error about a schema that Migrate can update.
+var errOutdated = errors.New("schema has version")
+
 const schemaVersion = "select coalesce(max(version_id), 0) from " + schemaTable + " where is_applied"
 
 func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
@@ -117,7 +120,7 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	case err != nil:
 		return err
 	case have < want:
-		return fmt.Errorf("schema has version %d, want %d: run procaas migrate", have, want)
+		return fmt.Errorf("%w %d, want %d: run procaas migrate", errOutdated, have, want)
 	case have > want:
 		return fmt.Errorf("schema has version %d, newer than %d, the last that this procaas knows: use a newer procaas", have, want)
 	}

@@ -26,6 +26,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -91,11 +92,6 @@ func (s *Store) Cell() *store.Cell {
 // target_session_attrs are supported. Open detects a pooler. It returns an error if the program
 // does not know the schema's version, or if the server may lose acknowledged data.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
-	if o.Migrate {
-		if _, _, err := Migrate(ctx, dsn); err != nil {
-			return nil, err
-		}
-	}
 	config, pooled, err := prepareConfig(ctx, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -119,7 +115,13 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if err := s.start(ctx); err != nil {
+	if err = checkSchema(ctx, pool); o.Migrate && errors.Is(err, errOutdated) {
+		_, _, err = Migrate(ctx, dsn)
+	}
+	if err == nil {
+		err = s.start(ctx)
+	}
+	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -131,9 +133,6 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 const maxConns = 12
 
 func (s *Store) start(ctx context.Context) error {
-	if err := checkSchema(ctx, s.db.pool); err != nil {
-		return err
-	}
 	enrolled, err := (cell{s.db}).EnrolledAs(ctx)
 	if err != nil {
 		return err
