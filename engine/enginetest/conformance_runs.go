@@ -46,6 +46,10 @@ var runCases = []storeCase{
 		}
 		p.equal("none", news(), []string(nil))
 		p.equal("the end of one", news(ends...), []string{first[0].ID})
+		for i := range ends {
+			ends[i].Left = true
+		}
+		p.equal("the end of one, and others that were only released", news(ends...), []string{first[0].ID})
 		p.equal("what has changed", news(seen[1:]...), []string(nil))
 		second := p.claim(node, 1)[0]
 		p.commit(node, change(second, model.Running))

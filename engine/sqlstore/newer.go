@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,7 +13,7 @@ import (
 )
 
 // Newer implements [store.Runs]. Most of the runs continue. So it reads places and versions first,
-// and neither their checkpoints nor the history.
+// and neither their checkpoints nor the history, unless nodes have released all of the runs.
 func (s *Store) Newer(ctx context.Context, of []store.Seen) (news []store.RunRecord, err error) {
 	for len(of) > 0 {
 		n := min(len(of), listSizes[len(listSizes)-1])
@@ -31,29 +33,28 @@ func (s *Store) newerOf(ctx context.Context, news []store.RunRecord, of []store.
 		left[seen.Run] = seen
 		ids = append(ids, seen.Run)
 	}
-	list, args := idList(ids)
-	err := s.db.Read(ctx, "select id, version, {place} from runs where id in "+list, args, func(row Row) error {
-		var id string
-		var version int64
-		var place model.Place
-		err := row.Scan(&id, &version, &place)
-		if !left[id].IsNews(place.Status(), version) {
-			delete(left, id)
+	if slices.ContainsFunc(of, func(seen store.Seen) bool { return !seen.Left }) {
+		list, args := idList(ids)
+		err := s.db.Read(ctx, "select id, version, {place} from runs where id in "+list, args, func(row Row) error {
+			var id string
+			var version int64
+			var place model.Place
+			err := row.Scan(&id, &version, &place)
+			if !left[id].IsNews(place.Status(), version) {
+				delete(left, id)
+			}
+			return err
+		})
+		if err != nil || len(left) == 0 {
+			return news, err
 		}
-		return err
-	})
-	if err != nil || len(left) == 0 {
-		return news, err
 	}
-	ids = ids[:0]
-	for id := range left {
-		ids = append(ids, id)
-	}
-	list, args = idList(ids)
+	ids = slices.AppendSeq(ids[:0], maps.Keys(left))
+	list, args := idList(ids)
 	// Both tables in one statement, as in findRecord.
 	query := fmt.Sprintf("select "+hotColumns+" from runs where id in %s union all select "+pastColumns+" from history where id in %[2]s",
 		checkpoint, list, checkpoint)
-	err = s.db.Read(ctx, query, args, func(row Row) error {
+	err := s.db.Read(ctx, query, args, func(row Row) error {
 		r, err := scanRecord(row, store.DecodeEvent)
 		if err == nil && left[r.ID].IsNews(r.Status, r.Version) {
 			news = append(news, r.RunRecord)

@@ -385,6 +385,7 @@ type Runs interface {
 type Seen struct {
 	Run     string
 	Version int64 // -1: only the end of the run is news
+	Left    bool  // a node has released the run, so there probably is news; saves a look at its version
 }
 
 // IsNews reports whether a run with this status and version is news for a caller with this Seen.

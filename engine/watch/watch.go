@@ -62,6 +62,7 @@ type topic struct {
 	watchers []*Watcher
 	version  int64 // the version that all followers have seen; -1 without followers
 	isDue    bool
+	left     bool // this node has released the run since the last look
 	stirred  bool // this node has saved a step since the last look
 	gone     bool
 }
@@ -191,6 +192,7 @@ func (w *Watch) Left(run string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.topics[run]; t != nil {
+		t.left = true
 		w.makeDue(t)
 	}
 }
@@ -290,7 +292,8 @@ func (w *Watch) look(ctx context.Context, asked []*topic) bool {
 	w.mu.Lock()
 	for _, t := range asked {
 		if !t.gone {
-			of = append(of, store.Seen{Run: t.run, Version: t.version})
+			of = append(of, store.Seen{Run: t.run, Version: t.version, Left: t.left})
+			t.left = false
 		}
 	}
 	w.mu.Unlock()
