@@ -373,7 +373,7 @@ pipelines:
 	o.command(cli.ExitFine, `(?s)key +o-1\n.*no stock`, "runs", "show", "o-1")
 	o.command(cli.ExitFine, `work/first/ok in run .*succeeded`, "explain", "o-1", "ok")
 	o.command(cli.ExitUsage, `there is no run with the id or the key "o-3"; procaas runs list`, "runs", "show", "o-3")
-	o.command(cli.ExitUsage, `there is no run with the id or the key "0199d3f0-`, "runs", "show", "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11")
+	o.command(cli.ExitUsage, `there is no run with the id or the key "06ct7s3f`, "runs", "show", "06ct7s3fdpu7n78ad8u1obqe24")
 	o.command(cli.ExitFine, `^(\S+) (waiting|failed|running)\nnow: each resumes.*\ncheck: procaas runs show \S+;`, "runs", "retry", "o-1")
 	o.wait(model.Failed, 2)
 	o.command(cli.ExitFine, `^\S+ cancelled\nnow: .*\ncheck: procaas runs show `, "runs", "cancel", "o-1")

@@ -123,7 +123,7 @@ type idleEngine struct{ *fakeEngine }
 func (idleEngine) Submit(_ context.Context, in []intake.Submission) ([]intake.Submitted, error) {
 	out := make([]intake.Submitted, len(in))
 	for i, s := range in {
-		out[i].Receipt = model.Receipt{Event: s.Event.ID, Run: "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"}
+		out[i].Receipt = model.Receipt{Event: s.Event.ID, Run: "06ct7s3fdpu7n78ad8u1obqe24"}
 	}
 	return out, nil
 }

@@ -52,8 +52,8 @@ func Refusals(more ...string) []string {
 		problem.BatchRefused, problem.QuotaExceeded, problem.Overloaded, problem.TooLong, problem.KeyMoving, problem.CellAway, problem.StoreUnavailable)
 }
 
-// exampleRun is the id of a run in examples: a UUID of version 7.
-const exampleRun = "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"
+// exampleRun is the id of a run in examples.
+const exampleRun = "06ct7s3fdpu7n78ad8u1obqe24"
 
 // Receipts returns the replies to events. A call that also accepts tasks has other forms of the
 // replies for all and for some events.

@@ -99,8 +99,8 @@ func (g *Group) regroupOperation(verb, id, summary, about string, do regroup) re
 
 func (g *Group) transferOperations() []rest.Operation {
 	example := transfers.ShardTransfer{
-		ID: "01a200cf_7dd7_72c4_9871_ee0be87febda", Map: "mail", Key: "42", Source: "s1", Target: "s2", Method: "stream",
-		Run: "01a200cf-7dd7-72c4-9871-ee0be87febda", Lane: "mail/00", State: transfers.TransferRunning, Step: "copy",
+		ID: "06h01jrtqtpc963hto5ugvvbr8", Map: "mail", Key: "42", Source: "s1", Target: "s2", Method: "stream",
+		Run: "06h01jrtqtpc963hto5ugvvbr8", Lane: "mail/00", State: transfers.TransferRunning, Step: "copy",
 		Rows: 640000, Total: 1000000, Bytes: 231 << 20, Percent: 64,
 	}
 	return []rest.Operation{

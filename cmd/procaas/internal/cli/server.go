@@ -84,8 +84,8 @@ func CallOf(c *cobra.Command, args []string) *Call {
 // At returns a client of another server with the same token.
 func (q *Call) At(server string) *client.Client { return client.New(server, q.token) }
 
-// runID is the syntax of run ids.
-var runID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+// runID is the syntax of run ids, now and in earlier versions.
+var runID = regexp.MustCompile(`^([0-9a-v]{26}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 
 // ForRun calls do with the run that name denotes: an id, or a key, which means its newest run. If fits is not
 // nil, only runs that it accepts count. Then several runs of a key are an error that lists them.

@@ -123,7 +123,7 @@ func runsShow() *cobra.Command {
 	return cli.Shows(&cobra.Command{
 		Use: "show RUN|KEY", Short: "Show one run, or the newest run of a key, with its handlers and shared " +
 			"state", Args: cobra.ExactArgs(1),
-		Example: "  procaas runs show o-1\n  procaas runs show 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11",
+		Example: "  procaas runs show o-1\n  procaas runs show 06ct7s3fdpu7n78ad8u1obqe24",
 	}, func(q *cli.Call) (v checkpoint.RunView, err error) {
 		err = q.ForRun(q.Args[0], nil, func(id string) error {
 			v, err = q.Run(q.Ctx, id)

@@ -57,7 +57,7 @@ func shardTransfers() *cobra.Command {
 // effect.
 func shardOrder(want, short, long string) *cobra.Command {
 	c := &cobra.Command{Use: want + " TRANSFER", Short: short, Long: long, Args: cobra.ExactArgs(1), Example: "  procaas shard " + want +
-		" 01a200cf_7dd7_72c4_9871_ee0be87febda"}
+		" 06h01jrtqtpc963hto5ugvvbr8"}
 	reason := c.Flags().String("reason", "", "reason, for colleagues")
 	return cli.Shows(c, func(q *cli.Call) (transfers.ShardTransfer, error) {
 		return q.OrderShardTransfer(q.Ctx, q.Args[0], wire.TransferOrderRequest{Want: want, Reason: *reason})
