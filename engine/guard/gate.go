@@ -20,11 +20,15 @@ type gate struct {
 	recalled int             // the initial limit; 0 if unknown
 	moved    chan<- struct{} // gets a signal when the limit adapts
 
-	mu    sync.Mutex // guards the following, and the spots
-	terms Terms      // as last requested
-	used  int
-	line  []*spot // waiting calls, by age
-	turns int     // number of turns of calls that waited
+	mu      sync.Mutex // guards the following, and the spots
+	terms   Terms      // as last requested
+	used    int
+	line    []*spot // waiting calls, by age
+	retries int     // of the waiting calls
+	turns   int     // number of turns of calls that waited
+
+	// What a call waits for, for people. Thousands may ask.
+	whyTurn, whyFull, whyDown string
 
 	adaptive *Gradient // nil: only terms limit the calls
 	calls    Budget
@@ -93,12 +97,28 @@ func (g *gate) enter(s *spot, terms Terms, wake func(), now time.Time) {
 	s.gate, s.state, s.wake = g, spotInLine, nil
 	at, _ := slices.BinarySearchFunc(g.line, s, func(a, b *spot) int { return a.age.Compare(b.age) })
 	g.line = slices.Insert(g.line, at, s)
+	if s.repeats {
+		g.retries++
+	}
 	g.move(now)
 	s.wake = wake
 }
 
+// leaveLine removes a waiting call.
+func (g *gate) leaveLine(i int) {
+	if g.line[i].repeats {
+		g.retries--
+	}
+	g.line = slices.Delete(g.line, i, i+1)
+}
+
 // heed sets the terms.
 func (g *gate) heed(t Terms) {
+	if g.terms.most != t.most || g.whyTurn == "" {
+		g.whyTurn = "waits for its turn to call " + g.name
+		g.whyFull = fmt.Sprintf("waits for one of %d calls of %s under way at once to end", t.most, g.name)
+		g.whyDown = "calls of " + g.name + " fail; one at a time finds out when it is back"
+	}
 	g.terms = t
 	if !t.adapts {
 		g.adaptive = nil
@@ -110,13 +130,16 @@ func (g *gate) heed(t Terms) {
 	g.adaptive.Bound(cmp.Or(t.most, highestLimit), t.calm, probePause*time.Duration(t.nodes))
 }
 
-// look returns the state of a spot, when to look again at the latest, and whether the gate lets
-// calls through.
-func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time, moves bool) {
+// look returns the state of a spot. For one that waits, it also returns when to look again at the
+// latest, whether the gate lets calls through, and why for people.
+func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time, moves bool, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s.state == spotInLine {
 		g.move(now)
+	}
+	if s.state == spotInside {
+		return s.state, again, moves, why
 	}
 	again = now.Add(ShortHold)
 	if g.closed.After(now) && g.closed.Before(again) {
@@ -127,7 +150,7 @@ func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time, m
 			again = next
 		}
 	}
-	return s.state, again, g.moves(now)
+	return s.state, again, g.moves(now), g.why(now)
 }
 
 // move admits calls, and removes those for which the queue is too long.
@@ -138,7 +161,7 @@ func (g *gate) move(now time.Time) {
 			break
 		}
 		g.admit(g.line[i], now)
-		g.line = slices.Delete(g.line, i, i+1)
+		g.leaveLine(i)
 	}
 	if len(g.line) <= fewWaiting {
 		return
@@ -147,7 +170,7 @@ func (g *gate) move(now time.Time) {
 		// The oldest calls stay, and the newest ones.
 		i := len(g.line) - 1 - longest/newShare
 		g.line[i].tell(spotOut)
-		g.line = slices.Delete(g.line, i, i+1)
+		g.leaveLine(i)
 	}
 }
 
@@ -156,9 +179,15 @@ func (g *gate) next(now time.Time) int {
 	if len(g.line) == 0 || g.closed.After(now) || g.terms.most > 0 && g.used >= g.terms.most {
 		return -1
 	}
-	i := g.first(now)
-	if i < 0 || g.adaptive != nil && !g.adaptive.Start(now) {
+	if g.adaptive != nil && !g.adaptive.HasRoom(now) {
 		return -1
+	}
+	i := g.first(now)
+	if i < 0 {
+		return -1
+	}
+	if g.adaptive != nil {
+		g.adaptive.Start(now)
 	}
 	if len(g.line) > 1 {
 		g.turns++
@@ -169,26 +198,25 @@ func (g *gate) next(now time.Time) int {
 // first returns the first call in the queue that may go next. Retries stand back if there have been
 // many.
 func (g *gate) first(now time.Time) int {
-	from, to, step := 0, len(g.line), 1
-	if g.turns%newShare == newShare-1 {
-		from, to, step = to-1, -1, -1
+	last := g.turns%newShare == newShare-1
+	if g.retries == 0 || g.mayRepeat(now) {
+		if last {
+			return len(g.line) - 1
+		}
+		return 0
 	}
-	repeats := 0 // unknown
-	for i := from; i != to; i += step {
-		if !g.line[i].repeats {
+	if g.retries == len(g.line) {
+		return -1
+	}
+	isNew := func(s *spot) bool { return !s.repeats }
+	if !last {
+		return slices.IndexFunc(g.line, isNew)
+	}
+	for i := len(g.line) - 1; ; i-- {
+		if isNew(g.line[i]) {
 			return i
 		}
-		if repeats == 0 {
-			repeats = -1
-			if g.mayRepeat(now) {
-				repeats = 1
-			}
-		}
-		if repeats > 0 {
-			return i
-		}
 	}
-	return -1
 }
 
 // mayRepeat reports whether a retry may start. While all calls fail, a retry would only use up
@@ -281,7 +309,7 @@ func (s *spot) leave(end CallEnd, now time.Time) (probe bool) {
 	switch s.state {
 	case spotInLine:
 		if i := slices.Index(g.line, s); i >= 0 {
-			g.line = slices.Delete(g.line, i, i+1)
+			g.leaveLine(i)
 		}
 	case spotInside:
 		g.used--
@@ -342,9 +370,8 @@ func (g *gate) Appetite(now time.Time) (room int, moves bool) {
 // Effects lists for people what delays calls.
 func (g *gate) Effects(now time.Time) []string {
 	g.mu.Lock()
-	waits := len(g.line) > 0 || g.closed.After(now) || g.adaptive != nil && g.adaptive.Down()
-	g.mu.Unlock()
-	if !waits {
+	defer g.mu.Unlock()
+	if len(g.line) == 0 && !g.closed.After(now) && (g.adaptive == nil || !g.adaptive.Down()) {
 		return nil
 	}
 	return []string{g.why(now)}
@@ -352,17 +379,15 @@ func (g *gate) Effects(now time.Time) []string {
 
 // why describes for people what a call waits for.
 func (g *gate) why(now time.Time) string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	switch {
 	case g.closed.After(now):
 		return fmt.Sprintf("%s wants no calls until %s", g.name, g.closed.UTC().Format(time.RFC3339))
 	case g.adaptive != nil && g.adaptive.Down():
-		return fmt.Sprintf("calls of %s fail; one at a time finds out when it is back", g.name)
+		return g.whyDown
 	case g.terms.most > 0 && g.used >= g.terms.most:
-		return fmt.Sprintf("waits for one of %d calls of %s under way at once to end", g.terms.most, g.name)
+		return g.whyFull
 	}
-	return "waits for its turn to call " + g.name
+	return g.whyTurn
 }
 
 // spare returns how many more calls may begin soon without a lasting queue. A service that is down

@@ -99,10 +99,15 @@ func (g *Gradient) Next() time.Time {
 	return g.last.Add(g.pause)
 }
 
-// Start takes the turn of a call. It returns false if the call must wait until another one ends and
-// until Next.
+// HasRoom reports whether a call may start. Otherwise it must wait until another one ends and until
+// Next.
+func (g *Gradient) HasRoom(now time.Time) bool {
+	return g.underway < g.Limit() && !(g.Down() && now.Before(g.Next()))
+}
+
+// Start takes the turn of a call, if there is room. It returns false if not.
 func (g *Gradient) Start(now time.Time) bool {
-	if g.underway >= g.Limit() || g.Down() && now.Before(g.Next()) {
+	if !g.HasRoom(now) {
 		return false
 	}
 	g.underway++

@@ -303,11 +303,11 @@ func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now
 			}
 			at.enter(spot, terms, p.Wake, now)
 		}
-		state, again, moves := at.look(spot, now)
+		state, again, moves, why := at.look(spot, now)
 		if state == spotInside {
 			continue
 		}
-		v := core.Verdict{Hold: again, Turn: moves, Reason: at.why(now), Patience: patience(s, i)}
+		v := core.Verdict{Hold: again, Turn: moves, Reason: why, Patience: patience(s, i)}
 		if state == spotOut {
 			p.Leave(ref, now)
 			v.Hold, v.Cause = now.Add(longestOut), gateCause(name, s.Path)
