@@ -17,9 +17,9 @@
 // workers and size of claims for loops.
 //
 // The contestants "in process" work without the binary and HTTP, which shows the cost of intake. The part recovery kills
-// the built binary with kill -9. The part console loads each page beside many runs. The part inbox spreads the keys over
-// several PostgreSQL servers, and moves them. The parts queue-… measure the queue of tasks, beside loops that are written
-// by hand.
+// the built binary with kill -9. The part console loads each page beside many runs. The part around measures what a node
+// does beside its flows: metrics, open tabs, parked runs and its start. The part inbox spreads the keys over several
+// PostgreSQL servers, and moves them. The parts queue-… measure the queue of tasks, beside loops that are written by hand.
 //
 // Tables show figures per flow, event or task: the processor time of the client, of the program and of PostgreSQL, and
 // the bytes of PostgreSQL's write-ahead log. A program that is written by hand is its own client.
@@ -110,7 +110,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	f.StringVar(&o.binary, "binary", "bin/procaas", "the built procaas `file`, which make build makes")
 	f.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which medians are shown; a shorter one before them is not counted")
-	f.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained; runs beside which pages of the console are loaded")
+	f.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained; runs that pages of the console and parked ones are measured with")
 	f.IntVar(&o.tasks, "tasks", 100_000, "tasks of one measurement of the queue")
 	f.IntVar(&o.cancelled, "cancelled", 500_000, "tasks that are cancelled beside others, for queue-hindered")
 	f.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured; waiting runs that move, for inbox")
@@ -173,6 +173,7 @@ var parts = []struct {
 	{"accept", measureAccept},
 	{"backlog", measureBacklog},
 	{"idle", measureIdle},
+	{"around", measureAround},
 	{"console", measureConsole},
 	{"inbox", measureInbox},
 	{"queue-drain", measureQueueDrain},
