@@ -26,7 +26,7 @@ func measureIdle(ctx context.Context, b *bench) error {
 		{fmt.Sprintf("%d flows, 64 in flight", 4*b.flows), idleFlows(plain)},
 		{fmt.Sprintf("%d flows with ids and keys", 4*b.flows), idleFlows(keyed)},
 		{fmt.Sprintf("drain of %d events", b.backlog), func(ctx context.Context, b *bench, _ *idler) (sample, error) {
-			return b.drain(ctx, b.backlog)
+			return b.drain(ctx, b.backlog, 0)
 		}},
 		{fmt.Sprintf("%d flows after %d beats", b.flows, idleBeats), idleAfterBeats},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -102,24 +103,28 @@ func measureBacklog(ctx context.Context, b *bench) error {
 	fmt.Fprintf(b.out, "draining waiting events of a flow with one step that makes no call\n")
 	var small []sample
 	for range max(b.rounds, 5) {
-		s, err := b.drain(ctx, few)
+		s, err := b.drain(ctx, few, 0)
 		if err != nil {
 			return err
 		}
 		small = append(small, s)
 	}
-	big, err := b.drain(ctx, b.backlog)
+	big, err := b.drain(ctx, b.backlog, 0)
 	if err != nil {
 		return err
 	}
-	b.compare("events", []line{{fmt.Sprint(few, " wait"), small, nil}, {fmt.Sprint(b.backlog, " wait"), []sample{big}, nil}})
+	beside, err := b.drain(ctx, b.backlog, b.crowd)
+	if err != nil {
+		return err
+	}
+	b.compare("events", []line{{fmt.Sprint(few, " wait"), small, nil}, {fmt.Sprint(b.backlog, " wait"), []sample{big}, nil}, {fmt.Sprint("the same beside ", b.crowd, " delayed"), []sample{beside}, nil}})
 	b.judge(fmt.Sprintf("time per event with %d waiting, of that with %d", b.backlog, few), medianOf(small, sample.getRate)/big.rate, 1.2,
 		false)
 	return nil
 }
 
-// drain fills the inbox, and then measures until it is empty.
-func (b *bench) drain(ctx context.Context, events int) (_ sample, err error) {
+// drain fills the inbox, and then measures until it has only delayed events.
+func (b *bench) drain(ctx context.Context, events, delayed int) (_ sample, err error) {
 	s, err := openSystem(ctx, b, "backlog")
 	if err != nil {
 		return sample{}, err
@@ -127,13 +132,17 @@ func (b *bench) drain(ctx context.Context, events int) (_ sample, err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	var g errgroup.Group
 	g.SetLimit(4)
-	for left := events; left > 0; left -= 256 {
-		n := min(left, 256)
-		g.Go(func() error {
-			_, err := s.engine.Submit(ctx, submissions(n, func(int) model.Event { return model.Event{Type: "nothing"} }))
-			return err
-		})
+	fill := func(events int, ev model.Event) {
+		for left := events; left > 0; left -= 256 {
+			n := min(left, 256)
+			g.Go(func() error {
+				_, err := s.engine.Submit(ctx, submissions(n, func(int) model.Event { return ev }))
+				return err
+			})
+		}
 	}
+	fill(events, model.Event{Type: "nothing"})
+	fill(delayed, model.Event{Type: "nothing", At: time.Now().Add(time.Hour)})
 	if err := errors.Join(g.Wait(), b.server.settle(ctx)); err != nil {
 		return sample{}, err
 	}

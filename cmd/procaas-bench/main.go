@@ -113,7 +113,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	f.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained; runs that pages of the console and parked ones are measured with")
 	f.IntVar(&o.tasks, "tasks", 100_000, "tasks of one measurement of the queue")
 	f.IntVar(&o.cancelled, "cancelled", 500_000, "tasks that are cancelled beside others, for queue-hindered")
-	f.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured; waiting runs that move, for inbox")
+	f.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured; delayed events, for backlog; waiting runs that move, for inbox")
 	f.IntVar(&o.pass, "pass", 1_000_000, "tasks that pass for queue-bloat")
 	f.DurationVar(&o.span, "span", 4*time.Second, "length of one measurement at a fixed rate")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to a `file`")
