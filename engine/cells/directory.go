@@ -258,20 +258,20 @@ func (s *directory) pass(ctx context.Context, hint func(), of func(*store.Cell) 
 		s.helpers.Go(func() {
 			tick := time.NewTicker(followEvery)
 			defer tick.Stop()
-			db, err := p.cell()
-			for ; err != nil; db, err = p.cell() {
+			var hints <-chan struct{} // nil until the cell can be reached
+			for {
+				if hints == nil {
+					if db, err := p.cell(); err == nil {
+						var stop func()
+						hints, stop = of(db)
+						defer stop()
+						tick.Stop()
+					}
+				}
 				select {
 				case <-ctx.Done():
 					return
 				case <-tick.C:
-				}
-			}
-			hints, stop := of(db)
-			defer stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
 				case <-hints:
 					hint()
 				}
