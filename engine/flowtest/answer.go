@@ -61,6 +61,9 @@ func (t *trial) call(ctx context.Context, task *core.Attempt, h engine.Handler, 
 		At: t.clock.Now().Sub(t.began), Fields: fields,
 	}
 	t.calls = append(t.calls, call)
+	if n := len(t.calls); n%progressEach == 0 && t.suite.env.Progress != nil {
+		t.suite.env.Progress(t.suite.Name, t.test.Name, n, maxCalls)
+	}
 	w := &wire{trial: t, call: call}
 	client := *c.HTTP
 	client.Transport = w

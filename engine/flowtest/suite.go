@@ -37,6 +37,9 @@ type Env struct {
 	// all do when it is empty.
 	Alone []string
 
+	// Progress is called from several goroutines after each thousandth call that a test makes. It may be nil.
+	Progress func(file, test string, calls, most int)
+
 	// Store makes an empty store that goes by a clock.
 	Store func(now func() time.Time) store.Store
 }

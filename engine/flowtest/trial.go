@@ -24,10 +24,11 @@ import (
 )
 
 const (
-	longest1 = 366 * 24 * time.Hour // that a test may take, by the virtual clock
-	maxRuns  = 1000                 // of one test
-	seedFrom = "procaas/test"       // the source of the events that make entities
-	maxCalls = 20_000               // of one test
+	longest1     = 366 * 24 * time.Hour // that a test may take, by the virtual clock
+	maxRuns      = 1000                 // of one test
+	seedFrom     = "procaas/test"       // the source of the events that make entities
+	maxCalls     = 20_000               // of one test
+	progressEach = 1000                 // calls
 )
 
 // defaultStart is when a test begins that does not say.

@@ -29,7 +29,8 @@ const testHelp = `test runs the tests of pipelines: every *.test.yaml below the 
 the current directory). A test submits events and answers the calls of handlers with
 mocks or stub services. Then it checks calls, states, outcomes, emitted events and
 elapsed time. Tests run on the real engine in virtual time, so a wait of an hour
-takes no time. Tests never use the network.
+takes no time. Tests never use the network. A test makes at most 20000 calls. It
+prints its progress after each 1000, since that many calls take a while.
 
 A test is about the pipelines of its own directory. If these need files of another team,
 name both directories: procaas test core bonus. They are then one set.
@@ -238,7 +239,12 @@ func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() }}
+	env := flowtest.Env{
+		Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() },
+		Progress: func(file, test string, calls, most int) {
+			fmt.Fprintf(l.Err, "%s: %s: %d calls so far, at most %d\n", file, test, calls, most)
+		},
+	}
 	suite, found := flowtest.NewSuite(f.Name, file, about.bundle, stubs, env)
 	return suite, l.Findings([]diag.File{f}, found)
 }
