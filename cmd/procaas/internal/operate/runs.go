@@ -188,9 +188,10 @@ when it is switched off, out of the flow or over its limit. It also does so when
 service is down for too long, or when the handler fails. procaas runs list --left-out PATH
 lists these runs. NOTE says why each of them left the handler out.
 
---left-by chooses by this reason: an operator had switched the handler off (switch),
-fallback had turned it off (fallback), it was over its rate limit (limit), its service
-was down for too long (wait), or all its attempts failed (failed).
+--left-by chooses by this reason. It is switch if an operator had switched the handler
+off, and fallback if fallback had turned it off. It is limit if the handler was over its
+rate limit, wait if its service was down for too long, and failed if all its attempts
+failed.
 
 Each run makes only this call, with the Idempotency-Key that the call had or would
 have had. It evaluates the handler's conditions again. The result goes to the run,
