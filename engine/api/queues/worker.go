@@ -25,9 +25,18 @@ type receipt struct {
 	taskType string
 }
 
-// receiptOf makes the receipt of an attempt. The type comes last, because it may contain dots.
+// receiptOf makes the receipt of an attempt.
 func receiptOf(t *store.QueuedTask) string {
-	return fmt.Sprintf("%d.%d.%d.%s", t.ID, t.Epoch, t.Attempt(), t.Type)
+	return receipt{t.Ref(), t.Attempt(), t.Type}.String()
+}
+
+// String formats a receipt. The type comes last, because it may contain dots.
+func (r receipt) String() string {
+	b := make([]byte, 0, 48+len(r.taskType))
+	b = append(strconv.AppendInt(b, r.ID, 10), '.')
+	b = append(strconv.AppendInt(b, int64(r.Epoch), 10), '.')
+	b = append(strconv.AppendInt(b, int64(r.attempt), 10), '.')
+	return string(append(b, r.taskType...))
 }
 
 // parseReceipt parses a receipt. It only checks the form. The store knows whether the attempt still
@@ -70,9 +79,9 @@ func (r *reading) receipt(at, text string) receipt {
 
 // receipts reads a list of receipts, which may be empty.
 func (r *reading) receipts(at string, list []string) []receipt {
-	var out []receipt
-	for _, text := range list {
-		out = append(out, r.receipt(at, text))
+	out := make([]receipt, len(list))
+	for i, text := range list {
+		out[i] = r.receipt(at, text)
 	}
 	return out
 }
@@ -145,11 +154,10 @@ func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 	if err != nil {
 		return out, err
 	}
-	out = wire.Claimed{Items: []wire.QueuedTask{}, Lost: lostReceipts(done, lost)}
+	out = wire.Claimed{Items: make([]wire.QueuedTask, len(tasks)), Lost: lostReceipts(done, lost)}
 	for i := range tasks {
-		v := viewOfTask(&tasks[i])
-		v.Receipt = receiptOf(&tasks[i])
-		out.Items = append(out.Items, v)
+		out.Items[i] = viewOfTask(&tasks[i])
+		out.Items[i].Receipt = receiptOf(&tasks[i])
 	}
 	return out, nil
 }
@@ -205,8 +213,8 @@ func extend(w http.ResponseWriter, d time.Duration) {
 
 // refsOf returns the refs of receipts, each once.
 func refsOf(receipts []receipt) []store.TaskRef {
-	var refs []store.TaskRef
-	seen := map[int64]bool{}
+	refs := make([]store.TaskRef, 0, len(receipts))
+	seen := make(map[int64]bool, len(receipts))
 	for _, r := range receipts {
 		if !seen[r.ID] {
 			refs = append(refs, r.TaskRef)
@@ -221,7 +229,7 @@ func lostReceipts(receipts []receipt, lost []store.TaskRef) []string {
 	out := []string{}
 	for _, r := range receipts {
 		if slices.Contains(lost, r.TaskRef) {
-			out = append(out, fmt.Sprintf("%d.%d.%d.%s", r.ID, r.Epoch, r.attempt, r.taskType))
+			out = append(out, r.String())
 		}
 	}
 	return out

@@ -97,10 +97,15 @@ func (f *Fields) Label(name string, limit int) string {
 	switch {
 	case len(t) > limit:
 		f.Fault(name, "want at most %d bytes, have %d", limit, len(t))
-	case !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl):
+	case !isLabel(t):
 		f.Fault(name, "want text in UTF-8 without control characters")
 	}
 	return t
+}
+
+// isLabel reports whether a text is UTF-8 without control characters.
+func isLabel(t string) bool {
+	return utf8.ValidString(t) && !strings.ContainsFunc(t, unicode.IsControl)
 }
 
 // Labels is Label for a list.
@@ -111,8 +116,12 @@ func (f *Fields) Labels(name string, limit int) []string {
 		f.Fault(name, "want a list of strings, have %s", datum.JSONKind(v))
 	}
 	item := &Fields{prefix: f.prefix + Escape(name) + "/", values: map[string]any{}}
-	var out []string
+	out := slices.Grow([]string(nil), len(list))
 	for i, v := range list {
+		if t, ok := v.(string); ok && len(t) <= limit && isLabel(t) {
+			out = append(out, t)
+			continue
+		}
 		at := strconv.Itoa(i)
 		if item.values[at] = v; v == nil {
 			item.Fault(at, "want a string, have null")
