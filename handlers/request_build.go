@@ -150,17 +150,17 @@ func parseTarget(text string) (*url.URL, error) {
 // escapeQuery escapes characters that a query must not contain, such as a space in a user's text.
 // Separators and escaped characters stay, as net/url does for paths.
 func escapeQuery(raw string) string {
-	var b strings.Builder
+	b := make([]byte, 0, len(raw))
 	for i := range len(raw) {
 		c := raw[i]
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._~!$&'()*+,;=:@/?%[]", c) >= 0:
-			b.WriteByte(c)
+			b = append(b, c)
 		default:
-			fmt.Fprintf(&b, "%%%02X", c)
+			b = fmt.Appendf(b, "%%%02X", c)
 		}
 	}
-	return b.String()
+	return string(b)
 }
 
 // checkTarget returns an error if a request may not go to u. If services are declared, it may go

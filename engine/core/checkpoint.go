@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"procaas/dsl/datum"
@@ -32,9 +33,7 @@ func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	if r.status.Ended() {
 		c.Ended = r.status
 	}
-	for name := range r.scope.wrote {
-		c.Wrote = append(c.Wrote, name)
-	}
+	c.Wrote = slices.AppendSeq(make([]string, 0, len(r.scope.wrote)), maps.Keys(r.scope.wrote))
 	slices.Sort(c.Wrote)
 	if r.within == "" {
 		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.extent.parts, r.extent.looped

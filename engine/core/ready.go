@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -30,6 +31,7 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 		sources: make(map[string]any, len(p.Steps)),
 		raw:     make(map[string]json.RawMessage, len(p.Shared)),
 		wrote:   map[string]bool{},
+		roots:   datum.Env{},
 	}
 	if in == nil {
 		r.whole = &whole{redone: map[string]int{}, extent: extent{all: r, most: holdMost + 4*int(p.Pipeline.MaxState)}}

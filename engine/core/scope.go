@@ -29,6 +29,7 @@ type scope struct {
 	shared  map[string]any
 	sources map[string]any
 
+	roots datum.Env                  // memory for env
 	raw   map[string]json.RawMessage // shared as JSON
 	wrote map[string]bool            // names of shared that handlers have set
 
@@ -38,19 +39,15 @@ type scope struct {
 	at    unit
 }
 
-// env returns the roots of expressions.
+// env returns the roots of expressions. They are valid until the next call.
 func (s *scope) env(live Live) datum.Env {
 	if s.outer != nil {
 		return s.elementEnv(live)
 	}
-	return datum.Env{
-		s.root:              s.origin,
-		planner.SharedRoot:  s.shared,
-		planner.SourcesRoot: s.sources,
-		"configs":           live.Configs,
-		"flow":              s.flow,
-		"run":               s.self,
-	}
+	clear(s.roots)
+	s.roots[s.root], s.roots["flow"], s.roots["run"], s.roots["configs"] = s.origin, s.flow, s.self, live.Configs
+	s.roots[planner.SharedRoot], s.roots[planner.SourcesRoot] = s.shared, s.sources
+	return s.roots
 }
 
 // envOf returns the roots of expressions in the calls of a unit.

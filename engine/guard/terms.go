@@ -72,11 +72,11 @@ func EndOf(s *planner.Step, err error, took time.Duration) CallEnd {
 	if err != nil {
 		end.err = err.Error()
 	}
-	var status *model.StatusError
+	status, answered := errors.AsType[*model.StatusError](err)
 	switch {
 	case err == nil:
 		end.Took = took
-	case errors.As(err, &status):
+	case answered:
 		if status.Status >= 500 || status.Status == http.StatusTooManyRequests ||
 			status.Status == http.StatusRequestTimeout || status.Status == http.StatusTooEarly {
 			end.Verdict = callBad

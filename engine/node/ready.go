@@ -83,18 +83,20 @@ const clockSet = time.Minute
 
 // liveAt is live at a time, or at a later one that the run has seen already.
 func (j *job) liveAt(now time.Time) core.Live {
-	now = j.since(now)
-	j.last = now
-	c := j.n.d.Settings.Controls()
-	j.seen = c
+	j.last, j.seen = j.since(now), j.n.d.Settings.Controls()
+	l := j.rules
+	l.Now, l.Configs = j.last, j.n.d.Settings.ValuesFor(j.def)
+	return l
+}
+
+// liveRules returns live values that ask the controls which the run has seen last.
+func (j *job) liveRules() core.Live {
 	return core.Live{
-		Now:     now,
-		Configs: j.n.d.Settings.ValuesFor(j.def),
-		Off:     func(s *planner.Step) (string, bool) { return j.off(s, c, now) },
-		Share:   c.Share,
+		Off:   func(s *planner.Step) (string, bool) { return j.off(s, j.seen, j.last) },
+		Share: func(s *planner.Step) (float64, bool) { return j.seen.Share(s) },
 		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
 			j.pass.Multiplies = j.run.Multiplies()
-			v := j.verdict(s, ref, due, c, now)
+			v := j.verdict(s, ref, due, j.seen, j.last)
 			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
 				j.hold(ref, held)
 			}

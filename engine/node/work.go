@@ -35,6 +35,7 @@ type job struct {
 	watch   *canary.Watch   // nil if no new version is on trial
 	held    map[string]bool // calls that the guard makes wait, by Attempt.Ref
 	seen    *guard.Controls // the controls that Ready has used last
+	rules   core.Live       // without what changes between two uses
 	again   bool            // ask Ready before waiting
 	ends    bool            // only the commit of its end is missing; guarded by n.mu
 	log     *slog.Logger
@@ -81,6 +82,7 @@ func newJob(n *node, c *store.Claimed) *job {
 		j.moving.Store(&c.Move)
 	}
 	j.drive.job = j
+	j.rules = j.liveRules()
 	j.pass.Wake = j.drive.news
 	return j
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"procaas/engine/model"
 	"procaas/engine/sqlstore"
@@ -93,8 +94,8 @@ func (w *work) commitPlain(ctx context.Context, t *tx) error {
 func (w *work) queuePlainEnds(t *tx) {
 	var ids, bundles, pipelines []string
 	var versions []int64
-	var checkpoints [][]byte
-	var left []*string
+	var checkpoints pgtype.FlatArray[[]byte]
+	var left pgtype.FlatArray[*string]
 	alone := true
 	for i := range w.steps {
 		if c := &w.steps[i]; c.Status == model.Succeeded {
@@ -146,7 +147,7 @@ func (w *work) refuseUnsaved() (refused int) {
 func (w *work) queueCheckpoints(t *tx) {
 	var ids, bundles, pipelines []string
 	var versions []int64
-	var checkpoints [][]byte
+	var checkpoints pgtype.FlatArray[[]byte]
 	var progress, trial []bool
 	for i := range w.steps {
 		if c := &w.steps[i]; c.refused == nil && c.Status == model.Running {

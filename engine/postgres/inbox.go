@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"procaas/engine/model"
 	"procaas/engine/sqlstore"
@@ -328,8 +329,8 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 	var ordered, block []bool
 	var node, priority, tolerance []int64
 	var due []*time.Time
-	var event [][]byte
-	var labels []*string // ends with the last event that has labels; missing ones are null
+	var event pgtype.FlatArray[[]byte]
+	var labels pgtype.FlatArray[*string] // ends with the last event that has labels; missing ones are null
 	for _, r := range in {
 		if r.left {
 			continue

@@ -28,9 +28,11 @@ const (
 
 // Body reads a body up to the server's limit.
 func (c *Call) Body() ([]byte, error) {
-	tooLarge := problem.New(problem.BodyTooLarge, "the body is larger than %d bytes", c.MaxBody).With("Connection", "close")
+	tooLarge := func() error {
+		return problem.New(problem.BodyTooLarge, "the body is larger than %d bytes", c.MaxBody).With("Connection", "close")
+	}
 	if c.R.ContentLength > c.MaxBody {
-		return nil, tooLarge
+		return nil, tooLarge()
 	}
 	if e := c.R.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, problem.New(problem.UnsupportedMedia, "the body is compressed with %s; send it as it is", e).With("Accept-Encoding",
@@ -41,7 +43,7 @@ func (c *Call) Body() ([]byte, error) {
 		return body, nil
 	}
 	if errors.As(err, new(*http.MaxBytesError)) {
-		return nil, tooLarge
+		return nil, tooLarge()
 	}
 	return nil, incomplete(err, len(body), c.R.ContentLength)
 }

@@ -36,7 +36,7 @@ func Object(pointer string, v any) (*Fields, *problem.Fault) {
 	if !ok {
 		return nil, &problem.Fault{Location: pointer, Message: "want an object, have " + datum.JSONKind(v)}
 	}
-	return &Fields{prefix: pointer + "/", values: m}, nil
+	return &Fields{prefix: pointer + "/", values: m, known: make([]string, 0, 16)}, nil
 }
 
 // TextFields returns fields whose values are all text, as in headers and queries. prefix is that of
