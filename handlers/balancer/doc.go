@@ -22,8 +22,8 @@
 //     with bursts, moves must promise up to ten times as much.
 //   - It also learns how much of a recent deviation remains later: all where loads drift, little
 //     where each minute is independent.
-//   - Reported drops count more than a prediction from load and capacity. A worker that drops for a
-//     minute can do no more than it serves. So v5 works without a busy time, or with a wrong one.
+//   - Reported drops count more than a prediction from load and capacity. If a worker drops for a
+//     minute, what it serves is all that it can do. So v5 works without a busy time, or with a wrong one.
 //   - budget (0.06) limits the share of partitions that move voluntarily in any minute. It is three
 //     times that while the cluster drops, and at least five moves. no_return_s (600) is how long a
 //     partition does not go back. A partition that must leave goes back only if that saves two

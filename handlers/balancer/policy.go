@@ -42,7 +42,7 @@ func New(name string, c Cluster, p Params) (Policy, error) {
 	return newEconomist(c, p), nil
 }
 
-// Params are the parameters of policies. The zero value is not useful; see [DefaultParams].
+// Params are the parameters of policies. The zero value is not useful. See [DefaultParams].
 type Params struct {
 	// Cycle is how often v1 to v4 decide, in seconds.
 	Cycle float64 `json:"cycle_s"`

@@ -9,7 +9,7 @@
 // example of the package. The tables belong to a ProcaaS schema, which procaas migrate creates.
 // Locks are always taken in this order:
 //
-//   - keys, by type and unique key, for every change of a task that has one;
+//   - keys, by type and unique key, for every change of a task that has one.
 //   - tasks, by id. Claims and promotions skip locked tasks.
 //
 // Only looks for lost workers lock rows of leases, and they lock nothing else.

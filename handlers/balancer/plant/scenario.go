@@ -1,7 +1,7 @@
 // Package plant is a cluster of workers in virtual time, to judge policies of the
 // balancer by: how much they drop, how often they move, whether they oscillate.
 //
-// A worker has a capacity; beyond it, it drops the same share of the requests of each
+// A worker has a capacity. Beyond it, it drops the same share of the requests of each
 // of its partitions. A partition that has moved is cold: its requests are more work
 // until its cache is full, which takes the longer the more of them are dropped. So
 // moves have a price, and an overloaded cluster can keep itself overloaded.

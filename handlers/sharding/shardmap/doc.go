@@ -9,8 +9,8 @@
 // A [Placement] is the unit that lives on one shard and moves as a whole. Its Key is
 //
 //   - the key itself, as [Key.String] writes it: "42", or "42/inbox" with two parts. The characters
-//     % / # [ within a part are written %25 %2F %23 %5B;
-//   - "#7" for slot 7 of the strategy slots;
+//     % / # [ within a part are written %25 %2F %23 %5B.
+//   - "#7" for slot 7 of the strategy slots.
 //   - "[" and the lower bound for a stretch of the strategy range.
 //
 // [Map.Lookup] finds the placement of a key: the longest placement among the key and its first

@@ -230,7 +230,7 @@ func (s *Service) notify(ctx context.Context) {
 }
 
 // DSN returns the connection string for clients to hosts of a shard, in the order to try them. With
-// empty attrs any host will do; see target_session_attrs of libpq.
+// empty attrs any host will do. See target_session_attrs of libpq.
 func (m *Map) DSN(hosts []string, attrs string) string {
 	return m.dsn(hosts, attrs, nil)
 }

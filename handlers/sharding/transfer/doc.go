@@ -16,7 +16,7 @@
 // Only during Cutover is the key not writable. The freeze is a transaction in the stream itself:
 // when it arrives, everything before it has arrived.
 //
-// Three things prevent that both shards accept writes of a key, whatever crashes:
+// Three things prevent that both shards accept writes of a key, even when processes crash:
 //
 //   - The target accepts only writes of the next epoch, which no client has before the map has
 //     switched.
