@@ -41,9 +41,9 @@ const boxes = () => {
 
 // plain is what pictures look like.
 const plain = `
-  * { font-family: boxes !important; letter-spacing: 0 !important; transition: none !important; scrollbar-width: none !important; }
+  * { font-family: boxes !important; letter-spacing: 0 !important; transition: none !important; animation: none !important; caret-color: transparent !important; scrollbar-width: none !important; }
   table { table-layout: fixed; }
-  .wrong, .notice.lost { display: none; }
+  .wrong, .notice.lost, h1 .chip { display: none; } main > .tiles li { background: var(--card) !important; }
   time, td.number, .count, .tiles b, .tiles small, .tiles li > span + b ~ span, .spark, .ticks, .bars .muted, .bars rect, .history .muted { visibility: hidden; }
   time { display: inline-block; width: 6rem; height: 1em; overflow: hidden; }
   .tiles b { display: block; overflow: hidden; height: 1.4em; } .tiles b ~ span { display: block; height: 1.2em; overflow: hidden; }
@@ -96,12 +96,13 @@ const compared = async ({shot, known}) => {
 // gallery returns a function that takes a picture of a page as it is shown, and throws when it is not as approved.
 export const gallery = async (browser, {approved, shots}) => {
   const lab = await (await browser.newContext()).newPage();
-  const font = boxes();
+  const font = boxes(), sessions = new WeakMap();
   const approve = Boolean(process.env.PROCAAS_TEST_APPROVE);
   mkdirSync(approved, {recursive: true});
   return async (page, what) => {
     await page.evaluate(dress, {font, plain});
-    const shot = (await page.screenshot({animations: "disabled"})).toString("base64");
+    if (!sessions.has(page)) sessions.set(page, await page.context().newCDPSession(page));
+    const {data: shot} = await sessions.get(page).send("Page.captureScreenshot", {format: "png", optimizeForSpeed: true}); // it is thrown away: small is not worth it
     await page.evaluate(() => { document.adoptedStyleSheets = []; });
     const file = `${approved}/${what}.png`;
     const known = existsSync(file) ? readFileSync(file, "base64") : null;

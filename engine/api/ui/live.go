@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +112,7 @@ type overviewData struct {
 	CountedLate *time.Time // when it was counted, if that is long ago
 
 	Controls  []guard.ControlView
-	Failed    []checkpoint.RunView
+	Failed    []*failureGroup
 	Nodes     []records.NodeView
 	Services  []guard.ServiceInfo // those that fail first
 	Down      bool                // one of them fails
@@ -234,7 +235,8 @@ func (c *Console) fromStore(ctx context.Context, d *overviewData) {
 	runs, _, err := c.o.Engine.List(ctx, store.RunFilter{Limit: recent, Status: model.Succeeded})
 	d.P50, d.P99 = durations(runs)
 	if err == nil {
-		d.Failed, _, err = c.o.Engine.List(ctx, store.RunFilter{Limit: 8, Status: model.Failed})
+		runs, _, err = c.o.Engine.List(ctx, store.RunFilter{Limit: recent, Status: model.Failed})
+		d.Failed = groupFailures(runs)
 	}
 	if err == nil {
 		d.Nodes, err = c.o.Engine.Nodes(ctx)
@@ -245,6 +247,37 @@ func (c *Console) fromStore(ctx context.Context, d *overviewData) {
 	}
 	d.StoreDown = err != nil
 }
+
+// A failureGroup has runs that failed alike.
+type failureGroup struct {
+	Cause cause // of the last of them
+	Last  checkpoint.RunView
+	Runs  int
+}
+
+// numbers is what differs in errors that are alike: counts, times, addresses and ids.
+var numbers = regexp.MustCompile(`[0-9a-f-]*[0-9][0-9a-f-]*`)
+
+// groupFailures puts runs together that failed at one handler with the same error, numbers apart. The first of each is the
+// last that failed.
+func groupFailures(runs []checkpoint.RunView) (groups []*failureGroup) {
+	known := map[string]*failureGroup{}
+	for _, r := range runs {
+		why := causeOf(r)
+		name := r.Pipeline + "\n" + why.Path + "\n" + numbers.ReplaceAllString(why.Text, "0")
+		g := known[name]
+		if g == nil {
+			g = &failureGroup{Cause: why, Last: r}
+			known[name] = g
+			groups = append(groups, g)
+		}
+		g.Runs++
+	}
+	return groups[:min(len(groups), shownFailures)]
+}
+
+// shownFailures bounds the groups of failed runs on the overview.
+const shownFailures = 8
 
 // durations returns the median and the 99th percentile of runs, in ms.
 func durations(runs []checkpoint.RunView) (p50, p99 *float64) {

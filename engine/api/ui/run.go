@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +38,9 @@ type runData struct {
 	May     bool           // the reader may retry and cancel it
 	MayAll  bool           // and run all of it again
 	Trace   string         // the address of its trace; empty for none
-	Task    *task          // the event that it waits for; nil for none
-	Why     cause          // why it failed, or what it waits for
+	Stages  []stages
+	Task    *task // the event that it waits for; nil for none
+	Why     cause // why it failed, or what it waits for
 	History []drawing.Happening
 }
 
@@ -86,14 +88,36 @@ func (c runPages) runData(ctx context.Context, id string) (d runData, err error)
 			return d, err
 		}
 	}
-	d.Timeline = drawing.NewTimeline(d.Story, time.Now())
+	d.Timeline, d.Stages = drawing.NewTimeline(d.Story, time.Now()), foldStages(d.Story)
 	for _, v := range c.plans() {
 		if v.Pipeline == d.Run.Pipeline {
 			g := drawing.NewGraph(v, d.asItWent())
+			if last := d.Stages[len(d.Stages)-1]; last.Folded {
+				g.Fold(len(last.Stages))
+			}
 			d.Graph = &g
 		}
 	}
 	return d, nil
+}
+
+// stages are shown together: those that the run has reached, and then, folded, those that it ended before.
+type stages struct {
+	Folded bool
+	Stages []explain.StoryStage
+}
+
+// foldStages takes the stages apart. Handlers that are not reached are absent.
+func foldStages(s explain.Story) (all []stages) {
+	n := len(s.Stages)
+	for n > 0 && s.Run.Status.Ended() && !slices.ContainsFunc(s.Stages[n-1].Steps, func(step explain.StoryStep) bool { return step.Outcome != "absent" }) {
+		n--
+	}
+	all = []stages{{Stages: s.Stages[:n]}}
+	if n < len(s.Stages) {
+		all = append(all, stages{true, s.Stages[n:]})
+	}
+	return all
 }
 
 // asItWent paints handlers by what became of them in the run.

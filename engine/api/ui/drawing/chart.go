@@ -17,7 +17,7 @@ const (
 	sparkHeight = 32
 )
 
-// Spark draws a sparkline, as wide as an hour.
+// Spark draws a sparkline. The first samples take the width of leastSamples, so that they can be seen.
 func Spark(values []float64, label string) template.HTML {
 	// Not 0, by which is divided below: a number that is always 0 is a line at the bottom.
 	top := 1e-9
@@ -29,15 +29,18 @@ func Spark(values []float64, label string) template.HTML {
 		template.HTMLEscapeString(label))
 	b.WriteString(`<polyline points="`)
 	for i, v := range values {
-		x := sparkWidth - float64(len(values)-1-i)*sparkWidth/float64(max(sparkSamples-1, 1))
+		x := sparkWidth - float64(len(values)-1-i)*sparkWidth/float64(max(len(values), leastSamples)-1)
 		fmt.Fprintf(&b, "%.1f,%.1f ", x, sparkHeight-1-(sparkHeight-2)*max(v, 0)/top)
 	}
 	b.WriteString(`"/></svg>`)
 	return template.HTML(b.String())
 }
 
-// sparkSamples is how many samples a sparkline shows: ten minutes.
-const sparkSamples = 120
+// A sparkline shows the samples of ten minutes at most, and has room for those of two minutes at least.
+const (
+	sparkSamples = 120
+	leastSamples = 24
+)
 
 // Series takes the last samples of one number.
 func Series[T any](points []T, number func(T) float64) []float64 {
@@ -77,6 +80,7 @@ type graphStage struct {
 	Join     string // from the handlers that nobody waits for to what leads out
 	Gutter   int
 	Height   int
+	Folded   bool // its handlers are only named
 }
 
 type Box struct {
@@ -108,6 +112,13 @@ func NewGraph(v planner.PlanView, paint func(*Box)) (g Graph) {
 		g.Stages = append(g.Stages, s)
 	}
 	return g
+}
+
+// Fold shows only the names of the handlers of the last stages.
+func (g *Graph) Fold(stages int) {
+	for i := max(0, len(g.Stages)-stages); i < len(g.Stages); i++ {
+		g.Stages[i].Folded = true
+	}
 }
 
 // wire draws who starts at once, who waits for whom, and what leads out. Those who wait for the same handler hang on one

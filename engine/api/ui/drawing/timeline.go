@@ -12,7 +12,8 @@ import (
 type Timeline struct {
 	Rows     []timeRow
 	Ticks    []string // below the rows, at even distances
-	Parallel int      // calls at the same time, at most
+	Cuts     []timeBar
+	Parallel int // calls at the same time, at most
 }
 
 // A timeRow is a handler on the time line of a run.
@@ -40,10 +41,15 @@ func NewTimeline(s explain.Story, now time.Time) (d Timeline) {
 	if run.Finished != nil {
 		to = *run.Finished
 	}
-	whole := max(to.Sub(from), time.Microsecond)
+	scale := newScale(s, from, to)
 	bar := func(began, ended time.Time, class, title string) timeBar {
-		x := min(998, 1000*max(0, float64(began.Sub(from))/float64(whole)))
-		return timeBar{X: x, Width: max(2, min(1000-x, 1000*float64(ended.Sub(began))/float64(whole))), Class: class, Title: title}
+		x := min(998, scale.x(began))
+		return timeBar{X: x, Width: max(2, min(1000, scale.x(ended))-x), Class: class, Title: title}
+	}
+	for i, at := range scale.at[1:] {
+		if began := scale.at[i]; scale.cut(i) {
+			d.Cuts = append(d.Cuts, bar(began, at, "cut", "cut short: "+words.Span(at.Sub(began))))
+		}
 	}
 	if start := run.Started; start != nil && start.After(from) {
 		text := words.Span(start.Sub(from))
@@ -93,9 +99,15 @@ func NewTimeline(s explain.Story, now time.Time) (d Timeline) {
 			d.Rows = append(d.Rows, row)
 		}
 	}
-	for i := range ticks + 1 {
-		d.Ticks = append(d.Ticks, words.Span(whole*time.Duration(i)/ticks))
+	whole := words.Span(to.Sub(from))
+	for i := range ticks {
+		text := words.Span(scale.when(1000 * float64(i) / ticks).Sub(from))
+		if text == whole || slices.Contains(d.Ticks, text) {
+			text = "" // too short a run to tell them apart
+		}
+		d.Ticks = append(d.Ticks, text)
 	}
+	d.Ticks = append(d.Ticks, whole)
 	slices.SortFunc(edges, func(a, b edge) int {
 		if c := a.at.Compare(b.at); c != 0 {
 			return c
