@@ -76,3 +76,57 @@ func TestAFloodPassesNobodyBy(t *testing.T) {
 		}
 	})
 }
+
+// Runs that wait for a handler do not fill the node, and those that are woken do not make others
+// wait.
+func TestRunsThatWaitForACallLeaveRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var mu sync.Mutex
+		begun := map[string]time.Time{}
+		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
+			mu.Lock()
+			begun[c.Event.ID] = time.Now()
+			mu.Unlock()
+			if c.Event.Type == "bulk" {
+				time.Sleep(3 * time.Second)
+			}
+			return model.Result{}, nil
+		})
+		e := r.engine(r.store, `
+pipelines:
+  - id: bulk
+    stages: [{id: s, handlers: [{id: one, max-in-flight: 30, step: {}}]}]
+  - id: vital
+    stages: [{id: s, handlers: [{id: one, step: {}}]}]
+`, func(o *engine.Options) { o.MaxInFlight = 64 })
+		r.run(e)
+		var came []time.Time
+		for i := range 40 {
+			events := make([]intake.Submission, 20)
+			for k := range events {
+				events[k].Event = event("bulk", fmt.Sprint(i, "/", k))
+			}
+			if _, err := e.Submit(context.Background(), events); err != nil {
+				t.Fatal(err)
+			}
+			ev := event("vital", fmt.Sprint(i))
+			ev.ID = fmt.Sprint("vital-", i)
+			r.submit(e, ev)
+			came = append(came, time.Now())
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(begun) > 400 {
+			t.Fatalf("want that the flood waits, %d runs have begun", len(begun))
+		}
+		for i, at := range came {
+			if wait := begun[fmt.Sprint("vital-", i)].Sub(at); wait < 0 || wait > 150*time.Millisecond {
+				t.Errorf("event %d has waited for %s behind runs that wait for a call", i, wait)
+			}
+		}
+	})
+}

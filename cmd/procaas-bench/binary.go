@@ -97,9 +97,12 @@ func openAwaited(ctx context.Context, b *bench) (contestant, error) {
 	return awaited{p}, err
 }
 
-func (p awaited) flow(ctx context.Context, id string) error {
+func (p awaited) flow(ctx context.Context, id string) error { return p.event(ctx, eventOf("call", id)) }
+
+// event posts an event and waits until its run has succeeded.
+func (p awaited) event(ctx context.Context, ev wire.Event) error {
 	var result wire.Result
-	err := p.call(ctx, "/v1/events?wait=1m", eventOf("call", id), &result)
+	err := p.call(ctx, "/v1/events?wait=1m", ev, &result)
 	if err == nil && result.Status != "succeeded" {
 		err = fmt.Errorf("run %s: want status succeeded, have %s", result.Run, result.Status)
 	}

@@ -20,6 +20,7 @@
 // the built binary with kill -9. The part console loads each page beside many runs. The part around measures what a node
 // does beside its flows: metrics, open tabs, parked runs and its start. The part inbox spreads the keys over several
 // PostgreSQL servers, and moves them. The parts queue-… measure the queue of tasks, beside loops that are written by hand.
+// The part fairness measures rare events beside floods of others.
 //
 // Tables show figures per flow, event or task: the processor time of the client, of the program and of PostgreSQL, and
 // the bytes of PostgreSQL's write-ahead log. A program that is written by hand is its own client.
@@ -175,6 +176,7 @@ var parts = []struct {
 	{"idle", measureIdle},
 	{"around", measureAround},
 	{"console", measureConsole},
+	{"fairness", measureFairness},
 	{"inbox", measureInbox},
 	{"queue-drain", measureQueueDrain},
 	{"queue-hindered", measureQueueHindered},

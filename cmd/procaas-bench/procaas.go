@@ -24,15 +24,16 @@ import (
 // pipelines are the measured pipelines. call is the flow of the contest. entity is the same for events with ids
 // and keys, so duplicates are detected and the order is kept. slow has a slow first call. nothing makes no
 // call. mixed makes none either: its runs succeed, fail or wait, as their events say.
+// rare, near and loud make a call that takes as long as the event says.
 const pipelines = `
-services: [{id: noop, url: %s}]
+services: [{id: noop, url: %[1]s}, {id: loud, url: %[1]s}]
 flows: [{id: entities}]
 pipelines:
   - id: call
     stages: &stages
       - {id: first, handlers: [{id: one, request: {service: noop, path: /, body: {order: !$ event.payload.order, step: 0}}, result: {a: !$ sources.one.response}}]}
       - {id: second, handlers: [{id: two, request: {service: noop, path: /, body: {order: !$ event.payload.order, step: 1}}, result: {b: !$ sources.two.response}}]}
-      - {id: third, handlers: [{id: three, request: {service: noop, path: %s, body: {order: !$ event.payload.order, step: 2}}, result: {c: !$ sources.three.response}}]}
+      - {id: third, handlers: [{id: three, request: {service: noop, path: %[2]s, body: {order: !$ event.payload.order, step: 2}}, result: {c: !$ sources.three.response}}]}
     shared-state: {a: null, b: null, c: null}
   - id: entity
     flow: entities
@@ -40,8 +41,8 @@ pipelines:
     stages: *stages
   - id: slow
     stages:
-      - {id: first, handlers: [{id: slow, request: {service: noop, path: %s, body: {order: !$ event.payload.order}}}]}
-      - {id: second, handlers: [{id: last, request: {service: noop, path: %s, body: {order: !$ event.payload.order}}}]}
+      - {id: first, handlers: [{id: slow, request: {service: noop, path: %[3]s, body: {order: !$ event.payload.order}}}]}
+      - {id: second, handlers: [{id: last, request: {service: noop, path: %[2]s, body: {order: !$ event.payload.order}}}]}
   - id: nothing
     shared-state: {a: 0}
     stages: [{id: only, handlers: [{id: count, set: {a: 1}}]}]
@@ -50,6 +51,15 @@ pipelines:
     stages:
       - {id: judge, handlers: [{id: refuse, enabled: !$ event.payload.fails, fail: {message: out of stock}}]}
       - {id: rest, handlers: [{id: sleep, enabled: !$ event.payload.waits, wait: {for: 24h}}]}
+  - id: rare
+    owner: rare
+    stages: [{id: only, handlers: [{id: call, request: {service: noop, path: %[4]s, body: {takes: !$ event.payload.takes}}}]}]
+  - id: near
+    owner: near
+    stages: [{id: only, handlers: [{id: call, request: {service: noop, path: %[4]s, body: {takes: !$ event.payload.takes}}}]}]
+  - id: loud
+    owner: loud
+    stages: [{id: only, handlers: [{id: call, request: {service: loud, path: %[4]s, body: {takes: !$ event.payload.takes}}}]}]
 `
 
 // A system is the engine with its store and its API.

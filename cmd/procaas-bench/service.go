@@ -24,6 +24,9 @@ const serviceArg = "serve-nothing"
 // reply is the answer to every request.
 const reply = `{"ok":true,"id":"0123456789abcdef"}`
 
+// timedPath is the path of a call that takes the milliseconds that its body says.
+const timedPath = "/timed"
+
 // The service prints a line with the id of the flow for these calls.
 const (
 	lastPath = "/last" // last call of a flow
@@ -53,8 +56,18 @@ func serve() {
 func answer(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	if r.URL.Path != "/" {
-		var call struct{ Order string }
+		var call struct {
+			Order string
+			Takes int // milliseconds
+		}
 		_ = json.Unmarshal(body, &call)
+		if r.URL.Path == timedPath {
+			select {
+			case <-time.After(time.Duration(call.Takes) * time.Millisecond):
+			case <-r.Context().Done():
+			}
+			return
+		}
 		fmt.Println(r.URL.Path, call.Order)
 		if r.URL.Path == slowPath {
 			select {
@@ -118,7 +131,7 @@ func (s *service) stop() error { return errors.Join(s.alive.Close(), s.cmd.Wait(
 
 // pipelines returns the flows of the contest, which call the service.
 func (s *service) pipelines() []byte {
-	return fmt.Appendf(nil, pipelines, s.url, lastPath, slowPath, lastPath)
+	return fmt.Appendf(nil, pipelines, s.url, lastPath, slowPath, timedPath)
 }
 
 // listen reads the output of the service.

@@ -7,10 +7,13 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // A gate limits the calls in flight of a handler or of a service. When it is full, calls queue by
-// age as long as the queue is short. Further runs wait in the store.
+// age as long as the queue is short, and owners, pipelines and sources take turns. Further runs wait
+// in the store.
 //
 // The gate of a service does more. It finds out how many calls the service can take at once, limits
 // the share of retries, and holds all calls for as long as the service asks. A call that does not
@@ -19,13 +22,16 @@ type gate struct {
 	name     string          // the path of a handler, or a service
 	recalled int             // the initial limit; 0 if unknown
 	moved    chan<- struct{} // gets a signal when the limit adapts
+	slots    int             // runs that the node works on at once; 0 if unknown
 
 	mu      sync.Mutex // guards the following, and the spots
 	terms   Terms      // as last requested
 	used    int
 	line    []*spot // waiting calls, by age
 	retries int     // of the waiting calls
+	lanes   shares  // of waiting calls and calls in flight
 	turns   int     // number of turns of calls that waited
+	starts  int     // number of calls that have started
 
 	// What a call waits for, for people. Thousands may ask.
 	whyTurn, whyFull, whyDown string
@@ -52,8 +58,8 @@ type Terms struct {
 }
 
 const (
-	// fewWaiting is how many calls may always queue. manyWaiting is how many may queue if the queue
-	// moves fast. They bound the runs in memory.
+	// fewWaiting is how many calls may always queue, on a node with as many slots as usual.
+	// manyWaiting is how many may queue if the queue moves fast. They bound the runs in memory.
 	fewWaiting, manyWaiting = 32, 128
 
 	// newShare gives new work every fourth turn, and a fourth of the queue, while old work waits.
@@ -68,8 +74,11 @@ const (
 type spot struct {
 	age     time.Time // since when the call waits
 	repeats bool      // the call is a retry
+	lane    model.Lane
+	cost    float64 // 1 divided by the weight of its pipeline
 
 	gate  *gate
+	share *share // of its lane at the gate
 	state spotState
 	wake  func() // called when the state changes; may be nil
 
@@ -94,7 +103,12 @@ func (g *gate) enter(s *spot, terms Terms, wake func(), now time.Time) {
 	if g.terms != terms {
 		g.heed(terms)
 	}
-	s.gate, s.state, s.wake = g, spotInLine, nil
+	if g.lanes == nil {
+		g.lanes = shares{}
+	}
+	g.lanes.forget()
+	s.gate, s.state, s.wake, s.share = g, spotInLine, nil, g.lanes.at(2, s.lane)
+	s.come()
 	at, _ := slices.BinarySearchFunc(g.line, s, func(a, b *spot) int { return a.age.Compare(b.age) })
 	g.line = slices.Insert(g.line, at, s)
 	if s.repeats {
@@ -163,15 +177,34 @@ func (g *gate) move(now time.Time) {
 		g.admit(g.line[i], now)
 		g.leaveLine(i)
 	}
-	if len(g.line) <= fewWaiting {
+	if len(g.line) <= g.few() {
 		return
 	}
 	for longest := g.longest(now); len(g.line) > longest; {
-		// The oldest calls stay, and the newest ones.
-		i := len(g.line) - 1 - longest/newShare
+		i := g.surplus()
+		g.line[i].quit(false)
 		g.line[i].tell(spotOut)
 		g.leaveLine(i)
 	}
+}
+
+// surplus returns the index of a call that leaves the queue, which is too long. It is one of the
+// lane with the most calls, whose oldest calls stay, and the newest ones.
+func (g *gate) surplus() int {
+	var of []int
+	for i, s := range g.line {
+		c := 1
+		if len(of) > 0 {
+			c = s.share.compare(g.line[of[0]].share, byCalls)
+		}
+		switch first := len(of) == 0; {
+		case first || c > 0:
+			of = append(of[:0], i)
+		case s.share == g.line[of[0]].share:
+			of = append(of, i)
+		}
+	}
+	return of[len(of)-1-len(of)/newShare]
 }
 
 // next returns the index of the next call and counts its turn, or -1. It is usually the oldest.
@@ -195,28 +228,25 @@ func (g *gate) next(now time.Time) int {
 	return i
 }
 
-// first returns the first call in the queue that may go next. Retries stand back if there have been
-// many.
+// first returns the call in the queue that may go next, of the lane with the fewest calls in flight.
+// Retries stand back if there have been many.
 func (g *gate) first(now time.Time) int {
-	last := g.turns%newShare == newShare-1
-	if g.retries == 0 || g.mayRepeat(now) {
-		if last {
-			return len(g.line) - 1
-		}
-		return 0
-	}
-	if g.retries == len(g.line) {
+	may := g.retries == 0 || g.mayRepeat(now)
+	if !may && g.retries == len(g.line) {
 		return -1
 	}
-	isNew := func(s *spot) bool { return !s.repeats }
-	if !last {
-		return slices.IndexFunc(g.line, isNew)
+	from, to, step := 0, len(g.line), 1
+	if g.turns%newShare == newShare-1 {
+		from, to, step = to-1, -1, -1
 	}
-	for i := len(g.line) - 1; ; i-- {
-		if isNew(g.line[i]) {
-			return i
+	best := -1
+	for i := from; i != to; i += step {
+		s := g.line[i]
+		if (may || !s.repeats) && (best < 0 || s.share.compare(g.line[best].share, byTurn) < 0) {
+			best = i
 		}
 	}
+	return best
 }
 
 // mayRepeat reports whether a retry may start. While all calls fail, a retry would only use up
@@ -232,7 +262,9 @@ func (g *gate) mayRepeat(now time.Time) bool {
 // admit admits a call whose turn was counted.
 func (g *gate) admit(s *spot, now time.Time) {
 	g.used++
+	g.starts++
 	g.calls.count(s.repeats, now)
+	s.start(g.starts)
 	s.started, s.counted = now, g.adaptive
 	if a := g.adaptive; a != nil && a.Failing() {
 		s.probes = s.repeats || a.Down()
@@ -250,17 +282,29 @@ func (s *spot) tell(state spotState) {
 	}
 }
 
-// longest returns the longest allowed queue: as many calls as start within a second.
+// longest returns the longest allowed queue: as many calls as start within a second. At least half
+// of the slots that the service does not use are for runs that do not call it.
 func (g *gate) longest(now time.Time) int {
-	most := max(2*g.limit(), fewWaiting)
-	if !g.moves(now) {
-		return most
+	most := 2 * g.limit()
+	if g.moves(now) {
+		rate, known := g.calls.rate(now)
+		if !known {
+			rate = manyWaiting
+		}
+		most = max(most, min(rate, manyWaiting))
 	}
-	rate, known := g.calls.rate(now)
-	if !known {
-		rate = manyWaiting
+	if g.slots > 0 {
+		most = min(most, (g.slots-g.limit())/2)
 	}
-	return max(most, min(rate, manyWaiting))
+	return max(most, g.few())
+}
+
+// few returns how many calls may always queue.
+func (g *gate) few() int {
+	if g.slots == 0 {
+		return fewWaiting
+	}
+	return min(fewWaiting, max(1, g.slots/8))
 }
 
 // moves reports whether the gate lets calls through.
@@ -311,8 +355,10 @@ func (s *spot) leave(end CallEnd, now time.Time) (probe bool) {
 		if i := slices.Index(g.line, s); i >= 0 {
 			g.leaveLine(i)
 		}
+		s.quit(false)
 	case spotInside:
 		g.used--
+		s.quit(true)
 		g.learn(s, end, now)
 	}
 	g.move(now)

@@ -18,6 +18,7 @@ import (
 // the definition and of controls say. Limits are for all nodes together. Each node has a part of
 // them, and lends what it does not use.
 type Guard struct {
+	Slots int          // runs that the node works on at once; 0 if unknown. Set it before use
 	Nodes atomic.Int32 // live nodes; 0 if unknown
 	since atomic.Int64 // when all nodes know of this one, in nanoseconds since 1970; 0 for the first node
 
@@ -40,6 +41,8 @@ const ShortHold = time.Second
 type Pass struct {
 	Wake       func()            // called when a gate admits the run
 	Age        time.Time         // since when the run is due
+	Lane       model.Lane        // what the run has its share of the gates from
+	Weight     int               // of its pipeline; 0 is 1
 	Multiplies bool              // it has started a run in its loop, so each further one multiplies it
 	places     map[string]*place // by [core.Attempt.Ref]
 }
@@ -297,7 +300,7 @@ func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now
 		}
 		at, spot := g.Gate(name), &pl.spots[i]
 		if spot.gate == nil {
-			spot.age, spot.repeats = p.Age, !since.IsZero()
+			spot.age, spot.repeats, spot.lane, spot.cost = p.Age, !since.IsZero(), p.Lane, 1/float64(max(1, p.Weight))
 			if spot.repeats {
 				spot.age = since
 			}
@@ -365,7 +368,7 @@ func (g *Guard) Gate(name string) *gate {
 		g.gates = map[string]*gate{}
 	}
 	if g.gates[name] == nil {
-		g.gates[name] = &gate{name: name, recalled: g.recalled[name], moved: g.signal()}
+		g.gates[name] = &gate{name: name, recalled: g.recalled[name], moved: g.signal(), slots: g.Slots}
 	}
 	return g.gates[name]
 }

@@ -14,27 +14,35 @@ import (
 
 // Turns share overloaded nodes between owners, pipelines and sources of events. A waiting run has
 // the place in the queue that it would have if each of them had its share, instead of the order of
-// arrival. So a rare event overtakes a flood of others.
+// arrival. So a rare event overtakes a flood of others. What they share is room for runs, so a run
+// counts by the time for which runs of its pipeline have needed it.
 //
 // It is fair queueing by a virtual clock, which is the turn of the run that was last taken from the
 // queue (Golestani, "A self-clocked fair queueing scheme for broadband applications", 1994). All
 // nodes take from one queue, so their clocks agree. Turns run faster than time: runs without one,
 // such as scheduled runs, do not wait behind a flood.
 type Turns struct {
-	mu     sync.Mutex         // guards the following
-	busy   bool               // runs wait; otherwise the following is not used
-	clock  time.Time          // the latest turn that was taken
-	next   map[lane]time.Time // next turn of each lane with waiting runs
-	bundle *tree.Bundle       // has the weights
+	mu     sync.Mutex            // guards the following
+	busy   bool                  // runs wait; otherwise the following is not used
+	clock  time.Time             // the latest turn that was taken
+	next   map[model.Lane]queued // of each lane with waiting runs
+	bundle *tree.Bundle          // has the weights
+
+	held map[string]time.Duration // how long a run of a pipeline stays on this node, on average
 }
 
-// A lane is what has a share. A pipeline shares the part of its owner, and a source the part of its
-// pipeline.
-type lane struct{ owner, pipeline, source string }
+// queued is what has come from a lane lately.
+type queued struct {
+	turn time.Time // of its next run
+	runs int       // those that may still wait
+}
 
 const (
-	turnLength = time.Second // distance between two runs of a lane that is alone and has the weight 1
-	mostLanes  = 1000        // beyond this, the sources of a pipeline share one lane
+	turnLength = time.Second // distance between two runs of a lane of which none has ended
+	leastTurn  = time.Millisecond
+	heldCount  = 16   // runs over which the average is taken
+	mostHeld   = 5000 // pipelines with an average, old ones included
+	mostLanes  = 1000 // beyond this, the sources of a pipeline share one lane
 )
 
 // Free reports that the node has room and no run waits.
@@ -55,16 +63,37 @@ func (t *Turns) Began(runs []*store.Claimed) {
 	}
 }
 
+// Ended reports a run that has left the node after some time.
+func (t *Turns) Ended(pipeline string, after time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch held, known := t.held[pipeline]; {
+	case known:
+		after = held + (after-held)/heldCount
+	case t.held == nil || len(t.held) >= mostHeld:
+		t.held = map[string]time.Duration{}
+	}
+	t.held[pipeline] = after
+}
+
+// length returns the distance between two runs of a pipeline that is alone and has the weight 1.
+func (t *Turns) length(pipeline string) time.Duration {
+	if held, known := t.held[pipeline]; known {
+		return max(held, leastTurn)
+	}
+	return turnLength
+}
+
 // Queue gives turns to runs that will or may wait.
 func (t *Turns) Queue(b *tree.Bundle, runs []model.Intake, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.busy {
-		t.busy, t.clock, t.next = true, now, map[lane]time.Time{}
+		t.busy, t.clock, t.next = true, now, map[model.Lane]queued{}
 	}
 	t.bundle = b
-	for l, turn := range t.next {
-		if !turn.After(t.clock) {
+	for l, q := range t.next {
+		if !q.turn.After(t.clock) {
 			delete(t.next, l)
 		}
 	}
@@ -72,30 +101,25 @@ func (t *Turns) Queue(b *tree.Bundle, runs []model.Intake, now time.Time) {
 	for i := range runs {
 		if r := &runs[i]; !r.Own && !r.Event.At.After(now) {
 			l := t.lane(r)
-			turn := t.clock
-			if next := t.next[l]; next.After(turn) {
-				turn = next
+			turn, before := t.clock, t.next[l]
+			if before.turn.After(turn) {
+				turn = before.turn
 			}
-			t.next[l] = turn.Add(time.Duration(float64(turnLength) / share(l)))
+			t.next[l] = queued{turn.Add(time.Duration(float64(t.length(l.Pipeline)) / share(l))), before.runs + 1}
 			r.Turn = turn.Sub(now)
 		}
 	}
 }
 
 // lane returns the lane of a run.
-func (t *Turns) lane(r *model.Intake) lane {
-	l := lane{pipeline: r.Pipeline, source: r.Event.Source}
-	if r.Event.Inner {
-		l.source = "" // each emitting run is a source of its own
-	}
+func (t *Turns) lane(r *model.Intake) model.Lane {
+	owner := ""
 	if p := t.bundle.Pipeline(r.Pipeline); p != nil {
-		l.owner = p.Owner
+		owner = p.Owner
 	}
-	if l.owner == "" {
-		l.owner = "/" + l.pipeline // no owner has such a name
-	}
+	l := model.LaneOf(owner, r.Pipeline, &r.Event)
 	if _, known := t.next[l]; !known && len(t.next) >= mostLanes {
-		l.source = ""
+		l.Source = ""
 	}
 	return l
 }
@@ -103,12 +127,12 @@ func (t *Turns) lane(r *model.Intake) lane {
 // shares returns a function for the share of a lane, relative to 1. The share is the weight of the
 // pipeline, divided by the number of the owner's pipelines that have waiting runs, and by the
 // number of the pipeline's sources that have.
-func (t *Turns) shares(runs []model.Intake) func(lane) float64 {
-	seen := make(map[[2]lane]bool, len(t.next)+1)
-	below := map[lane]float64{} // how many pipelines an owner has, and how many sources a pipeline has
-	count := func(l lane) {
-		owner, pipeline := lane{owner: l.owner}, lane{owner: l.owner, pipeline: l.pipeline}
-		for _, part := range [][2]lane{{owner, pipeline}, {pipeline, l}} {
+func (t *Turns) shares(runs []model.Intake) func(model.Lane) float64 {
+	seen := make(map[[2]model.Lane]bool, len(t.next)+1)
+	below := map[model.Lane]float64{} // how many pipelines an owner has, and how many sources a pipeline has
+	count := func(l model.Lane) {
+		owner, pipeline := model.Lane{Owner: l.Owner}, model.Lane{Owner: l.Owner, Pipeline: l.Pipeline}
+		for _, part := range [][2]model.Lane{{owner, pipeline}, {pipeline, l}} {
 			if !seen[part] {
 				seen[part] = true
 				below[part[0]]++
@@ -121,8 +145,8 @@ func (t *Turns) shares(runs []model.Intake) func(lane) float64 {
 	for i := range runs {
 		count(t.lane(&runs[i]))
 	}
-	return func(l lane) float64 {
-		return t.weight(l.pipeline) / max(1, below[lane{owner: l.owner}]) / max(1, below[lane{owner: l.owner, pipeline: l.pipeline}])
+	return func(l model.Lane) float64 {
+		return t.weight(l.Pipeline) / max(1, below[model.Lane{Owner: l.Owner}]) / max(1, below[model.Lane{Owner: l.Owner, Pipeline: l.Pipeline}])
 	}
 }
 
@@ -136,8 +160,8 @@ func (t *Turns) Behind() []stats.BehindRuns {
 	}
 	runs := map[string]float64{}
 	share := t.shares(nil)
-	for l, turn := range t.next {
-		runs[l.pipeline] += max(0, float64(turn.Sub(t.clock))/float64(turnLength)*share(l))
+	for l, q := range t.next {
+		runs[l.Pipeline] += min(float64(q.runs), max(0, float64(q.turn.Sub(t.clock))/float64(t.length(l.Pipeline))*share(l)))
 	}
 	var out []stats.BehindRuns
 	for _, pipeline := range slices.Sorted(maps.Keys(runs)) {

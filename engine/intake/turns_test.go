@@ -153,3 +153,33 @@ func TestNobodyPaysForAnEarlierFlood(t *testing.T) {
 		t.Errorf("want that the next run stands by its time, have %s later", r.Turn)
 	}
 }
+
+// Runs that stay long need more room, so fewer of them begin: pipelines have equal parts of the time
+// of the node.
+func TestRunsCountByTheirTime(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCrowd()
+		stay := map[string]time.Duration{
+			"short": time.Duration(rapid.IntRange(10, 200).Draw(t, "short")) * time.Millisecond,
+			"long":  time.Duration(rapid.IntRange(200, 2000).Draw(t, "long")) * time.Millisecond,
+		}
+		const runs = 300
+		for id, d := range stay {
+			c.declare(id, "", 1)
+			for range 100 {
+				c.turns.Ended(id, d)
+			}
+		}
+		c.accept("long", "", runs)
+		c.accept("short", "", runs)
+		spent := map[string]time.Duration{}
+		for range runs {
+			id := c.begin(time.Millisecond)
+			spent[id] += stay[id]
+		}
+		if off := spent["short"] - spent["long"]; off.Abs() > 2*stay["long"] {
+			t.Fatalf("want equal parts of the time, have %v for runs of %v", spent, stay)
+		}
+	})
+}

@@ -58,6 +58,7 @@ func (j opening) begin() bool {
 		j.fail("", fmt.Errorf("pipeline %s is not in definition %s", c.Pipeline, c.Bundle))
 		return false
 	}
+	j.share(plan.Pipeline)
 	if j.run, err = core.Resume(plan, start, c.Checkpoint); err != nil {
 		j.fail("", fmt.Errorf("resume: %w", err))
 		return false
@@ -69,6 +70,7 @@ func (j opening) begin() bool {
 // start begins the run, or repeats another one from a stage. The definition may have changed since
 // the order to repeat.
 func (j opening) start(plan *planner.Plan, s core.Start) (ok bool) {
+	j.share(plan.Pipeline)
 	from := j.claimed.Event.Start
 	err := records.FitsStart(plan, j.claimed)
 	if err == nil {
@@ -78,6 +80,11 @@ func (j opening) start(plan *planner.Plan, s core.Start) (ok bool) {
 		j.fail(plan.Pipeline.ID, fmt.Errorf("rerun of %s from stage %s: %w", j.claimed.Event.Rerun.Of, j.claimed.Event.Rerun.Stage, err))
 	}
 	return err == nil
+}
+
+// share says what the run has its share of handlers and services from.
+func (j opening) share(p *tree.Pipeline) {
+	j.pass.Lane, j.pass.Weight = model.LaneOf(p.Owner, p.ID, &j.claimed.Event), p.Weight
 }
 
 // observe watches the run for the trial of a new version, if it counts for one.

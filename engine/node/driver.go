@@ -246,6 +246,6 @@ func (d *Driver) newNode(ctx context.Context, number int64) *node {
 	}
 	n.steps.start()
 	n.makeCall = n.startCall
-	n.releaser = d.NewReleaser(n.log, n.nudge)
+	n.releaser = d.NewReleaser(n.log, n.nudge, n.room)
 	return n
 }

@@ -179,6 +179,7 @@ func (n *node) done(j *job) {
 		n.ending--
 	}
 	n.mu.Unlock()
+	n.d.Turns.Ended(j.claimed.Pipeline, time.Since(j.came))
 	n.d.Watch.Left(j.claimed.ID)
 	// The next event of the key may be ready now. A node that gets hints need not look.
 	if j.claimed.Ordered && !n.told || n.backlog.Load() {
@@ -200,6 +201,9 @@ func (n *node) holds() int {
 	defer n.mu.Unlock()
 	return len(n.jobs) + n.asked
 }
+
+// room returns for how many more runs the node has room.
+func (n *node) room() int { return max(0, n.d.MaxInFlight-n.holds()) }
 
 // job returns the job of a run, or nil if the node does not drive it.
 func (n *node) job(run string) *job {

@@ -28,6 +28,7 @@ type job struct {
 	n       *node
 	claimed *store.Claimed
 	version int64
+	came    time.Time // when the node took the run
 	def     *definitions.Definition
 	run     *core.Run
 	pass    guard.Pass
@@ -67,7 +68,7 @@ const saveAfter = 100 * time.Millisecond
 
 func newJob(n *node, c *store.Claimed) *job {
 	j := &job{
-		n: n, claimed: c, version: c.Version, drive: drive{turn: turn{taken: true}},
+		n: n, claimed: c, version: c.Version, came: time.Now(), drive: drive{turn: turn{taken: true}},
 		log:   lazyLog(n.log, func() []slog.Attr { return []slog.Attr{slog.String("run", c.ID), slog.String("key", c.Key)} }),
 		trace: tracing.New(n.d.Tracer, c),
 	}

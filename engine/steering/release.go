@@ -40,6 +40,10 @@ type caller struct {
 	now      time.Time
 	rivals   map[string]int // number of causes that wait for a gate
 
+	// free is for how many more runs the node has room. More woken runs would make the runs wait that
+	// have just come, because they are older.
+	free int
+
 	// busy says that runs wait for a gate that lets calls through, so that there will soon be room
 	// for more.
 	busy bool
@@ -82,8 +86,12 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 			return c.roomAhead(path, ""), true
 		case ok:
 			room, moves := c.st.Guard.Gate(name).Appetite(c.now)
-			if c.busy = c.busy || moves; room > 0 {
-				most = max(most, min(room/c.rivals[name], c.roomAhead(path, name)), 1)
+			switch c.busy = c.busy || moves; {
+			case room > 0 && c.free > 0:
+				most = max(most, min(room/c.rivals[name], c.roomAhead(path, name), c.free), 1)
+				c.free -= most
+			case room > 0:
+				return 0, true // one at least, once in a while
 			}
 		case !c.controls.Stands(part, c.now), c.nothingOn(part):
 			path, _, _ := strings.Cut(part, " ")
@@ -185,12 +193,14 @@ type Releaser struct {
 	*Steering
 	log    *slog.Logger
 	nudge  func()               // called when there are runs to claim
+	room   func() int           // returns for how many more runs the node has room
 	lifted map[string]time.Time // when a run with a cause last continued
 }
 
-// NewReleaser makes the Releaser of a node. It calls nudge after it has woken runs.
-func (st *Steering) NewReleaser(log *slog.Logger, nudge func()) *Releaser {
-	return &Releaser{Steering: st, log: log, nudge: nudge, lifted: map[string]time.Time{}}
+// NewReleaser makes the Releaser of a node. It calls nudge after it has woken runs. room returns for
+// how many more runs the node has room.
+func (st *Steering) NewReleaser(log *slog.Logger, nudge func(), room func() int) *Releaser {
+	return &Releaser{Steering: st, log: log, nudge: nudge, room: room, lifted: map[string]time.Time{}}
 }
 
 // Release wakes the runs that are parked for a cause that has ended, and as many of those that wait
@@ -198,6 +208,7 @@ func (st *Steering) NewReleaser(log *slog.Logger, nudge func()) *Releaser {
 // to look again. 0 means at the next beat.
 func (r *Releaser) Release(ctx context.Context, causes []string) (soon time.Duration) {
 	c := r.caller(causes)
+	c.free = r.room()
 	for _, cause := range causes {
 		most, lifted := c.wakes(cause)
 		if lifted {
