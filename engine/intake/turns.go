@@ -52,12 +52,13 @@ func (t *Turns) Free() {
 	t.busy = false
 }
 
-// Began reports runs that were taken from the queue.
+// Began reports runs that were taken from the queue. A run that continues has a turn from when it
+// first waited, perhaps far ahead of all that wait now.
 func (t *Turns) Began(runs []*store.Claimed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range runs {
-		if t.busy && r.Turn.After(t.clock) {
+		if t.busy && len(r.Checkpoint) == 0 && r.Turn.After(t.clock) {
 			t.clock = r.Turn
 		}
 	}

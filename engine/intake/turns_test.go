@@ -183,3 +183,18 @@ func TestRunsCountByTheirTime(t *testing.T) {
 		}
 	})
 }
+
+// A run that continues has an old turn, which does not send those that come later behind the flood.
+func TestARunThatContinuesKeepsTheOthersInTheirPlace(t *testing.T) {
+	t.Parallel()
+	c := newCrowd()
+	c.declare("loud", "", 1)
+	c.declare("rare", "", 1)
+	c.accept("loud", "", 1000)
+	c.turns.Began([]*store.Claimed{{Turn: c.now.Add(time.Hour), Checkpoint: []byte("{}")}})
+	c.accept("rare", "", 1)
+	c.begin(0)
+	if c.begin(0); c.begun["rare"] != 1 {
+		t.Errorf("want the rare run among the first two, have %v", c.begun)
+	}
+}
