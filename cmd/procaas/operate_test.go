@@ -517,10 +517,13 @@ func TestOperatorRollsBack(t *testing.T) {
 	o.command(cli.ExitFine, `(?s)before `+second+`\nnow    `+first+`\n~ handler work/last/broken`, "rollback", "--reason", "the old words")
 	stays := `(?s)now: .*; 1 failed and 0 unfinished runs stay on ` + first[:12] + `\ncheck: procaas runs list --version ` + first[:12] +
 		`\nthen: procaas runs migrate --version ` + first[:12] + ` --dry-run;.* runs retry --failed-since \S+Z --dry-run, which leaves out what failed before ` + first[:12] + `\nundo: procaas rollback ` + first[:12]
-	if now := versions(); now[0].Version != first || now[0].Reason != "the old words" || now[0].Before != second || now[0].Runs != 1 {
+	if now := versions(); now[0].Version != first || now[0].Reason == "the old words" || now[0].Later != "the old words" || now[0].Runs != 1 {
 		t.Errorf("have %+v", now)
 	}
 	o.command(cli.ExitFine, stays, "rollback", second)
+	if now := versions(); now[0].Version != second || now[0].Reason != "better words" || now[0].Before != first {
+		t.Errorf("want the first reason of the version, have %+v", now)
+	}
 }
 
 func TestOperatorMigratesRuns(t *testing.T) {

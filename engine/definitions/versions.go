@@ -34,11 +34,23 @@ type Version struct {
 	State string `json:"state,omitempty"`
 	// when it last became current, as far as the audit has it; otherwise when it was stored
 	Since   time.Time `json:"since"`
-	By      string    `json:"by,omitempty"`      // who made it current
+	By      string    `json:"by,omitempty"`      // who first made it current, or tried it
 	Reason  string    `json:"reason,omitempty"`  // why
-	Before  string    `json:"before,omitempty"`  // the version that it replaced
+	Before  string    `json:"before,omitempty"`  // the version that it then replaced
+	Later   string    `json:"later,omitempty"`   // why it last became current again, or was rolled back
 	Changes string    `json:"changes,omitempty"` // the differences to that version, in short
 	Runs    int       `json:"runs"`              // unfinished and failed runs of it
+
+	first    time.Time // of By, Reason and Before; zero if the audit has nothing
+	replaced string    // the version that it replaced last
+}
+
+// came adds a record of the audit that makes the version current or tries it. Records come newest
+// first.
+func (v *Version) came(a store.Audited, before string) {
+	if v.first.IsZero() || a.Changed.Before(v.first) {
+		v.first, v.By, v.Reason, v.Before = a.Changed, a.By.Name, a.By.Reason, before
+	}
 }
 
 // StateCurrent is the state of the version for new events.
@@ -105,7 +117,7 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 	if t := h.Library.Trial(); t != nil {
 		if i, ok := places[t.New]; ok {
 			v := &all[i]
-			v.State, v.Since, v.By, v.Reason, v.Before = fmt.Sprintf("canary %g%%", t.Percent), t.Began, t.By, t.Reason, t.Old
+			v.State, v.Since, v.By, v.Reason, v.Before, v.first = fmt.Sprintf("canary %g%%", t.Percent), t.Began, t.By, t.Reason, t.Old, t.Began
 		}
 	}
 	if i, ok := places[current]; ok {
@@ -115,9 +127,12 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 	err = h.audits(ctx, store.AuditDefinition, func(a store.Audited) {
 		var before, after string
 		_, _ = json.Unmarshal(a.Before, &before), json.Unmarshal(a.After, &after)
-		if i, ok := places[after]; ok && all[i].By == "" {
+		if i, ok := places[after]; ok {
 			v := &all[i]
-			v.Since, v.By, v.Reason, v.Before = a.Changed, a.By.Name, a.By.Reason, before
+			if v.first.IsZero() {
+				v.Since, v.Later, v.replaced = a.Changed, a.By.Reason, before
+			}
+			v.came(a, before)
 		}
 	})
 	if err != nil {
@@ -126,13 +141,23 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 	err = h.audits(ctx, store.AuditCanary, func(a store.Audited) {
 		var e canary.Event
 		_ = json.Unmarshal(a.After, &e)
-		if i, ok := places[e.New]; ok && all[i].State == "" && e.Phase == canary.RolledBack && a.Changed.After(all[i].Since) {
-			v := &all[i]
-			v.State, v.Since, v.By, v.Reason, v.Before = e.Phase, a.Changed, a.By.Name, a.By.Reason, e.Old
+		i, ok := places[e.New]
+		if !ok {
+			return
 		}
+		v := &all[i]
+		if v.State == "" && e.Phase == canary.RolledBack && (v.first.IsZero() || a.Changed.After(v.Since)) {
+			v.State, v.Since, v.Later = e.Phase, a.Changed, a.By.Reason
+		}
+		v.came(a, e.Old)
 	})
 	if err != nil {
 		return nil, err
+	}
+	for i := range all {
+		if v := &all[i]; v.Later == v.Reason {
+			v.Later = ""
+		}
 	}
 	slices.SortStableFunc(all, func(a, b Version) int {
 		if current := a.State == StateCurrent; current != (b.State == StateCurrent) {
@@ -188,10 +213,10 @@ func (h *History) Previous(ctx context.Context) (Version, error) {
 	if err != nil {
 		return Version{}, err
 	}
-	if len(all) == 0 || all[0].State != StateCurrent || all[0].Before == "" {
+	if len(all) == 0 || all[0].State != StateCurrent || all[0].replaced == "" {
 		return Version{}, &VersionError{"the audit names no version before the current one; name one that procaas versions lists"}
 	}
-	return h.Find(ctx, all[0].Before)
+	return h.Find(ctx, all[0].replaced)
 }
 
 // ErrNoFiles reports that the node has no files that it could read again.

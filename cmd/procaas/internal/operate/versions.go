@@ -46,8 +46,16 @@ The first 4 digits of a version are enough to name it.`,
 		}
 		return q.Versions(q.Ctx, *limit)
 	}, "VERSION\tSTATE\tSINCE\tBY\tRUNS\tCHANGES\tREASON", func(v definitions.Version) cli.Row {
-		return cli.Row{short(v.Version), cli.Dash(v.State), v.Since, cli.Dash(v.By), v.Runs, cli.Dash(v.Changes), v.Reason}
+		return cli.Row{short(v.Version), cli.Dash(v.State), v.Since, cli.Dash(v.By), v.Runs, cli.Dash(v.Changes), reasons(v)}
 	})
+}
+
+// reasons returns why a version first became current, and why again or no more.
+func reasons(v definitions.Version) string {
+	if v.Later == "" {
+		return v.Reason
+	}
+	return strings.TrimPrefix(v.Reason+"; later: "+v.Later, "; ")
 }
 
 func versionsShow() *cobra.Command {
@@ -67,6 +75,7 @@ func versionsShow() *cobra.Command {
 				{"by", v.By},
 				{"reason", v.Reason},
 				{"before", v.Before},
+				{"later", v.Later},
 				{"runs", strconv.Itoa(v.Runs)},
 			}
 			for _, line := range lines {
