@@ -424,7 +424,7 @@ const after = {
     check(/charge: .*held/.test(await row.innerText()), `the list does not say what the run waits for: ${await row.innerText()}`);
     await page.getByLabel("What is wrong now").getByText("1 run waits, the oldest for").waitFor();
     await page.getByLabel("What is wrong now").getByText("1 held").waitFor();
-    await accessible(page, "runs-held");
+    await accessible(page);
     await shot(page, "held");
     await page.goto(`${shop}/console/handlers/sold/pay/charge`);
     await page.getByLabel("why lift it").fill("it is changed");
