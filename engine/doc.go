@@ -1,4 +1,4 @@
-// Package engine runs events through pipelines. It has a pure core, and a driver that gives the
+// Package engine runs events through pipelines. It has a pure core, and a driver that hands the
 // core time, calls and a durable store.
 //
 // # The core
@@ -35,14 +35,14 @@
 //   - Stages run in order. Inside a stage, a handler starts as soon as everything that it depends
 //     on is decided. There are no layers.
 //   - A run that succeeds has the shared state of a run whose handlers ran one by one as declared,
-//     in whatever order the calls end.
+//     in any order in which the calls end.
 //   - A handler is decided once: succeeded, failed or skipped. Its result is applied in the same
 //     step, either all of its names or none.
-//   - A critical handler that gives up fails the run after the calls in flight have ended. The run
+//   - A critical handler without attempts left fails the run after the calls in flight have ended. The run
 //     continues without any other handler, and uses its fallback result.
 //   - A failed run that an operator retries continues from the critical handlers that failed it.
 //     Decided handlers stay decided.
-//   - The delays of retries depend only on run, handler and attempt, so the same history gives the
+//   - The delays of retries depend only on run, handler and attempt, so the same history has the
 //     same run.
 //
 // # Handler types

@@ -36,7 +36,7 @@ func delays(p tree.Retry, n int, noise float64) []time.Duration {
 	var out []time.Duration
 	var prev time.Duration
 	for i := range n {
-		prev = core.NextDelay(p, core.Repetition{Number: i + 1, Before: prev, Noise: noise})
+		prev = core.NextDelay(p, core.RetryInputs{Number: i + 1, Before: prev, Noise: noise})
 		out = append(out, prev)
 	}
 	return out
@@ -66,17 +66,17 @@ func TestDeviationFeedsTheNextDelayAndIsNotCapped(t *testing.T) {
 func TestDelayIsNeverNegativeAndGrowsAgain(t *testing.T) {
 	t.Parallel()
 	p := tree.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Minute, Factor: 2, Jitter: datum.Jitter{Share: 1}}
-	low := core.NextDelay(p, core.Repetition{Number: 2, Before: p.MinDelay, Noise: -5})
+	low := core.NextDelay(p, core.RetryInputs{Number: 2, Before: p.MinDelay, Noise: -5})
 	if low <= 0 || low > time.Millisecond {
 		t.Errorf("have %v, want nearly nothing", low)
 	}
-	if next := core.NextDelay(p, core.Repetition{Number: 3, Before: low}); next != 2*p.MinDelay {
+	if next := core.NextDelay(p, core.RetryInputs{Number: 3, Before: low}); next != 2*p.MinDelay {
 		t.Errorf("after %v: have %v, want %v", low, next, 2*p.MinDelay)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var prev time.Duration
 	for i := range 10_000 {
-		if prev = core.NextDelay(p, core.Repetition{Number: i + 1, Before: prev, Noise: rnd.NormFloat64()}); prev <= 0 {
+		if prev = core.NextDelay(p, core.RetryInputs{Number: i + 1, Before: prev, Noise: rnd.NormFloat64()}); prev <= 0 {
 			t.Fatalf("have %v, want more than 0", prev)
 		}
 	}
@@ -88,7 +88,7 @@ func TestDelayBoundsThatFillAnInteger(t *testing.T) {
 	for _, word := range []string{"", datum.FullJitter, datum.DecorrelatedJitter} {
 		p.Jitter.Word = word
 		for _, noise := range []float64{-9, 0, 9} {
-			if d := core.NextDelay(p, core.Repetition{Number: 1_000_000, Before: 1 << 62, Noise: noise}); d <= 0 {
+			if d := core.NextDelay(p, core.RetryInputs{Number: 1_000_000, Before: 1 << 62, Noise: noise}); d <= 0 {
 				t.Errorf("%q, noise %v: have %v, want more than 0", word, noise, d)
 			}
 		}
@@ -117,7 +117,7 @@ func TestWordsTakeDelaysEvenlyFromARange(t *testing.T) {
 		const n, parts = 20_000, 10
 		var in [parts]int
 		for range n {
-			d := core.NextDelay(p, core.Repetition{Number: tc.number, Before: tc.before, Noise: rnd.NormFloat64()})
+			d := core.NextDelay(p, core.RetryInputs{Number: tc.number, Before: tc.before, Noise: rnd.NormFloat64()})
 			if d < tc.low || d > tc.high {
 				t.Fatalf("%+v: have %v", tc, d)
 			}

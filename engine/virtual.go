@@ -13,7 +13,7 @@ import (
 )
 
 // A Virtual is an engine in virtual time, for tests of pipelines. It has one node that does one
-// thing at a time, in the order of time. Its clock stands still while the node works, then jumps to
+// thing at a time, in the order of time. Its clock does not move while the node works, then jumps to
 // the next due time. So a wait of a day takes no time, and the same events and answers give the
 // same history. Apart from goroutines it is an [Engine]: intake, core, guard, checkpoints and
 // controls, on a store that uses the same clock.

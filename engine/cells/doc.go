@@ -1,7 +1,7 @@
 // Package cells makes one store of several databases, the cells of an inbox.
 //
 // The home is the cell with everything that all nodes share: definitions, settings, tokens,
-// documents, and the map. The map gives each slot of keys to a cell. A run lives in the cell of
+// documents, and the map. The map assigns each slot of keys to a cell. A run lives in the cell of
 // its key, with everything that the key needs. So order, ids and shared state are the work of one
 // database, as they are without cells. An event that a run emits to a key of another cell goes
 // there through an outbox.

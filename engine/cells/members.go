@@ -328,7 +328,7 @@ func (s *members) beatCell(ctx context.Context, p *part, db *store.Cell, m *memb
 }
 
 // Claim implements [store.Ledger]. Within a cell, the order is that of the priorities. All cells have equal shares, as far as they
-// have ready runs. Who is first changes from claim to claim, so that a node with little room starves no cell.
+// have ready runs. The first cell changes from claim to claim, so that a node with little room starves no cell.
 func (s *members) Claim(ctx context.Context, number int64, limit int, bundle string) ([]store.Claimed, error) {
 	if !s.isMember(number) {
 		return nil, fmt.Errorf("claim: %w", store.ErrFenced)

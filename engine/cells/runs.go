@@ -106,7 +106,7 @@ func comesFirst(f store.RunFilter, a, b *store.RunRecord) bool {
 	return f.Oldest && c < 0 || !f.Oldest && c > 0
 }
 
-// String writes a cursor; empty at the end.
+// String writes a cursor. It is empty at the end.
 func (p page) String() string {
 	if len(p) == 0 {
 		return ""

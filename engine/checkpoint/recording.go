@@ -8,7 +8,7 @@ import (
 )
 
 // A RunRecording has what a run depended on other than its event and its definition. With it,
-// another definition can replay the run. Only some runs have one; see [engine.Options].Record.
+// another definition can replay the run. Only some runs have one. See [engine.Options].Record.
 type RunRecording struct {
 	Configs json.RawMessage `json:"configs,omitempty"` // at the start of the run
 	Found   json.RawMessage `json:"found,omitempty"`   // shared state of its key at the start of the run

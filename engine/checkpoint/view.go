@@ -80,7 +80,7 @@ func (h HandlerView) RepeatsStage() bool {
 	return strings.Count(h.Path, "/") == 1
 }
 
-// Stage returns the path of the run's stage that has the handler, whatever calls are around it.
+// Stage returns the path of the run's stage that has the handler, also inside calls.
 func (h HandlerView) Stage() string {
 	outer, _, _ := strings.Cut(h.Ref(), model.IntoCall)
 	parts := strings.SplitN(model.PathOf(outer), "/", 3)

@@ -2,10 +2,10 @@ package clock
 
 import "time"
 
-// A Virtual is a clock that stands still until it is set. It is not safe for concurrent use.
+// A Virtual is a clock that does not move until it is set. It is not safe for concurrent use.
 type Virtual struct{ now time.Time }
 
-// NewVirtual returns a clock that stands at a time.
+// NewVirtual returns a clock that shows a time.
 func NewVirtual(now time.Time) *Virtual { return &Virtual{now.UTC()} }
 
 // Now returns the time.

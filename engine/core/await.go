@@ -24,7 +24,7 @@ type timeoutError struct{ text string }
 // Error implements error.
 func (e *timeoutError) Error() string { return e.text }
 
-// Timeout gives the error the class timeout.
+// Timeout sets the class of the error to timeout.
 func (*timeoutError) Timeout() bool { return true }
 
 // await starts the wait for an event.

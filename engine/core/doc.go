@@ -8,7 +8,7 @@
 //   - outcome.go handles results, onerror.go handles errors, and retry.go computes delays.
 //   - each.go repeats handlers for items, call.go runs pipelines inside others, and await.go waits
 //     for events.
-//   - compensate.go undoes a run that gives up. toundo.go finds what there is to undo.
+//   - compensate.go undoes a run that has failed. toundo.go finds what there is to undo.
 //   - keys.go makes the keys of calls and the ids of events.
 //   - scope.go has the values of expressions, and sets the shared state.
 //   - deadline.go says how much time is left, and overdue.go decides when there is none.

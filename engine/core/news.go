@@ -32,7 +32,7 @@ func (n *news) Dirty() bool { return n.dirty }
 func (n *news) MustSave() bool { return n.must }
 
 // TakeEmits returns the events to accept with the next change, once. Their ids are derived from the
-// run and the handler's path, so a repetition is recognized.
+// run and the handler's path, so a repeated notice is recognized.
 func (n *news) TakeEmits() []model.Event {
 	out := n.emits
 	n.emits = nil

@@ -14,8 +14,8 @@ import (
 // maxRetryAfter bounds the delay that a service may ask for.
 const maxRetryAfter = time.Hour
 
-// A Repetition has the inputs of a delay, other than the policy.
-type Repetition struct {
+// RetryInputs are the inputs of a delay, other than the policy.
+type RetryInputs struct {
 	Number int           // 1 for the first
 	Before time.Duration // the delay before the previous retry; 0 for none
 	Noise  float64       // a sample of the standard normal distribution
@@ -27,7 +27,7 @@ type Repetition struct {
 // previous one, including its deviation, times factor, at most max-delay. Then a random deviation
 // of jitter times that is added. So max-delay bounds the mean, not the sample. If jitter is a word
 // of [datum.Jitter], the delay is uniform in a range that max-delay bounds.
-func NextDelay(policy tree.Retry, r Repetition) time.Duration {
+func NextDelay(policy tree.Retry, r RetryInputs) time.Duration {
 	low, most := float64(policy.MinDelay), float64(policy.MaxDelay)
 	var delay float64
 	switch policy.Jitter.Word {
@@ -51,7 +51,7 @@ func NextDelay(policy tree.Retry, r Repetition) time.Duration {
 
 // askedDelay returns the delay if a service has asked for one. It is never shorter. The policy's
 // deviation is added, so that not all callers return at once.
-func askedDelay(policy tree.Retry, asked time.Duration, r Repetition) time.Duration {
+func askedDelay(policy tree.Retry, asked time.Duration, r RetryInputs) time.Duration {
 	asked = min(max(asked, 0), maxRetryAfter)
 	if policy.Jitter.Word != "" {
 		return asked + min(NextDelay(policy, r), asked)
@@ -79,7 +79,7 @@ func (r *record) repeat(s unit, run string, failures int, err error) (time.Durat
 	if model.IsPermanent(err) || s.Retry.Attempts > 0 && failures >= s.Retry.Attempts {
 		return 0, false
 	}
-	next := Repetition{Number: failures, Before: r.delay, Noise: noise(run, s.ref(), failures)}
+	next := RetryInputs{Number: failures, Before: r.delay, Noise: noise(run, s.ref(), failures)}
 	if d, ok := model.RetryDelay(err); ok {
 		return askedDelay(s.Retry, d, next), true
 	}

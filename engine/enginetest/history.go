@@ -7,7 +7,7 @@ import (
 )
 
 // A History is what an outsider sees of runs, in order. Check compares it with the engine's
-// guarantees, whatever nodes, stores and faults produced it.
+// guarantees, with any nodes, stores and faults.
 type History struct {
 	entries []entry
 }

@@ -43,7 +43,7 @@ func OwnPostgres(t testing.TB, settings ...string) *Cluster {
 	return stopped(t)(StartPostgres(t.Context(), settings...))
 }
 
-// StandbyOf starts a standby of a server; it ends with the test.
+// StandbyOf starts a standby of a server. It ends with the test.
 func StandbyOf(t testing.TB, primary *Cluster) *Cluster {
 	t.Helper()
 	return stopped(t)(primary.Standby(t.Context()))

@@ -56,7 +56,7 @@ func (p *Proxy) Close() error {
 // Addr returns the proxy's address.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Through returns the URL of a database with the proxy in place of its server.
+// Through returns the URL of a database with the proxy instead of its server.
 func (p *Proxy) Through(dsn string) (string, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {

@@ -225,8 +225,8 @@ type Control struct {
 }
 
 // An Answer is how a call is answered. That of a request is an HTTP reply, which
-// the handler reads as it would read a real one; that of another handler is its
-// response. Expressions read request (method, path, query, headers, body; of
+// the handler reads as it would read a real one. That of another handler is its
+// response. Expressions read request (method, path, query, headers, body. Of
 // other handlers its fields) and calls, the number of calls of the handler, this
 // one included.
 type Answer struct {

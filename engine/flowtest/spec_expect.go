@@ -92,7 +92,7 @@ type Expect struct {
 	WhenOff map[string]*Expect `yaml:"when-off"`
 }
 
-// A HandlerExpect is what must have become of a handler.
+// A HandlerExpect is the expected outcome of a handler.
 type HandlerExpect struct {
 	Span        diag.Span `yaml:"-"`
 	spec.Places `yaml:"-"`

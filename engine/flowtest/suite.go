@@ -58,7 +58,7 @@ func Parse(f diag.File) (*File, []diag.Diagnostic) {
 // JSONSchema returns the JSON Schema of files of tests, for editors.
 func JSONSchema() ([]byte, error) { return tree.FileSchema("ProcaaS tests", Spec()) }
 
-// Reference lists the mappings of a file of tests by where they stand, each once.
+// Reference lists the mappings of a file of tests by their place, each once.
 func Reference() []tree.Type {
 	const whole = "*.test.yaml"
 	out := []tree.Type{{Name: whole, Spec: Spec()}}
@@ -98,7 +98,7 @@ func beside(name string, paths []string, otherwise ...string) []string {
 	return out
 }
 
-// NewSuite holds a file of tests against its pipelines. Stubs may be nil. The suite
+// NewSuite checks a file of tests with its pipelines. Stubs may be nil. The suite
 // is nil exactly when one of the findings is an error.
 func NewSuite(name string, f *File, b *tree.Bundle, stubs func() (engine.Stubs, error), env Env) (*Suite, []diag.Diagnostic) {
 	s := &Suite{Name: name, File: f, Bundle: b, env: env, stubs: stubs, plans: map[string]*planner.Plan{}, names: newNames(b)}

@@ -41,7 +41,7 @@ type Variant struct {
 	Off        string // the path of a handler that is left out
 }
 
-// String names the variant; empty for the test as it is.
+// String names the variant. It is empty for the test as it is.
 func (v Variant) String() string {
 	switch {
 	case v.Off != "":

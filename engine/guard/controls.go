@@ -216,8 +216,8 @@ func (c *Controls) Share(s *planner.Step) (percent float64, ok bool) {
 	return 0, false
 }
 
-// Stands reports whether all controls that a cause names are still in force.
-func (c *Controls) Stands(cause string, now time.Time) bool {
+// InForce reports whether all controls that a cause names are still in force.
+func (c *Controls) InForce(cause string, now time.Time) bool {
 	for part := range strings.SplitSeq(cause, ",") {
 		path, _, _ := strings.Cut(part, " ")
 		l := c.ByPath[path]

@@ -181,7 +181,7 @@ func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time
 		if pl.passed {
 			return core.Verdict{}, true
 		}
-		switch stale := pl.cause != "" && !c.Stands(pl.cause, now); {
+		switch stale := pl.cause != "" && !c.InForce(pl.cause, now); {
 		case !stale && pl.until.After(now):
 			return pl.verdict(), false
 		case !stale && pl.mine:
@@ -230,7 +230,7 @@ func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule)
 	return n
 }
 
-// Spare returns how many more calls of a handler may begin soon, ignoring the gate besides.
+// Spare returns how many more calls of a handler may begin soon, ignoring the gate.
 func (g *Guard) Spare(s *planner.Step, besides string, c *Controls, now time.Time) int {
 	room := math.MaxInt
 	for level := range 2 {

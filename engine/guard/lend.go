@@ -118,7 +118,7 @@ func (l *lending) regroup(nodes int, now time.Time) {
 }
 
 // Lend applies the current splits. If this node needs more or less than it has, next are the splits
-// to write. What the node gives away counts at once. What it gets counts when it reads it.
+// to write. What the node lends counts at once. What it gets counts when it reads it.
 func (g *Guard) Lend(node int64, splits Splits, now time.Time) (next Splits, changed bool) {
 	l := &g.lent
 	l.mu.Lock()

@@ -125,7 +125,7 @@ func (a *Acceptor) SubmitOne(ctx context.Context, s Submission) (model.Receipt, 
 	return out[0].Receipt, out[0].Err
 }
 
-// SubmitFirings is SubmitOwn for the events of triggers; see [triggers.Firer].
+// SubmitFirings is SubmitOwn for the events of triggers. See [triggers.Firer].
 func (a *Acceptor) SubmitFirings(ctx context.Context, events []model.Event) (refused []error, err error) {
 	all := make([]Submission, len(events))
 	for i, ev := range events {

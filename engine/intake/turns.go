@@ -17,7 +17,7 @@ import (
 // arrival. So a rare event overtakes a flood of others. What they share is room for runs, so a run
 // counts by the time for which runs of its pipeline have needed it.
 //
-// It is fair queueing by a virtual clock, which is the turn of the run that was last taken from the
+// It is fair queueing by a virtual clock. That is the turn of the run that was last taken from the
 // queue (Golestani, "A self-clocked fair queueing scheme for broadband applications", 1994). All
 // nodes take from one queue, so their clocks agree. Turns run faster than time: runs without one,
 // such as scheduled runs, do not wait behind a flood.
@@ -85,7 +85,7 @@ func (t *Turns) length(pipeline string) time.Duration {
 	return turnLength
 }
 
-// Queue gives turns to runs that will or may wait.
+// Queue assigns turns to runs that will or may wait.
 func (t *Turns) Queue(b *tree.Bundle, runs []model.Intake, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

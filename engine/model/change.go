@@ -92,7 +92,7 @@ type Taken struct {
 // undoOrder is the prefix of a [store.Move] that asks to undo a run. The reason follows.
 const undoOrder = "undo "
 
-// UndoOrder returns the order to undo and end a run. A store keeps it in place of a definition.
+// UndoOrder returns the order to undo and end a run. A store keeps it instead of a definition.
 func UndoOrder(reason string) string { return undoOrder + reason }
 
 // UndoReason returns the reason of an [UndoOrder]. ok is false for the hash of a definition.

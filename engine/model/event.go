@@ -91,7 +91,7 @@ const ReservedSource = "procaas/"
 func TaskSource(pipeline string) string { return ReservedSource + "queue/" + pipeline }
 
 // TaskEventID is the id of the event whose run makes attempts of a task. A task has more than one such run only if an earlier one was
-// cancelled; n counts them from 1.
+// cancelled. n counts them from 1.
 func TaskEventID(task int64, n int) string { return fmt.Sprintf("task-%d-%d", task, n) }
 
 // Task returns the task that the run of the event is an attempt of. It returns false for other events.

@@ -80,7 +80,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// WithClass gives an error a class that only the caller of the handler knows, such as connection.
+// WithClass sets a class of an error that only the caller of the handler knows, such as connection.
 // It keeps the text and wraps err. [ClassOf] finds the class.
 func WithClass(class string, err error) error { return &classError{err, class} }
 

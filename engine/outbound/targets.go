@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Targets are the addresses to which an operator allows connections of flows, whatever authors
+// Targets are the addresses to which an operator allows connections of flows, regardless of what authors
 // declare. Nil allows all.
 type Targets struct {
 	texts    []string

@@ -16,7 +16,7 @@ import (
 // Pooled reports whether there is a pooler in front of the server. Then the process id that the
 // connection announced is not that of the serving process.
 //
-// A transaction pooler gives each transaction any connection to the server. Session state between
+// A transaction pooler runs each transaction on any connection to the server. Session state between
 // transactions then belongs to other clients: prepared statements, settings, LISTEN, and session
 // locks.
 func Pooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {

@@ -55,7 +55,7 @@ func (g *Stage) Handlers() []*Step {
 	return g.Steps
 }
 
-// Loop returns the step that stands for a stage that is repeated for each element of a list. It is
+// Loop returns the step for a stage that is repeated for each element of a list. It is
 // nil for other stages.
 func (g *Stage) Loop() *Step {
 	if g.loop == nil {
@@ -134,7 +134,7 @@ const (
 //
 // Two handlers of a stage are independent if neither writes what the other reads or writes, and
 // they touch nothing in common. A path overlaps with everything above and below it. Any other pair
-// keeps its declared order. So in whatever order independent handlers end, the shared state is that
+// keeps its declared order. So in any order in which independent handlers end, the shared state is that
 // of running all of them one by one.
 func New(b *tree.Bundle, p *tree.Pipeline, types []tree.Type) (*Plan, error) {
 	return NewPlanner(b, types).Plan(p)

@@ -102,7 +102,7 @@ func (o *Runs) Fit(ctx context.Context, id string) (RunFit, error) {
 // moveTries is how often a run is read again because it has changed.
 const moveTries = 5
 
-// Move moves a run to the current definition. If a node drives it, that node is asked; see
+// Move moves a run to the current definition. If a node drives it, that node is asked. See
 // [checkpoint.RunView].Move. The error is [store.ErrConflict] if the run has not begun or has
 // ended, and a [*PinnedError] if the definition does not fit.
 func (o *Runs) Move(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {

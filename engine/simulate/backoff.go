@@ -81,7 +81,7 @@ func (c *crowd) request(i int) {
 	})
 }
 
-// Limited uses an engine instead of the clients. The same number of events comes, whatever their
+// Limited uses an engine instead of the clients. The same number of events comes, regardless of their
 // outcome. They wait in an inbox until the adaptive limit of the service admits them, and the
 // policy retries them.
 func Limited(s Scenario, policy tree.Retry) []Sample {

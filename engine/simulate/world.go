@@ -93,7 +93,7 @@ func (w *world) chance(mean time.Duration) time.Duration {
 
 // nextDelay returns the delay before a retry.
 func (w *world) nextDelay(policy tree.Retry, failures int, before time.Duration) time.Duration {
-	return core.NextDelay(policy, core.Repetition{Number: failures, Before: before, Noise: w.rnd.NormFloat64()})
+	return core.NextDelay(policy, core.RetryInputs{Number: failures, Before: before, Noise: w.rnd.NormFloat64()})
 }
 
 // send sends a request. The client leaves if nobody answers in time. The service does not notice

@@ -36,7 +36,7 @@ const (
 	ParkedFailed   = "failed"   // they have failed, and block nobody
 )
 
-// ParkedRuns are the runs of a pipeline that stand still for one reason, on all nodes.
+// ParkedRuns are the runs of a pipeline that wait for one reason, on all nodes.
 type ParkedRuns struct {
 	Pipeline string `json:"pipeline"`
 	// service, hold, lifted, loop, limit, retry, unserved, time, event, state, operator, blocking
@@ -154,7 +154,7 @@ func (b *Backlog) parked(c *guard.Controls, now time.Time, of func(*ParkedRuns) 
 		switch r.Place {
 		case store.AsideParked:
 			p.Reason, p.For, _ = causeOf(r.Cause)
-			if p.Reason == ParkedHold && !c.Stands(p.For+guard.CauseHold, now) {
+			if p.Reason == ParkedHold && !c.InForce(p.For+guard.CauseHold, now) {
 				p.Reason = ParkedLifted
 			}
 		case store.AsideAwaits:

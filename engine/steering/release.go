@@ -93,7 +93,7 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 			case room > 0:
 				return 0, true // one at least, once in a while
 			}
-		case !c.controls.Stands(part, c.now), c.nothingOn(part):
+		case !c.controls.InForce(part, c.now), c.nothingOn(part):
 			path, _, _ := strings.Cut(part, " ")
 			return c.roomAhead(path, ""), true
 		default:

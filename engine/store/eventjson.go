@@ -188,7 +188,7 @@ func exactNumbers(data any) (_ any, err error) {
 	return data, nil
 }
 
-// MergeShared sets names of an entity's shared state; see [model.Change.Shared]. Both arguments are
+// MergeShared sets names of an entity's shared state. See [model.Change.Shared]. Both arguments are
 // JSON objects, and each may be empty.
 func MergeShared(object, names []byte) ([]byte, error) {
 	if len(names) == 0 {

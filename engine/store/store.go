@@ -283,7 +283,7 @@ type NodeInfo struct {
 	Bundle  string // definition by which it serves new events; empty before its first beat
 }
 
-// A Claimed run is one that the node owns until it commits another status.
+// A Claimed is a run owned by the node until it commits another status.
 type Claimed struct {
 	ID         string // of the run
 	Version    int64  // of the checkpoint; each Commit of the run passes it and adds one

@@ -410,7 +410,7 @@ type TaskQueue interface {
 	CancelTasks(ctx context.Context, f TaskFilter) (int, error)
 }
 
-// A TaskWork gives tasks to workers.
+// A TaskWork assigns tasks to workers.
 type TaskWork interface {
 	// ClaimTasks takes ready tasks in the order of priority, deadline and id. It never waits for other claims.
 	ClaimTasks(ctx context.Context, c TaskClaim) ([]QueuedTask, error)

@@ -65,8 +65,8 @@ type Route struct {
 	Reply *Reply `yaml:"reply"`
 }
 
-// An Overload is how a route gets slower when more requests are under way than it
-// can bear: an answer then takes factor as long, for each so many requests more,
+// An Overload is how a route gets slower when more requests are in flight than it
+// can take: an answer then takes factor as long, for each so many requests more,
 // up to a minute. Requests are answered in order, and those whose caller has gone
 // count until then: a service that does not notice collapses, and does not
 // recover while callers repeat their calls.

@@ -9,7 +9,7 @@ import (
 const lostPause = 10 * time.Second
 
 // SuspectDelay returns how long a suspect run or task waits that has lost its node or worker before
-// times, and is given up after tooMany. Whatever kills a node also kills everything else there, and
+// times, and is given up after tooMany. A task that kills a node also kills everything else there, and
 // immediate retries would meet it again. So the wait is random, and longer the closer the suspect
 // is to being given up.
 func SuspectDelay(before, tooMany int) time.Duration {

@@ -77,7 +77,7 @@ const (
 	raisePart  = 8
 )
 
-// RaisePause returns when to look again for ready tasks that have waited too long; see
+// RaisePause returns when to look again for ready tasks that have waited too long. See
 // [store.TaskMaintenance]. more says that there may be more of them now.
 func RaisePause(wait time.Duration, more bool) time.Duration {
 	if more {

@@ -28,7 +28,7 @@ import (
 // for each stage, which contains one for each decided handler, which contains one for each attempt.
 // A service gets the span of the attempt.
 
-// SpanIDs gives spans the ids that the engine chooses, and random ids to others. It must be the
+// SpanIDs assigns spans the ids that the engine chooses, and random ids to others. It must be the
 // IDGenerator of the SDK's provider for [Options].Tracer.
 type SpanIDs struct{}
 

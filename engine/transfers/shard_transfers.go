@@ -145,7 +145,7 @@ func (a *Transfers) ShardTransfers(ctx context.Context, shardMap string) ([]Shar
 // begin, or prevents that.
 func ShardLock(shardMap string) string { return shardMap + "/lock" }
 
-// OrderShardTransfer gives a transfer an operator's order. The order interrupts the current step,
+// OrderShardTransfer passes an operator's order to a transfer. The order interrupts the current step,
 // which undoes an unfinished cutover, and the step then follows the order. A waiting transfer has
 // no step: it is cancelled at once.
 func (a *Transfers) OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (ShardTransfer, error) {

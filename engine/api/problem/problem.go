@@ -17,7 +17,7 @@ import (
 )
 
 // A Problem is an error of the API, in the form of RFC 9457. Programs test its
-// Code; codes are stable.
+// Code. Codes are stable.
 type Problem struct {
 	Type   string  `json:"type" doc:"A name of the kind of problem, made from the code." example:"urn:procaas:problem:unknown_event_type"`
 	Title  string  `json:"title" doc:"The kind of problem, for people."`

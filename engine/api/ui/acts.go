@@ -16,7 +16,7 @@ import (
 	"procaas/engine/store"
 )
 
-// Steering goes on with runs, or ends them.
+// Steering resumes runs, or ends them.
 type Steering interface {
 	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)

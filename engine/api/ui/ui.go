@@ -75,7 +75,7 @@ type Options struct {
 type Numbers = seen.Numbers
 
 // An Engine is what the console needs of [engine.Engine]: what each group of pages needs
-// stands beside them. All of it is asked for anew with each request, so that pages follow
+// is beside them. All of it is asked for anew with each request, so that pages follow
 // a definition that is loaded meanwhile.
 type Engine struct {
 	Definition // pipelines, the playground, and the foot of each page

@@ -255,7 +255,7 @@ func newStanding(b stats.BacklogView) (s standing) {
 	return s
 }
 
-// Still counts the runs that stand still and should not.
+// Still counts the runs that wait and should not.
 func (s standing) Still() stood {
 	return stood{s.Parked.Runs + s.Held.Runs + s.Blocked.Runs, max(s.Parked.For, s.Held.For, s.Blocked.For)}
 }

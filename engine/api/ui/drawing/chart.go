@@ -98,7 +98,7 @@ type edge struct {
 	Why  string
 }
 
-// NewGraph draws a pipeline; paint says how each handler looks.
+// NewGraph draws a pipeline. paint says how each handler looks.
 func NewGraph(v planner.PlanView, paint func(*Box)) (g Graph) {
 	for i, stage := range v.Stages {
 		s := graphStage{Number: i + 1, ID: stage.ID, When: stage.Enabled, Each: stage.ForEach, Height: len(stage.Handlers) * boxPitch}

@@ -15,7 +15,7 @@ import (
 	"procaas/engine/api/ui/words"
 )
 
-// A Field is a part of a form for data, made from what a schema says of it. Its name is where the value stands, as a JSON
+// A Field is a part of a form for data, made from what a schema says of it. Its name is where the value is, as a JSON
 // pointer: so the API names what is wrong.
 type Field struct {
 	Name     string
@@ -80,7 +80,7 @@ type FormMaker struct {
 	marked bool
 }
 
-// Field makes the field of a value; given is false when there is none.
+// Field makes the field of a value. given is false when there is none.
 func (m *FormMaker) Field(name, label string, o *typing.Outline, required bool, value any, given bool, depth int) Field {
 	f := Field{Name: name, Label: label, Kind: KindOf(o, depth), Required: required}
 	if o != nil {
@@ -150,7 +150,7 @@ func membersOf(o *typing.Outline) []string {
 	})
 }
 
-// ReadField reads what was filled in; given is false for what was left empty. Whether the value fits is for the API to say:
+// ReadField reads what was filled in. given is false for what was left empty. Whether the value fits is for the API to say:
 // a number that is none stays the text that it is.
 func ReadField(form url.Values, name string, o *typing.Outline, required bool, depth int) (value any, given bool) {
 	text := form.Get(name)
@@ -218,7 +218,7 @@ func hasField(form url.Values, name string) bool {
 	return false
 }
 
-// UnreadAt finds what is no JSON in a value: where it stands, and what is wrong with it.
+// UnreadAt finds what is no JSON in a value: where it is, and what is wrong with it.
 func UnreadAt(name string, value any, faults map[string]string) {
 	switch v := value.(type) {
 	case unread:

@@ -221,7 +221,7 @@ func (e *Evidence) read(ctx context.Context, from int64) (c Chapter, version int
 	return there, d.Version, nil
 }
 
-// Between returns all that is known of a time, in its order; until now when to is zero.
+// Between returns all that is known of a time, in its order. It goes until now if to is zero.
 func (e *Evidence) Between(ctx context.Context, from, to time.Time) (all Chapter, err error) {
 	if to.IsZero() {
 		to = time.Now()

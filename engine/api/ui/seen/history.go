@@ -20,7 +20,7 @@ type Point struct {
 	Out      int     // handlers that are out of the flow by themselves
 }
 
-// A HandlerPoint is what one sample says about a handler; all are of the minute before.
+// A HandlerPoint is what one sample says about a handler. All are of the minute before.
 type HandlerPoint struct {
 	At    time.Time
 	Rate  float64 // calls in a second

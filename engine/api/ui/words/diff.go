@@ -72,7 +72,7 @@ func Compare(before, after explain.StateValue) (out []DiffLine) {
 	return out
 }
 
-// Differences compares two values line by line; nil when they are equal.
+// Differences compares two values line by line. It returns nil if they are equal.
 func Differences(a, b any) []DiffLine {
 	if reflect.DeepEqual(a, b) {
 		return nil

@@ -31,10 +31,10 @@ func Outcome(outcome string) string {
 	return outcome
 }
 
-// Last returns what stands behind the last slash of a path.
+// Last returns what follows the last slash of a path.
 func Last(p string) string { return p[strings.LastIndex(p, "/")+1:] }
 
-// Percent writes a part of one; a dash for nil.
+// Percent writes a part of one, or a dash for nil.
 func Percent(ratio *float64) string {
 	if ratio == nil {
 		return "–"
@@ -42,7 +42,7 @@ func Percent(ratio *float64) string {
 	return strconv.FormatFloat(*ratio*100, 'f', 1, 64) + " %"
 }
 
-// Millis writes milliseconds; a dash for nil.
+// Millis writes milliseconds, or a dash for nil.
 func Millis(ms *float64) string {
 	switch {
 	case ms == nil:
@@ -66,7 +66,7 @@ func Number(x float64) string {
 	return strconv.FormatFloat(x, 'f', 2, 64)
 }
 
-// When writes a moment, and how long ago it was; browsers show it in local time.
+// When writes a moment, and how long ago it was. Browsers show it in local time.
 func When(t any) template.HTML { return timeTag(t, "2006-01-02 15:04:05 UTC", "full") }
 
 // Clock writes a moment inside a sentence, with its date when that is not today's.
