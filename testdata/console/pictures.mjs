@@ -100,6 +100,7 @@ export const gallery = async (browser, {approved, shots}) => {
   const approve = Boolean(process.env.PROCAAS_TEST_APPROVE);
   mkdirSync(approved, {recursive: true});
   return async (page, what) => {
+    await page.mouse.move(0, 0); // a row under the mouse has another colour
     await page.evaluate(dress, {font, plain});
     if (!sessions.has(page)) sessions.set(page, await page.context().newCDPSession(page));
     const {data: shot} = await sessions.get(page).send("Page.captureScreenshot", {format: "png", optimizeForSpeed: true}); // it is thrown away: small is not worth it
