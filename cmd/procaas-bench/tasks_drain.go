@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
@@ -122,6 +123,9 @@ func loopByHand(ctx context.Context, pool *pgxpool.Pool, claim int, fused string
 			next, err = claimByHand(ctx, pool, fmt.Sprintf(handClaim, claim))
 		default:
 			_, err = pool.Exec(ctx, handEnd, done)
+		}
+		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "40P01" {
+			continue // a deadlock, after which nothing is done: rarely, a locked version of a row is not skipped
 		}
 		if err != nil {
 			return err
