@@ -19,24 +19,14 @@ const oneKey = `insert into runs (accepted, due, deadline, priority, ordered, bl
 // its key all the same, and not on a walk through all runs in their order.
 func TestTheNextRunOfAKeyIsLookedUp(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
-	c, err := s.Pool().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Release()
-	for _, statement := range []string{oneKey, "analyze runs"} {
-		if _, err := c.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c := filled(t, oneKey)
 	for name, text := range postgres.FindNext {
-		prepared, err := c.Conn().Prepare(t.Context(), name, text)
+		prepared, err := c.Prepare(t.Context(), name, text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		args := strings.TrimSuffix(strings.Repeat("null, ", len(prepared.ParamOIDs)), ", ")
-		plan := planOf(t, c.Conn(), fmt.Sprintf(`explain execute "%s" (%s)`, name, args))
+		plan := planOf(t, c, fmt.Sprintf(`explain execute "%s" (%s)`, name, args))
 		if !strings.Contains(plan, "using runs_key on runs q") {
 			t.Errorf("%s: want the key looked up, have\n%s", name, plan)
 		}
@@ -50,23 +40,29 @@ const manyKeys = `insert into runs (accepted, due, deadline, priority, ordered, 
 // A look for the next run of the first key reads the index at this key, and not on to the last one.
 func TestTheNextRunOfAKeyIsNotSoughtAmongOtherKeys(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
-	c, err := s.Pool().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Release()
-	for _, statement := range []string{manyKeys, "analyze runs"} {
-		if _, err := c.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plan := planOf(t, c.Conn(), "explain (analyze, buffers) select "+postgres.FirstQueued("k")+" from (values ('f', '00001')) as k (flow, key)")
+	c := filled(t, manyKeys)
+	plan := planOf(t, c, "explain (analyze, buffers) select "+postgres.FirstQueued("k")+" from (values ('f', '00001')) as k (flow, key)")
 	_, hits, _ := strings.Cut(plan, "shared hit=")
 	var pages int
 	if _, err := fmt.Sscan(hits, &pages); err != nil || pages > 20 {
 		t.Errorf("want at most 20 pages read, have %d (%v)\n%s", pages, err, plan)
 	}
+}
+
+// filled returns a connection to a store whose table of runs a statement has filled.
+func filled(t *testing.T, fill string) *pgx.Conn {
+	t.Helper()
+	c, err := open(t, enginetest.Postgres(t)).Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Release)
+	for _, statement := range []string{fill, "analyze runs"} {
+		if _, err := c.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.Conn()
 }
 
 // planOf returns what an explain says.

@@ -4,9 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
-	"procaas/engine/postgres"
 )
 
 func at(rank, second int) place { return place{rank, time.Unix(int64(second), 0).UTC()} }
@@ -106,19 +104,7 @@ func TestHorizonLooksAtAllSoon(t *testing.T) {
 // tasks that were taken before, all the same.
 func TestReportsOfEndedTasksKeepTheHorizon(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(t.Context(), dsn, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := opened(t)
 	patience.Until(t, "hints to be heard", func() bool {
 		s.horizon.mu.Lock()
 		defer s.horizon.mu.Unlock()

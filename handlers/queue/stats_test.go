@@ -10,10 +10,9 @@ import (
 	"procaas/engine/store"
 )
 
-// Of a table that is large, a sample is counted: what the sample cannot miss is exact
-// all the same.
-func TestStatsOfLargeTables(t *testing.T) {
-	t.Parallel()
+// opened returns a store with a schema of its own, until the test ends.
+func opened(t *testing.T) *Store {
+	t.Helper()
 	dsn := enginetest.Postgres(t)
 	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
@@ -22,11 +21,19 @@ func TestStatsOfLargeTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return s
+}
+
+// Of a table that is large, a sample is counted: what the sample cannot miss is exact
+// all the same.
+func TestStatsOfLargeTables(t *testing.T) {
+	t.Parallel()
+	s := opened(t)
 	var many []Spec
 	for i := range 4000 {
 		many = append(many, Spec{Type: "many", Priority: i % 3, Tolerance: time.Hour, Key: fmt.Sprint(i)})
