@@ -171,7 +171,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 }
 
 func (r *progress) keyOf(u unit) string {
-	return idempotencyKey(r.start.identity(), r.keyed(u.Path), u.item)
+	return idempotencyKey(r.start.identity(), r.redone.keyed(r.within+u.Path), u.item)
 }
 
 // beside skips a unit and still makes its call, so that fallback can learn from the outcome. The
@@ -195,7 +195,7 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 		rec.started = model.Stamp(live.Now)
 	}
 	a.Attempt = rec.attempts
-	r.recordStart(u, live)
+	r.recording.begins(r.within+u.ref(), live)
 	return r.describe(u, a)
 }
 

@@ -36,8 +36,8 @@ func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	c.Wrote = slices.AppendSeq(make([]string, 0, len(r.scope.wrote)), maps.Keys(r.scope.wrote))
 	slices.Sort(c.Wrote)
 	if r.within == "" {
-		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.extent.parts, r.extent.looped
-		c.Stood, c.Paused, c.Recording = r.stood, r.paused, r.recording
+		c.Redone, c.Parts, c.Looped = r.redone.refs(), r.extent.parts, r.extent.looped
+		c.Stood, c.Paused, c.Recording = r.stood, r.paused, r.recording.RunRecording
 	}
 	for i, s := range r.plan.Steps {
 		if rec := &r.records[i]; rec.reached() {

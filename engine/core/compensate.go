@@ -111,7 +111,7 @@ func (r *Run) undoCall(u unit, live Live) (Attempt, bool) {
 	rec.attempts++
 	r.extent.starts(u)
 	r.touch()
-	key := idempotencyKey(r.start.identity(), r.keyed(u.Path), 0)
+	key := idempotencyKey(r.start.identity(), r.redone.keyed(r.within+u.Path), 0)
 	return r.launch(u, Attempt{Type: u.Type, Body: body, IdempotencyKey: key}, live), true
 }
 

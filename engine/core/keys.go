@@ -23,6 +23,9 @@ func idempotencyKey(run, path string, iteration int) string {
 	return model.Digest(run, path, strconv.Itoa(iteration))
 }
 
+// A redone has how often each ref was undone and will be done again.
+type redone map[string]int
+
 // forgetUndone notes what a run inside a call has undone and will do again. A call that was
 // reversed needs a new key, or the service would take it for a repetition.
 func (r *progress) forgetUndone() {
@@ -37,20 +40,18 @@ func (r *progress) forgetUndone() {
 	}
 }
 
-// undoneBefore lists the refs that were undone and will be done again, each as often as it was
-// undone.
-func (r *progress) undoneBefore() (refs []string) {
-	for _, ref := range slices.Sorted(maps.Keys(r.redone)) {
-		refs = append(refs, slices.Repeat([]string{ref}, r.redone[ref])...)
+// refs lists each ref as often as it was undone.
+func (r redone) refs() (refs []string) {
+	for _, ref := range slices.Sorted(maps.Keys(r)) {
+		refs = append(refs, slices.Repeat([]string{ref}, r[ref])...)
 	}
 	return refs
 }
 
 // keyed returns the part of a key that distinguishes a handler's calls: its ref, and how often it
 // or a call around it was undone before.
-func (r *progress) keyed(ref string) string {
-	ref = r.within + ref
-	if len(r.redone) == 0 {
+func (r redone) keyed(ref string) string {
+	if len(r) == 0 {
 		return ref
 	}
 	var b strings.Builder
@@ -59,7 +60,7 @@ func (r *progress) keyed(ref string) string {
 		b.WriteString(part)
 		end += len(part)
 		path, _, _ := strings.Cut(strings.TrimSuffix(part, model.UndoPath), "[")
-		if n := r.redone[ref[:end-len(part)]+path]; n > 0 {
+		if n := r[ref[:end-len(part)]+path]; n > 0 {
 			fmt.Fprintf(&b, "~%d", n)
 		}
 		if inside {
@@ -93,10 +94,10 @@ func (r *progress) complete(u unit, i int, e model.Event, live Live) model.Event
 	if e.ID != "" {
 		e.Identity = model.Digest("emitted", e.Source, e.ID)
 	} else if r.start.Event.Identity != "" {
-		e.Identity = model.Digest(r.start.Event.Identity, r.keyed(u.ref()), "emit", strconv.Itoa(i))
+		e.Identity = model.Digest(r.start.Event.Identity, r.redone.keyed(r.within+u.ref()), "emit", strconv.Itoa(i))
 	}
 	if e.ID == "" {
-		e.ID = model.Digest(r.start.ID, r.keyed(u.ref()), "emit", strconv.Itoa(i))
+		e.ID = model.Digest(r.start.ID, r.redone.keyed(r.within+u.ref()), "emit", strconv.Itoa(i))
 	}
 	if e.Source == "" {
 		e.Source = model.ReservedSource + "run/" + r.start.ID

@@ -34,7 +34,7 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 		roots:   datum.Env{},
 	}
 	if in == nil {
-		r.whole = &whole{redone: map[string]int{}, extent: extent{all: r, most: holdMost + 4*int(p.Pipeline.MaxState)}}
+		r.whole = &whole{redone: redone{}, extent: extent{all: r, most: holdMost + 4*int(p.Pipeline.MaxState)}}
 		r.scope.root, r.scope.origin = "event", model.EventData(s.Event)
 		r.scope.flow = map[string]any{"id": s.Flow, "key": s.Key, "state": planner.StateOf(p.Flow, s.State)}
 	}
@@ -64,7 +64,7 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 // again after the first attempt.
 func (r *Run) Ready(live Live) (tasks []Attempt) {
 	if r.within == "" && r.start.Record && r.began.IsZero() {
-		r.recording = checkpoint.NewRecording(live.Configs, r.start.Shared)
+		r.recording.RunRecording = checkpoint.NewRecording(live.Configs, r.start.Shared)
 	}
 	r.beginsAt(live.Now)
 	if r.within == "" {
@@ -148,7 +148,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 		return
 	}
 	rec := u.rec
-	r.record(u, o, live)
+	r.recording.ends(r.within+u.ref(), u, o, live)
 	rec.underway = false
 	r.underway--
 	r.extent.flying--

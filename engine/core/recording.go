@@ -10,23 +10,29 @@ import (
 
 // This file records how calls end, so that the run can be replayed by another definition.
 
-// recordStart notes when a call begins.
-func (r *progress) recordStart(u unit, live Live) {
-	if r.recording == nil {
+// A recording collects the calls of a run. It ignores them if the run is not recorded.
+type recording struct {
+	*checkpoint.RunRecording                      // nil for a run that is not recorded
+	launched                 map[string]time.Time // when the calls in flight began, by ref
+}
+
+// begins notes when a call begins.
+func (r *recording) begins(ref string, live Live) {
+	if r.RunRecording == nil {
 		return
 	}
 	if r.launched == nil {
 		r.launched = map[string]time.Time{}
 	}
-	r.launched[r.within+u.ref()] = live.Now
+	r.launched[ref] = live.Now
 }
 
-// record saves the outcome of a call.
-func (r *progress) record(u unit, o Outcome, live Live) {
-	if r.recording == nil {
+// ends saves the outcome of a unit's call.
+func (r *recording) ends(ref string, u unit, o Outcome, live Live) {
+	if r.RunRecording == nil {
 		return
 	}
-	ref, end := r.within+u.ref(), live.Now
+	end := live.Now
 	if !o.Ended.IsZero() {
 		end = o.Ended
 	}
@@ -42,7 +48,7 @@ func (r *progress) record(u unit, o Outcome, live Live) {
 	} else if raw, err := model.EncodeData(o.Result.Response); err == nil { // otherwise the run fails because of it
 		c.Response = raw
 	}
-	r.recording.Call(c)
+	r.Call(c)
 }
 
 // errorBody encodes the body of an unexpected reply, or returns nil if it has none.

@@ -58,7 +58,7 @@ func (r *Run) restore(c checkpoint.Run) error {
 	r.stopping, r.makesUp, r.undoing, r.outputs = c.Stopping, c.MakesUp, c.Undoing, c.Outputs
 	if r.within == "" {
 		r.extent.parts, r.extent.looped = c.Parts, c.Looped
-		r.stood, r.paused, r.recording = c.Stood, c.Paused, c.Recording
+		r.stood, r.paused, r.recording.RunRecording = c.Stood, c.Paused, c.Recording
 	}
 	for _, ref := range c.Redone {
 		r.redone[ref]++

@@ -77,11 +77,9 @@ type progress struct {
 // A whole is the state that a run shares with the runs inside its calls.
 type whole struct {
 	news
-	extent extent
-	redone map[string]int // how often each ref was undone and will be done again
-
-	recording *checkpoint.RunRecording // nil for a run that is not recorded
-	launched  map[string]time.Time     // when the calls in flight began, by ref; only of a recorded run
+	extent    extent
+	redone    redone
+	recording recording
 
 	stood  time.Duration // how far the clock of deadlines is behind
 	paused time.Time     // since when the clock stands still

@@ -1,4 +1,4 @@
-// Package pgkit helps packages that keep tables in PostgreSQL: poolers, locks, and notifications
+// Package pgkit helps packages that keep tables in PostgreSQL: poolers, locks, partitions by day, and notifications
 // between processes.
 package pgkit
 

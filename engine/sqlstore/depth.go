@@ -58,12 +58,12 @@ const (
 
 // LastEvent implements [store.Inbox].
 func (s *Store) LastEvent(ctx context.Context, source string) (id string, err error) {
-	err = s.find(ctx, lastEvent, []any{source}, &id)
+	err = find(ctx, s.db, lastEvent, []any{source}, &id)
 	return id, err
 }
 
 // EventRun implements [store.Inbox].
 func (s *Store) EventRun(ctx context.Context, source, id string) (run string, err error) {
-	err = s.find(ctx, eventRun, []any{source, id}, &run)
+	err = find(ctx, s.db, eventRun, []any{source, id}, &run)
 	return run, err
 }

@@ -9,6 +9,9 @@ import (
 	"procaas/engine/store"
 )
 
+// A Degradation implements [store.Degradation] in a database.
+type Degradation struct{ db DB }
+
 const (
 	// A report holds this lock while it takes its number. A decision holds it exclusively, and so
 	// sees all reports with lower numbers.
@@ -17,8 +20,8 @@ const (
 )
 
 // Report implements [store.Degradation].
-func (s *Store) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
-	err := s.db.Write(ctx, func(t Tx) error {
+func (g *Degradation) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
+	err := g.db.Write(ctx, func(t Tx) error {
 		t.Queue(shareFallback, nil)
 		t.Queue(insertTallies, []any{node, number, store.EncodeTallies(tallies)})
 		return nil
@@ -39,8 +42,8 @@ const (
 )
 
 // Deliberate implements [store.Degradation].
-func (s *Store) Deliberate(ctx context.Context, keep time.Duration) (d store.Deliberation, err error) {
-	err = s.db.Write(ctx, func(t Tx) error {
+func (g *Degradation) Deliberate(ctx context.Context, keep time.Duration) (d store.Deliberation, err error) {
+	err = g.db.Write(ctx, func(t Tx) error {
 		d = store.Deliberation{}
 		t.Queue(lockFallback, nil, at(&d.Now), &d.Turn, &d.Decider, at(&d.Decided), &d.Taken, &d.State)
 		var last, past int64
@@ -81,8 +84,8 @@ const (
 )
 
 // Conclude implements [store.Degradation].
-func (s *Store) Conclude(ctx context.Context, c store.Conclusion) error {
-	err := s.db.Write(ctx, func(t Tx) error {
+func (g *Degradation) Conclude(ctx context.Context, c store.Conclusion) error {
+	err := g.db.Write(ctx, func(t Tx) error {
 		mine := t.Queue(writeDecision, []any{c.Turn, c.Taken, c.Node})
 		if err := t.Send(ctx); err != nil {
 			return err
@@ -111,8 +114,8 @@ func (s *Store) Conclude(ctx context.Context, c store.Conclusion) error {
 const readOutages = "select state, revision from fallback"
 
 // Outages implements [store.Degradation].
-func (s *Store) Outages(ctx context.Context) (state []byte, revision int64, err error) {
-	if err := s.find(ctx, readOutages, nil, &state, &revision); err != nil {
+func (g *Degradation) Outages(ctx context.Context) (state []byte, revision int64, err error) {
+	if err := find(ctx, g.db, readOutages, nil, &state, &revision); err != nil {
 		return nil, 0, fmt.Errorf("read outages: %w", err)
 	}
 	return state, revision, nil
@@ -122,9 +125,9 @@ const takeProbe = `insert into probes (outage, at) values ($1, {now})
 	on conflict (outage) do update set at = excluded.at where probes.at <= excluded.at - $2 * {micro}`
 
 // TakeProbe implements [store.Degradation].
-func (s *Store) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
+func (g *Degradation) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
 	var taken *Result
-	err := s.db.Write(ctx, func(t Tx) error {
+	err := g.db.Write(ctx, func(t Tx) error {
 		taken = t.Queue(takeProbe, []any{outage, gap.Microseconds()})
 		return nil
 	})

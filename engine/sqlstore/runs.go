@@ -81,7 +81,7 @@ const latest = 50
 // Entity implements [store.Runs].
 func (s *Store) Entity(ctx context.Context, flow, key string) (e store.EntityRecord, err error) {
 	e.Flow, e.Key = flow, key
-	if err := s.find(ctx, readEntity, []any{flow, key}, &e.State, &e.Shared, &e.Waiting, &e.Blocked); err != nil {
+	if err := find(ctx, s.db, readEntity, []any{flow, key}, &e.State, &e.Shared, &e.Waiting, &e.Blocked); err != nil {
 		return e, err
 	}
 	records, _, err := s.records(ctx, store.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true}, noCheckpoint)

@@ -84,7 +84,7 @@ func activated(before, hash string, by store.Actor) store.Audited {
 
 // Current implements [store.Bundles].
 func (s *Store) Current(ctx context.Context) (hash string, err error) {
-	err = s.find(ctx, findCurrent, nil, &hash)
+	err = find(ctx, s.db, findCurrent, nil, &hash)
 	if err == nil && hash == "" {
 		err = store.ErrNotFound
 	}
@@ -93,7 +93,7 @@ func (s *Store) Current(ctx context.Context) (hash string, err error) {
 
 // Bundle implements [store.Bundles].
 func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err error) {
-	err = s.find(ctx, findBundle, []any{hash}, &files)
+	err = find(ctx, s.db, findBundle, []any{hash}, &files)
 	return files, err
 }
 

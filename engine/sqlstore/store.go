@@ -89,6 +89,7 @@ type DB interface {
 // A Store implements the common part of [store.Store]. The store of each database embeds it.
 type Store struct {
 	*Documents
+	Degradation
 	db DB
 
 	// OnSettings is called after this process has changed controls or tokens.
@@ -97,13 +98,13 @@ type Store struct {
 
 // New makes the common part of a store.
 func New(db DB) *Store {
-	return &Store{Documents: &Documents{db: db, OnDocuments: func() {}}, db: db, OnSettings: func() {}}
+	return &Store{Documents: &Documents{db: db, OnDocuments: func() {}}, Degradation: Degradation{db}, db: db, OnSettings: func() {}}
 }
 
 // find reads the single row of a query. The error is [store.ErrNotFound] if there is none.
-func (s *Store) find(ctx context.Context, sql string, args []any, into ...any) error {
+func find(ctx context.Context, db DB, sql string, args []any, into ...any) error {
 	found := false
-	err := s.db.Read(ctx, sql, args, func(r Row) error {
+	err := db.Read(ctx, sql, args, func(r Row) error {
 		found = true
 		return r.Scan(into...)
 	})

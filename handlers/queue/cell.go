@@ -21,10 +21,13 @@ func Attach(ctx context.Context, c *store.Cell, dsn string, o Options) error {
 		return errors.Join(err, c.Close())
 	}
 	runs := c.Close
-	c.Tasks, c.Shared = s.Tasks(), s
+	c.Tasks, c.Shared = s.Tasks(), &sharedTasks{s}
 	c.Close = func() error { return errors.Join(s.Close(), runs()) }
 	return nil
 }
+
+// sharedTasks implements [store.SharedTasks].
+type sharedTasks struct{ *Store }
 
 // chartSlot returns the number of a task slot in the map of the inbox.
 func chartSlot(slot int) int { return store.InboxSlots + slot }
@@ -76,7 +79,7 @@ where not exists (select from task_types m where m.type = w.type and m.mode = 'p
 order by r.rank, r.deadline, r.id limit $3`
 
 // FirstTasks implements [store.SharedTasks].
-func (s *Store) FirstTasks(ctx context.Context, types []Want, limit int) (out []store.TaskPlace, err error) {
+func (s *sharedTasks) FirstTasks(ctx context.Context, types []Want, limit int) (out []store.TaskPlace, err error) {
 	var (
 		names  []string
 		limits []int64
@@ -104,7 +107,7 @@ func (s *Store) FirstTasks(ctx context.Context, types []Want, limit int) (out []
 const takenTasks = "select type, count(*) from tasks where listed = 2 and type = any ($1::text[]) group by type"
 
 // TakenTasks implements [store.SharedTasks].
-func (s *Store) TakenTasks(ctx context.Context, types []string) (map[string]int, error) {
+func (s *sharedTasks) TakenTasks(ctx context.Context, types []string) (map[string]int, error) {
 	taken := map[string]int{}
 	err := s.send(ctx, func(b *pgx.Batch) {
 		b.Queue(takenTasks, types).Query(func(rows pgx.Rows) error {
@@ -121,7 +124,7 @@ select pg_advisory_xact_lock(('task_types'::regclass::oid::bigint - 2147483648):
 from (select type from unnest($1::text[]) as u (type) order by hashtext(type)) w`
 
 // HoldTypes implements [store.SharedTasks].
-func (s *Store) HoldTypes(ctx context.Context, types []string, do func() error) error {
+func (s *sharedTasks) HoldTypes(ctx context.Context, types []string, do func() error) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, holdTypes, types); err != nil {
 			return err
@@ -174,7 +177,7 @@ func here(slots []int) []int16 {
 }
 
 // SeekTasks implements [store.SharedTasks].
-func (s *Store) SeekTasks(ctx context.Context, slots []int) (parcels [][]int64, err error) {
+func (s *sharedTasks) SeekTasks(ctx context.Context, slots []int) (parcels [][]int64, err error) {
 	err = s.freely(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, seekTasks, here(slots), soughtTasks)
 		if err != nil {
@@ -199,7 +202,7 @@ func (s *Store) SeekTasks(ctx context.Context, slots []int) (parcels [][]int64, 
 }
 
 // PackTasks implements [store.SharedTasks]. Claims by key wait for the first parcel, so it takes as few round trips as it can.
-func (s *Store) PackTasks(ctx context.Context, move, target string, slots []int, ids []int64, taken bool) (p store.TaskParcel, err error) {
+func (s *sharedTasks) PackTasks(ctx context.Context, move, target string, slots []int, ids []int64, taken bool) (p store.TaskParcel, err error) {
 	if taken { // nobody takes one of a frozen slot, if the tasks of its key are counted
 		rows, err := s.pool.Query(ctx, findTaken, here(slots))
 		if err != nil {
@@ -226,7 +229,7 @@ func (s *Store) PackTasks(ctx context.Context, move, target string, slots []int,
 }
 
 // Parcels implements [store.SharedTasks].
-func (s *Store) Parcels(ctx context.Context) ([]store.TaskParcel, error) {
+func (s *sharedTasks) Parcels(ctx context.Context) ([]store.TaskParcel, error) {
 	rows, err := s.pool.Query(ctx, "select id, target, rows from task_parcels order by number limit 8")
 	if err != nil {
 		return nil, err
@@ -235,7 +238,7 @@ func (s *Store) Parcels(ctx context.Context) ([]store.TaskParcel, error) {
 }
 
 // ForgetParcel implements [store.SharedTasks].
-func (s *Store) ForgetParcel(ctx context.Context, id string) error {
+func (s *sharedTasks) ForgetParcel(ctx context.Context, id string) error {
 	_, err := s.pool.Exec(ctx, "delete from task_parcels where id = $1", id)
 	return err
 }
@@ -252,7 +255,7 @@ k as (insert into task_keys select r.* from p, json_populate_recordset(null::tas
 select distinct type from t`
 
 // UnpackTasks implements [store.SharedTasks].
-func (s *Store) UnpackTasks(ctx context.Context, p store.TaskParcel) error {
+func (s *sharedTasks) UnpackTasks(ctx context.Context, p store.TaskParcel) error {
 	var types []string
 	err := s.send(ctx, func(b *pgx.Batch) {
 		b.Queue(unpackTasks, p.ID, p.Rows).Query(func(rows pgx.Rows) (err error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"procaas/engine/pgkit"
 	"procaas/engine/store"
 )
 
@@ -50,17 +51,7 @@ func (s *Store) PromoteTasks(ctx context.Context, limit int) (int, time.Duration
 	)
 	err := s.send(ctx, func(b *pgx.Batch) {
 		types, n, next = nil, 0, 0
-		b.Queue(promoteTasks, limit).Query(func(rows pgx.Rows) error {
-			var (
-				kind string
-				some int
-			)
-			_, err := pgx.ForEachRow(rows, []any{&kind, &some}, func() error {
-				types, n = append(types, kind), n+some
-				return nil
-			})
-			return err
-		})
+		b.Queue(promoteTasks, limit).Query(addUp(&types, &n))
 		b.Queue(freeWaiting, limit).Query(func(rows pgx.Rows) (err error) {
 			types, err = pgx.AppendRows(types, rows, pgx.RowTo[string])
 			return err
@@ -78,6 +69,19 @@ func (s *Store) PromoteTasks(ctx context.Context, limit int) (int, time.Duration
 	}
 	s.hint(types...)
 	return n, next, nil
+}
+
+// addUp returns a callback that reads numbers of tasks by type: it appends the types, and adds up
+// the numbers.
+func addUp(types *[]string, n *int) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		kind, some := "", 0
+		_, err := pgx.ForEachRow(rows, []any{&kind, &some}, func() error {
+			*types, *n = append(*types, kind), *n+some
+			return nil
+		})
+		return err
+	}
 }
 
 const (
@@ -112,17 +116,7 @@ func (s *Store) takeBack(ctx context.Context, late *lateTasks) (n int, err error
 	err = s.send(ctx, func(b *pgx.Batch) {
 		types, n = nil, 0
 		b.Queue(lockKeysOf, late.ids) // as for every move of a task between tables
-		b.Queue(reclaimTasks, late.ids, late.epochs, late.delays).Query(func(rows pgx.Rows) error {
-			var (
-				kind string
-				some int
-			)
-			_, err := pgx.ForEachRow(rows, []any{&kind, &some}, func() error {
-				types, n = append(types, kind), n+some
-				return nil
-			})
-			return err
-		})
+		b.Queue(reclaimTasks, late.ids, late.epochs, late.delays).Query(addUp(&types, &n))
 	})
 	if err != nil {
 		return 0, err
@@ -269,63 +263,19 @@ func (s *Store) VacuumTasks(ctx context.Context) error {
 	return nil
 }
 
-// partitionsAhead is for how many days the history has partitions, including today.
-const partitionsAhead = 3
-
 const (
-	findToday      = "select date_trunc('day', now(), 'UTC')"
-	lockPartitions = "select pg_advisory_xact_lock(('task_history'::regclass::oid::bigint - 2147483648)::int, 0)"
-	// Not with to_regclass, because a session caches missing names, and an advisory lock that it
-	// waited for does not invalidate the cache.
-	findPartition = "select exists (select from pg_class where relname = $1 and relnamespace = (select relnamespace from pg_class where " +
-		"oid = 'task_history'::regclass))"
-	// Tasks that ended without a partition for their day would prevent attaching one.
-	takeFromRest = `
-with gone as (delete from task_history_rest where ended >= '%s' and ended < '%s' returning *)
-insert into %s select * from gone`
-	makePartition   = "create table %s (like task_history including all)"
-	attachPartition = "alter table task_history attach partition %s for values from ('%s') to ('%s')"
+	historyDays    pgkit.Days = "task_history"
+	lockPartitions            = "select pg_advisory_xact_lock(('task_history'::regclass::oid::bigint - 2147483648)::int, 0)"
 )
 
 // makePartitions creates the history's partitions of the coming days.
 func (s *Store) makePartitions(ctx context.Context) error {
-	var today time.Time
-	if err := s.pool.QueryRow(ctx, findToday).Scan(&today); err != nil {
-		return err
-	}
-	for i := range partitionsAhead {
-		day := today.UTC().AddDate(0, 0, i)
-		if err := s.makePartition(ctx, day); err != nil {
-			return fmt.Errorf("partition of %s: %w", day.Format(time.DateOnly), err)
-		}
-	}
-	return nil
-}
-
-func (s *Store) makePartition(ctx context.Context, day time.Time) error {
-	name := "task_history_" + day.Format("20060102")
-	exists := false
-	if err := s.pool.QueryRow(ctx, findPartition, name).Scan(&exists); err != nil || exists {
-		return err
-	}
-	return s.tx(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockPartitions); err != nil {
-			return err
-		}
-		if err := tx.QueryRow(ctx, findPartition, name).Scan(&exists); err != nil || exists {
-			return err
-		}
-		table := pgx.Identifier{name}.Sanitize()
-		from, to := day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)
-		for _, sql := range []string{
-			fmt.Sprintf(makePartition, table),
-			fmt.Sprintf(takeFromRest, from, to, table),
-			fmt.Sprintf(attachPartition, table, from, to),
-		} {
-			if _, err := tx.Exec(ctx, sql, pgx.QueryExecModeExec); err != nil {
+	return historyDays.Ahead(ctx, s.pool, func(day time.Time) error {
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, lockPartitions); err != nil {
 				return err
 			}
-		}
-		return nil
+			return historyDays.Make(ctx, tx, day)
+		})
 	})
 }
