@@ -15,7 +15,7 @@ import (
 //
 // Elements run in parallel. They run one after the other if the handler, or one of the stage, touches something or
 // sends events. Each element has its own calls, with their own Idempotency-Key, retries and verification. After a crash
-// only unfinished elements run.
+// only unfinished elements run. In a long list, so do calls that ended in the last moment, with the same key.
 type ForEach struct {
 	Span diag.Span `yaml:"-"`
 

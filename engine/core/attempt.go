@@ -161,8 +161,8 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	rec.blind = rec.inFlight()
 	rec.attempts++
 	r.extent.starts(u)
-	if u.Handler.Parks() || u.Handler.Verification() != nil || u.Undo != nil || u.Volatile && rec.attempts == 1 {
-		r.touch() // or a crash would hide the attempt, which may have to be verified or undone
+	if u.keepsAttempts() || u.Volatile && rec.attempts == 1 {
+		r.touch()
 	}
 	if rec.attempts > 1 && u.item == 0 {
 		rec.tryBegins(model.Stamp(live.Now))

@@ -215,5 +215,5 @@ func (r *decisions) decideItem(u unit) {
 	u.rec.due, u.rec.started = time.Time{}, time.Time{}
 	u.rec.body, u.rec.ready = nil, false
 	r.further = true
-	r.touch()
+	r.touchItem(u)
 }

@@ -10,6 +10,7 @@ import (
 type news struct {
 	dirty   bool // something has changed since the last Change
 	must    bool // and the change must survive a crash
+	costly  bool // outcomes of elements have changed: forgetting one in a crash repeats its call
 	further bool // a handler or an element was decided, or a call ended, since the last Change
 
 	emits []model.Event
@@ -19,6 +20,15 @@ type news struct {
 
 // touch notes a change that must survive a crash.
 func (n *news) touch() { n.dirty, n.must = true, true }
+
+// touchItem notes the outcome of an attempt of a unit. Elements do not depend on each other. So the outcome of one may
+// be saved with those of others, unless a second call could differ from the first one, or has to be verified.
+func (n *news) touchItem(u unit) {
+	if u.item == 0 || u.Callee != nil || u.Volatile || u.keepsAttempts() {
+		n.touch()
+	}
+	n.dirty, n.costly = true, true
+}
 
 // Dirty reports whether anything has changed since the last Change.
 func (n *news) Dirty() bool { return n.dirty }
@@ -30,6 +40,10 @@ func (n *news) Dirty() bool { return n.dirty }
 // undo it. It is also true if live settings or the time helped to start an attempt, because it
 // might not start again.
 func (n *news) MustSave() bool { return n.must }
+
+// Costs reports whether a crash now would repeat calls of elements that have ended since the last Change. Saving each
+// outcome at once would write the outcomes of all elements as often as there are elements.
+func (n *news) Costs() bool { return n.costly }
 
 // TakeEmits returns the events to accept with the next change, once. Their ids are derived from the
 // run and the handler's path, so a repeated notice is recognized.
@@ -53,4 +67,5 @@ func (n *news) emit(rec *record, events []model.Event) {
 		rec.emitted = append(rec.emitted, e.ID)
 	}
 	n.emits = append(n.emits, events...)
+	n.must = n.must || len(events) > 0
 }

@@ -154,7 +154,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	r.extent.flying--
 	r.further = true
 	r.settled = false
-	r.touch() // forgetting an outcome in a crash would repeat the call
+	r.touchItem(u) // forgetting an outcome in a crash would repeat the call
 	if u.Undoes {
 		r.undone(u, o, live)
 	} else if rec.asking {
@@ -229,7 +229,7 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 // Change returns the data to save BEFORE the tasks from Ready start: the checkpoint, the status, and the values of an
 // ended run. The caller must add Version and Emit: see [Run.TakeEmits].
 func (r *Run) Change() model.Change {
-	r.dirty, r.must = false, false
+	r.dirty, r.must, r.costly = false, false, false
 	c := model.Change{
 		Run: r.start.ID, Pipeline: r.plan.Pipeline.ID, Bundle: r.plan.Bundle.Hash,
 		Status: r.Status(), Checkpoint: r.Checkpoint(), Reason: r.reason,

@@ -22,6 +22,11 @@ func unitOf(s *planner.Step, rec *record) unit { return unit{Step: s, rec: rec, 
 // ref names the unit in the run, like [Attempt.Ref].
 func (u unit) ref() string { return model.RefOf(u.Path, u.item) }
 
+// keepsAttempts reports whether a crash must not hide an attempt, since it may have to be verified or undone.
+func (u unit) keepsAttempts() bool {
+	return u.Handler.Parks() || u.Handler.Verification() != nil || u.Undo != nil
+}
+
 // within adds to an error which item it is about.
 func (u unit) within(err error) error {
 	if u.item == 0 {

@@ -63,8 +63,15 @@ type ended struct {
 	end     guard.CallEnd
 }
 
-// saveAfter is the longest time an in-flight call stays invisible to people after a crash.
-const saveAfter = 100 * time.Millisecond
+const (
+	// saveAfter is the longest time an in-flight call stays invisible to people after a crash.
+	saveAfter = 100 * time.Millisecond
+
+	// A checkpoint has the outcomes of all elements. So while they end, a run whose checkpoint is larger than
+	// lightCheckpoint writes at most so many bytes a second.
+	lightCheckpoint  = 16 << 10
+	checkpointVolume = 4 << 20
+)
 
 func newJob(n *node, c *store.Claimed) *job {
 	j := &job{
@@ -185,7 +192,19 @@ func (j *job) mustSave() bool {
 	if j.unsaved.IsZero() {
 		j.unsaved = now
 	}
-	return now.Sub(j.unsaved) >= saveAfter
+	return now.Sub(j.unsaved) >= j.patience()
+}
+
+// patience returns how long a change may wait to be saved that is not needed before the next calls start.
+func (j *job) patience() time.Duration {
+	size := len(j.claimed.Checkpoint)
+	switch {
+	case !j.run.Costs():
+		return saveAfter
+	case size <= lightCheckpoint || j.n.isDraining():
+		return 0
+	}
+	return time.Duration(size) * time.Second / checkpointVolume
 }
 
 // commit writes one step of the run. If the store refuses this step, the run fails.
@@ -280,7 +299,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 		delay, ok = listenEvery, true
 	}
 	if !j.unsaved.IsZero() {
-		if save := saveAfter - j.n.d.Clock.Now().Sub(j.unsaved); !ok || save < delay {
+		if save := j.patience() - j.n.d.Clock.Now().Sub(j.unsaved); !ok || save < delay {
 			delay, ok = save, true
 		}
 	}
