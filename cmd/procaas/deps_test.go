@@ -31,8 +31,9 @@ var rooms = map[string][]string{
 
 // commandRooms are the rooms of the command line in their order, below cmd/procaas/internal.
 var commandRooms = []string{
-	"cli", "source", "runview", "simulate", "authoring", "operate", "serve/web", "serve/secret", "serve/stores", "serve/observe", "serve",
-	"demo",
+	"cli", "source", "runview", "simulate", "authoring",
+	"operate/control", "operate/placement", "operate/runs", "operate/versions", "operate/top", "operate",
+	"serve/web", "serve/secret", "serve/stores", "serve/observe", "serve", "demo",
 }
 
 // commandLine lists the packages of the command line.

@@ -162,6 +162,13 @@ func (q *Call) JSON() bool { return q.json }
 // Items returns elements in the form of the API, on one page.
 func Items[T any](all []T) wire.Page[T] { return wire.Page[T]{Items: all} }
 
+// Group makes a command of sub-commands that call the same server.
+func Group(c *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	ServerFlags(c)
+	c.AddCommand(commands...)
+	return c
+}
+
 // Calls makes c call do with its server.
 func Calls(c *cobra.Command, do func(*Call) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error { return do(CallOf(c, args)) }
@@ -199,4 +206,12 @@ func Lists[T any](c *cobra.Command, ask func(*Call) ([]T, error), header string,
 // ShowTable prints elements as JSON or as a table, depending on --format.
 func ShowTable[T any](q *Call, header string, all []T, row func(T) Row) error {
 	return q.Show(Items(all), func() error { return Table(q.Out, header, all, row) })
+}
+
+// PageSize refuses an invalid --limit of a list.
+func PageSize(limit int) error {
+	if limit < 1 || limit > 1000 {
+		return Usagef("--limit %d: want a number from 1 to 1000", limit)
+	}
+	return nil
 }

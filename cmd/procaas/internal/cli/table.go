@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -37,6 +38,45 @@ func Dash(text string) string {
 		return "-"
 	}
 	return text
+}
+
+// Count formats a number, and 0 as -.
+func Count(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+// Rate formats calls per second. It shows at least 0.01 for a handler that is called.
+func Rate(perS float64) string {
+	switch {
+	case perS == 0:
+		return "-"
+	case perS < 1:
+		return fmt.Sprintf("%.2f", max(perS, 0.01))
+	case perS < 100:
+		return fmt.Sprintf("%.1f", perS)
+	}
+	return fmt.Sprintf("%.0f", perS)
+}
+
+// Percent formats a share.
+func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// Short returns enough of a hash to distinguish definitions.
+func Short(hash string) string {
+	const digits = 12
+	return hash[:min(digits, len(hash))]
+}
+
+// Compact formats a value from a server as JSON.
+func Compact(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return "?"
+	}
+	return string(data)
 }
 
 // A Row has a cell for each column.

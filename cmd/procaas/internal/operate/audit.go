@@ -38,10 +38,10 @@ func auditCommand() *cobra.Command {
 	cursor := flags.String("cursor", "", "continue after the previous page")
 	c.AddCommand(auditVerify())
 	return cli.Shows(c, func(q *cli.Call) (page wire.Page[records.AuditView], err error) {
-		if err = cmp.Or(pageSize(filter.Limit), when.Read(&filter.Since, &filter.Until)); err != nil {
+		if err = cmp.Or(cli.PageSize(filter.Limit), when.Read(&filter.Since, &filter.Until)); err != nil {
 			return page, err
 		}
-		if filter.Name, err = wholePath(q, filter.Name); err != nil {
+		if filter.Name, err = q.WholePath(filter.Name); err != nil {
 			return page, err
 		}
 		return q.Audit(q.Ctx, filter, *cursor)
@@ -182,5 +182,5 @@ func valueText(v any) string {
 		}
 		return v
 	}
-	return compact(v)
+	return cli.Compact(v)
 }

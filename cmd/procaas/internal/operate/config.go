@@ -14,7 +14,7 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "config", Short: "Read and change live settings of a server"}, configList(), configSet())
+	return cli.Group(&cobra.Command{Use: "config", Short: "Read and change live settings of a server"}, configList(), configSet())
 }
 
 func configList() *cobra.Command {
@@ -25,17 +25,8 @@ func configList() *cobra.Command {
 			if v.Revision > 0 {
 				from = v.By
 			}
-			return cli.Row{v.Name, compact(v.Value), from, v.Reason}
+			return cli.Row{v.Name, cli.Compact(v.Value), from, v.Reason}
 		})
-}
-
-// compact formats a value from a server as JSON.
-func compact(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return "?"
-	}
-	return string(data)
 }
 
 func configSet() *cobra.Command {
@@ -45,7 +36,7 @@ func configSet() *cobra.Command {
 		Example: `  procaas config set NOTIFY_SWITCH '{"enabled": false}' --reason "push is down"`,
 		Args:    cobra.ExactArgs(2),
 	}
-	reason := addReason(c)
+	reason := cli.Reason(c)
 	return cli.Calls(c, func(q *cli.Call) error {
 		value := json.RawMessage(q.Args[1])
 		if !json.Valid(value) {
@@ -61,10 +52,10 @@ func configSet() *cobra.Command {
 		}
 		i := slices.IndexFunc(was, func(v settings.ConfigView) bool { return v.Name == view.Name })
 		if i >= 0 {
-			outlook{
-				now: "handlers that start from now on read it, on all nodes", check: "procaas config list",
-				undo: fmt.Sprintf("procaas config set %s '%s'", view.Name, strings.ReplaceAll(compact(was[i].Value), "'", `'\''`)),
-			}.tell(q)
+			cli.Outlook{
+				Now: "handlers that start from now on read it, on all nodes", Check: "procaas config list",
+				Undo: fmt.Sprintf("procaas config set %s '%s'", view.Name, strings.ReplaceAll(cli.Compact(was[i].Value), "'", `'\''`)),
+			}.Tell(q)
 		}
 		return q.PrintJSON(view)
 	})

@@ -12,6 +12,6 @@ func nodesCommand() *cobra.Command {
 	cli.ServerFlags(c)
 	return cli.Lists(c, func(q *cli.Call) ([]records.NodeView, error) { return q.Nodes(q.Ctx) },
 		"NODE\tNAME\tALIVE\tRUNS\tPIPELINES\tSTARTED\tSEEN", func(n records.NodeView) cli.Row {
-			return cli.Row{n.Node, n.Name, n.Alive, n.Runs, cli.Dash(short(n.Bundle)), n.Started, n.Seen}
+			return cli.Row{n.Node, n.Name, n.Alive, n.Runs, cli.Dash(cli.Short(n.Bundle)), n.Started, n.Seen}
 		})
 }

@@ -139,7 +139,7 @@ func queueModeCommand(use, mode, short string) *cobra.Command {
 		if mode == "open" {
 			undo = ""
 		}
-		outlook{now: now, check: "procaas queue stats", undo: undo}.tell(q)
+		cli.Outlook{Now: now, Check: "procaas queue stats", Undo: undo}.Tell(q)
 		warn(q, done.Warning)
 		return nil
 	})
@@ -186,8 +186,15 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 			for _, r := range done.Retried {
 				fmt.Fprintf(q.Out, "  %s as %s\n", r.Task, r.As)
 			}
-			outlook{check: "procaas queue peek " + cmp.Or(choice.To, q.Args[0])}.tell(q)
+			cli.Outlook{Check: "procaas queue peek " + cmp.Or(choice.To, q.Args[0])}.Tell(q)
 			return nil
 		})
 	})
+}
+
+// warn prints a warning of the server.
+func warn(q *cli.Call, text string) {
+	if text != "" {
+		fmt.Fprintln(q.Err, "warning:", text)
+	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func tokenCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke the tokens of a server",
 		Long: `token manages who may call a server, on all its nodes. The roles are
@@ -100,7 +100,7 @@ func tokenRevoke() *cobra.Command {
 		Use: "revoke NAME", Short: "Revoke a token, on all nodes within a second", Args: cobra.ExactArgs(1),
 		Example: `  procaas token revoke on-call --reason "the phone is lost"`,
 	}
-	reason := addReason(c)
+	reason := cli.Reason(c)
 	return cli.Calls(c, func(q *cli.Call) error {
 		t, err := q.RevokeToken(q.Ctx, q.Args[0], *reason)
 		if err != nil {

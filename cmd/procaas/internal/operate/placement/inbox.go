@@ -1,4 +1,4 @@
-package operate
+package placement
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 )
 
 func inboxCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "inbox",
 		Short: "Show the databases of an inbox, and move keys between them",
 		Long: `inbox works with a server that spreads its inbox over several PostgreSQL servers
@@ -39,7 +39,7 @@ func inboxStatus() *cobra.Command {
 
 func printInbox(q *cli.Call, v inbox.View) error {
 	err := cli.Table(q.Out, "CELL\tSLOTS\tSHARE\tWAITING\tOUTBOX\tNOTE", v.Cells, func(c inbox.Cell) cli.Row {
-		return cli.Row{c.Name, c.Slots, percent(float64(c.Slots) / float64(v.Slots)), c.Waiting, c.Outbox, cli.Dash(c.Away)}
+		return cli.Row{c.Name, c.Slots, cli.Percent(float64(c.Slots) / float64(v.Slots)), c.Waiting, c.Outbox, cli.Dash(c.Away)}
 	})
 	if err != nil || len(v.Moves) == 0 {
 		return err

@@ -1,4 +1,5 @@
-package operate
+// Package versions has the commands for the versions of pipelines, and for canaries.
+package versions
 
 import (
 	"errors"
@@ -18,14 +19,13 @@ import (
 	"procaas/engine/diff"
 )
 
-// short returns enough of a hash to distinguish definitions.
-func short(hash string) string {
-	const digits = 12
-	return hash[:min(digits, len(hash))]
+// Commands returns the commands.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{reloadCommand(), versionsCommand(), canaryCommand(), promoteCommand(), rollbackCommand()}
 }
 
 func versionsCommand() *cobra.Command {
-	c := group(&cobra.Command{
+	c := cli.Group(&cobra.Command{
 		Use:   "versions",
 		Short: "List the versions of a server's pipelines, and what each changed",
 		Long: `versions lists the sets of pipelines that were current on a server, newest first. The
@@ -41,12 +41,12 @@ The first 4 digits of a version are enough to name it.`,
 	}, versionsShow(), versionsDiff())
 	limit := c.Flags().Int("limit", 20, "the most versions, up to 1000")
 	return cli.Lists(c, func(q *cli.Call) ([]definitions.Version, error) {
-		if err := pageSize(*limit); err != nil {
+		if err := cli.PageSize(*limit); err != nil {
 			return nil, err
 		}
 		return q.Versions(q.Ctx, *limit)
 	}, "VERSION\tSTATE\tSINCE\tBY\tRUNS\tCHANGES\tREASON", func(v definitions.Version) cli.Row {
-		return cli.Row{short(v.Version), cli.Dash(v.State), v.Since, cli.Dash(v.By), v.Runs, cli.Dash(v.Changes), reasons(v)}
+		return cli.Row{cli.Short(v.Version), cli.Dash(v.State), v.Since, cli.Dash(v.By), v.Runs, cli.Dash(v.Changes), reasons(v)}
 	})
 }
 
@@ -130,7 +130,7 @@ over the current version.`,
 		Args:    cobra.MaximumNArgs(1),
 	}
 	cli.ServerFlags(c)
-	reason := addReason(c)
+	reason := cli.Reason(c)
 	drop := addDrop(c)
 	return cli.Formatted(c, func(q *cli.Call) error {
 		before, _ := q.Canary(q.Ctx) // the rollback matters more
@@ -138,22 +138,22 @@ over the current version.`,
 		shown := showChange(q, found, err, "")
 		if err == nil && found.Old != found.New {
 			tried := before.Phase == canary.Running && before.New == found.Old && before.Percent < 100
-			leftBehind(q, found, tried).tell(q)
+			leftBehind(q, found, tried).Tell(q)
 		}
 		return shown
 	})
 }
 
 // leftBehind describes the runs that a rollback leaves on the version, and how to move them.
-func leftBehind(q *cli.Call, d diff.Diff, tried bool) outlook {
-	bad, good := short(d.Old), short(d.New)
-	o := outlook{now: "new runs of all keys use " + good + " within a second; put the old files back on the nodes", check: "procaas versions"}
-	if o.undo = "procaas rollback " + bad; tried {
-		o.undo = "procaas reload --canary 5% on a node that has the files"
+func leftBehind(q *cli.Call, d diff.Diff, tried bool) cli.Outlook {
+	bad, good := cli.Short(d.Old), cli.Short(d.New)
+	o := cli.Outlook{Now: "new runs of all keys use " + good + " within a second; put the old files back on the nodes", Check: "procaas versions"}
+	if o.Undo = "procaas rollback " + bad; tried {
+		o.Undo = "procaas reload --canary 5% on a node that has the files"
 	}
 	v, err := q.Version(q.Ctx, d.Old)
 	if err != nil {
-		o.check = "procaas runs list --version " + bad
+		o.Check = "procaas runs list --version " + bad
 		return o
 	}
 	if v.Runs == 0 {
@@ -163,12 +163,12 @@ func leftBehind(q *cli.Call, d diff.Diff, tried bool) outlook {
 	if err != nil {
 		return o
 	}
-	o.now += fmt.Sprintf("; %d failed and %d unfinished runs stay on %s", failed.Total, max(0, v.Runs-failed.Total), bad)
-	o.check = "procaas runs list --version " + bad
-	o.more = "procaas runs migrate --version " + bad + " --dry-run; without --dry-run it moves those that fit"
+	o.Now += fmt.Sprintf("; %d failed and %d unfinished runs stay on %s", failed.Total, max(0, v.Runs-failed.Total), bad)
+	o.Check = "procaas runs list --version " + bad
+	o.More = "procaas runs migrate --version " + bad + " --dry-run; without --dry-run it moves those that fit"
 	if failed.Total > 0 {
 		// After the migration, the version no longer tells these runs from those that failed before.
-		o.more += "; then procaas runs retry --failed-since " + v.Since.UTC().Format(time.RFC3339) + " --dry-run, which leaves out what failed before " + bad
+		o.More += "; then procaas runs retry --failed-since " + v.Since.UTC().Format(time.RFC3339) + " --dry-run, which leaves out what failed before " + bad
 	}
 	return o
 }
@@ -183,7 +183,7 @@ version becomes current on all nodes within a second. A key that uses it keeps i
 		Args:    cobra.MaximumNArgs(1),
 	}
 	cli.ServerFlags(c)
-	reason := addReason(c)
+	reason := cli.Reason(c)
 	hold := c.Flags().Bool("hold", false, "stay at this share until the next promote")
 	return cli.Shows(c, func(q *cli.Call) (v canary.View, err error) {
 		how := wire.Promotion{Reason: *reason, Hold: *hold}
@@ -218,7 +218,7 @@ func showCanary(q *cli.Call, v canary.View) error {
 	if v.Phase == canary.None {
 		return q.Printf("no canary has run; procaas reload --canary 5%% begins one\n")
 	}
-	fmt.Fprintln(q.Out, canaryLine(v))
+	fmt.Fprintln(q.Out, CanaryLine(v))
 	if v.Why != "" {
 		fmt.Fprintf(q.Out, "why     %s\n", v.Why)
 	}
@@ -237,9 +237,9 @@ func showCanary(q *cli.Call, v canary.View) error {
 	})
 }
 
-// canaryLine summarizes a canary in one line.
-func canaryLine(v canary.View) string {
-	return fmt.Sprintf("canary  %s %s at %g%% of keys, against %s", short(v.New), v.Phase, v.Percent, short(v.Old))
+// CanaryLine summarizes a canary in one line.
+func CanaryLine(v canary.View) string {
+	return fmt.Sprintf("canary  %s %s at %g%% of keys, against %s", cli.Short(v.New), v.Phase, v.Percent, cli.Short(v.Old))
 }
 
 func reloadCommand() *cobra.Command {
@@ -264,7 +264,7 @@ second, and an alert says why. See procaas canary, promote and rollback.`,
 	cli.ServerFlags(c)
 	how := wire.Reload{}
 	flags := c.Flags()
-	reason, drop := addReason(c), addDrop(c)
+	reason, drop := cli.Reason(c), addDrop(c)
 	share := flags.String("canary", "", "use the new version for this share of keys first, such as 5%")
 	step := flags.Duration("step", canary.DefaultEvery, "how long each share of a canary lasts at least")
 	flags.IntVar(&how.Runs, "runs", canary.DefaultLeast, "how many runs of the new version each share of a canary has at least")

@@ -1,4 +1,4 @@
-package operate
+package top
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/operate/versions"
 	"procaas/dsl/diag"
 	"procaas/engine/canary"
 	"procaas/engine/fallback"
@@ -201,7 +203,7 @@ func (v *topView) draw(s *screen) []byte {
 	s.line(&b, "", fmt.Sprintf("%s, %.1f calls/s, %d failing, %d off or out; %s in hand",
 		diag.Plural(len(v.handlers), "handler"), rate, failing, off, diag.Plural(v.runs, "run")))
 	if v.canary.Phase == canary.Running {
-		s.line(&b, "", canaryLine(v.canary))
+		s.line(&b, "", versions.CanaryLine(v.canary))
 	}
 	for _, trouble := range []string{v.rolledBack(), v.down(), v.heldBack(), v.frozen(), v.backlogText(), v.trouble} {
 		if trouble != "" {
@@ -221,7 +223,7 @@ func (v *topView) draw(s *screen) []byte {
 // rolledBack returns why a canary was rolled back within the last hour, or "".
 func (v *topView) rolledBack() string {
 	if c := v.canary; c.Phase == canary.RolledBack && c.Ended != nil && v.at.Sub(*c.Ended) < time.Hour {
-		return canaryLine(c) + ": " + c.Why
+		return versions.CanaryLine(c) + ": " + c.Why
 	}
 	return ""
 }
@@ -241,8 +243,8 @@ func (v *topView) rows(b *bytes.Buffer, s *screen, c topColumns) (hidden int) {
 			return len(v.handlers) - i
 		}
 		s.line(b, colorOf(h), fmt.Sprintf("%-*s"+topNumbers+"%s %s", c.path, shorten(h.Path, c.path),
-			rateText(h.CallsPerS), percentText(h.SuccessRatio), percentText(h.RecentRatio), millisText(h.LatencyP50), millisText(h.LatencyP99),
-			countText(h.InFlight), countText(h.Waiting+int64(h.Parked)),
+			cli.Rate(h.CallsPerS), percentText(h.SuccessRatio), percentText(h.RecentRatio), millisText(h.LatencyP50), millisText(h.LatencyP99),
+			cli.Count(h.InFlight), cli.Count(h.Waiting+int64(h.Parked)),
 			c.text(criticalText(h.Critical), cmp.Or(h.Owner, "-")), v.stateOf(h)))
 		for _, note := range notes {
 			s.line(b, "", "  "+note)
@@ -300,19 +302,6 @@ func shorten(path string, width int) string {
 	return pipeline[:min(room, len(pipeline))] + between + handler
 }
 
-// rateText shows at least 0.01 for a handler that is called.
-func rateText(perS float64) string {
-	switch {
-	case perS == 0:
-		return "-"
-	case perS < 1:
-		return fmt.Sprintf("%.2f", max(perS, 0.01))
-	case perS < 100:
-		return fmt.Sprintf("%.1f", perS)
-	}
-	return fmt.Sprintf("%.0f", perS)
-}
-
 func percentText(ratio *float64) string {
 	switch {
 	case ratio == nil:
@@ -333,14 +322,6 @@ func millisText(ms *float64) string {
 		return fmt.Sprintf("%.0fms", *ms)
 	}
 	return fmt.Sprintf("%.1fs", *ms/1000)
-}
-
-// countText returns "" for 0.
-func countText(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprint(n)
 }
 
 func criticalText(critical bool) string {

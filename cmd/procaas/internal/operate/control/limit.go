@@ -1,4 +1,4 @@
-package operate
+package control
 
 import (
 	"fmt"
@@ -52,7 +52,7 @@ last two seconds.`,
 		}
 		var until *time.Time
 		if *duration != "" {
-			until, err = endAfter(*duration)
+			until, err = cli.EndAfter(*duration)
 		}
 		return func(now *guard.Control) { now.RateLimit, now.Over, now.LimitUntil = x.Args[1], *over, until }, err
 	}).RunE
@@ -71,7 +71,7 @@ func listLimits(q *cli.Call) error {
 	if below == "list" { // as for switch and config
 		below = ""
 	}
-	below, err := wholePath(q, below)
+	below, err := q.WholePath(below)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func listLimits(q *cli.Call) error {
 	if err != nil {
 		return err
 	}
-	known := prefixes(all)
+	known := cli.Paths(all)
 	if below != "" && !slices.Contains(known, below) {
 		return cli.Usagef("there is no path %q%s", below, cli.Meant(below, known, "; did you mean %q?", "; procaas top lists all handlers"))
 	}
@@ -92,7 +92,7 @@ func listLimits(q *cli.Call) error {
 	return q.Show(cli.Items(limited), func() error {
 		err := cli.Table(q.Out, "HANDLER\tLIMIT\tCALLS/S\tWAITING\tSET", limited, func(h stats.HandlerInfo) cli.Row {
 			return cli.Row{
-				h.Path, cli.Dash(h.RateLimit), rateText(h.CallsPerS), countText(h.Waiting + int64(h.Parked)),
+				h.Path, cli.Dash(h.RateLimit), cli.Rate(h.CallsPerS), cli.Count(h.Waiting + int64(h.Parked)),
 				cli.Dash(strings.Join(limitsOf(&h), "; ")),
 			}
 		})

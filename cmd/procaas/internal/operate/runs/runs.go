@@ -1,4 +1,5 @@
-package operate
+// Package runs has the commands that submit events, and that show and change runs.
+package runs
 
 import (
 	"cmp"
@@ -18,8 +19,11 @@ import (
 	"procaas/engine/model"
 )
 
+// Commands returns the commands.
+func Commands() []*cobra.Command { return []*cobra.Command{submitCommand(), runsCommand()} }
+
 func runsCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "runs", Short: "List, show, export, retry, cancel, rerun, make up and migrate runs of a server"},
+	return cli.Group(&cobra.Command{Use: "runs", Short: "List, show, export, retry, cancel, rerun, make up and migrate runs of a server"},
 		runsList(), runsShow(), runsExport(), runsRetry(), runsCancel(), runsRerun(), runsMakeUp(), runsMigrate())
 }
 
@@ -39,7 +43,7 @@ func runsList() *cobra.Command {
 	c.Flags().IntVar(&filter.Limit, "limit", 20, "the most entries, up to 1000")
 	c.Flags().StringVar(&filter.Cursor, "cursor", "", "continue after the previous page")
 	return cli.Shows(c, func(q *cli.Call) (page wire.Page[checkpoint.RunView], err error) {
-		if err := pageSize(filter.Limit); err != nil {
+		if err := cli.PageSize(filter.Limit); err != nil {
 			return page, err
 		}
 		if err := choice.read(q); err != nil {
@@ -52,7 +56,7 @@ func runsList() *cobra.Command {
 		return page, err
 	}, func(q *cli.Call, page wire.Page[checkpoint.RunView]) error {
 		err := cli.Table(q.Out, "RUN\tPIPELINE\tKEY\tSTATUS\tVERSION\tACCEPTED\tNOTE", page.Items, func(v checkpoint.RunView) cli.Row {
-			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, version(v), v.Accepted, strings.TrimSpace(runNote(v, filter.LeftOut) + " " + labelsText(v))}
+			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, cli.Dash(cli.Short(v.Bundle)), v.Accepted, strings.TrimSpace(runNote(v, filter.LeftOut) + " " + labelsText(v))}
 		})
 		if err == nil && page.Next != nil {
 			fmt.Fprintf(q.Err, "more: --cursor %s\n", *page.Next)
@@ -113,12 +117,6 @@ func whyLeftOut(v checkpoint.RunView, path string) string {
 	return strings.Join(why, "; ")
 }
 
-// version returns the first digits of the hash of a run's definition.
-func version(v checkpoint.RunView) string {
-	const digits = 12
-	return cli.Dash(v.Bundle[:min(len(v.Bundle), digits)])
-}
-
 func runsShow() *cobra.Command {
 	return cli.Shows(&cobra.Command{
 		Use: "show RUN|KEY", Short: "Show one run, or the newest run of a key, with its handlers and shared " +
@@ -138,12 +136,12 @@ const mostPayload = 1000
 
 func showRun(q *cli.Call, v checkpoint.RunView) error {
 	fmt.Fprintf(q.Out, "run       %s\npipeline  %s\nversion   %s\nflow      %s\nkey       %s\nevent     %s %s\naccepted  %s\n",
-		v.ID, v.Pipeline, version(v), v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
+		v.ID, v.Pipeline, cli.Dash(cli.Short(v.Bundle)), v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
 	if labels := labelsText(v); labels != "" {
 		fmt.Fprintf(q.Out, "labels    %s\n", strings.Trim(labels, "[]"))
 	}
 	if v.Event.Payload != nil {
-		fmt.Fprintf(q.Out, "payload   %s\n", expr.Shorten(compact(v.Event.Payload), mostPayload))
+		fmt.Fprintf(q.Out, "payload   %s\n", expr.Shorten(cli.Compact(v.Event.Payload), mostPayload))
 	}
 	if v.RerunOf != "" {
 		fmt.Fprintf(q.Out, "rerun of  %s%s%s\n", v.RerunOf, fromStage(v.RerunFrom), orderedBy(v.RerunBy, v.RerunReason))
@@ -170,7 +168,7 @@ func runsRetry() *cobra.Command {
 	}
 	var many redriveFlags
 	many.add(c)
-	reason := addReason(c)
+	reason := cli.Reason(c)
 	return cli.Formatted(c, func(q *cli.Call) error {
 		if len(q.Args) == 0 {
 			return many.redrive(q, client.RetryRuns, *reason)
@@ -215,7 +213,7 @@ out again.` + redriveHelp,
 	many.addLabel(c)
 	many.addWhen(c)
 	many.addPace(c)
-	reason := addReason(c)
+	reason := cli.Reason(c)
 	return cli.Formatted(c, func(q *cli.Call) error {
 		if err := many.read(q); err != nil {
 			return err
@@ -285,7 +283,7 @@ func retryable(v checkpoint.RunView) bool {
 func unsettled(v checkpoint.RunView) bool { return !v.Status.Ended() || v.Status == model.Failed }
 
 // eachRun calls do for each run and prints the outcome.
-func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error), told func(id string) outlook) error {
+func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error), told func(id string) cli.Outlook) error {
 	views := []checkpoint.RunView{}
 	worst := each(q, fits, func(id string) error {
 		view, err := do(id)
@@ -301,7 +299,7 @@ func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string)
 		worst = cmp.Or(worst, q.PrintJSON(cli.Items(views)))
 	}
 	if len(views) > 0 {
-		told(views[0].ID).tell(q)
+		told(views[0].ID).Tell(q)
 	}
 	return cli.Told(q.Streams, worst)
 }
@@ -324,7 +322,7 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 	}
 	var many redriveFlags
 	many.add(c)
-	reason := addReason(c)
+	reason := cli.Reason(c)
 	return cli.Calls(c, func(q *cli.Call) error {
 		switch {
 		case len(q.Args) == 0:

@@ -1,4 +1,6 @@
-package operate
+// Package placement has the commands that show and change what lives where: partitions on workers, keys on shards,
+// and slots in the databases of an inbox.
+package placement
 
 import (
 	"cmp"
@@ -15,6 +17,11 @@ import (
 	"procaas/engine/clusters"
 	"procaas/handlers/balancer/plant"
 )
+
+// Commands returns the commands.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{inboxCommand(), balancerCommand(), shardCommand()}
+}
 
 // balancerCommand has the commands that show and control live clusters.
 func balancerCommand() *cobra.Command {
@@ -107,7 +114,7 @@ func leverCommand(use, short, lever string, release bool) *cobra.Command {
 			return levers, cli.Usagef("%s wants --reason: all who look will wonder why", name)
 		}
 		if end != "" {
-			until, err := endAfter(end)
+			until, err := cli.EndAfter(end)
 			if err != nil {
 				return levers, err
 			}
@@ -233,7 +240,7 @@ func writeCluster(q *cli.Call, v clusters.ClusterView) error {
 		err := cli.Table(q.Out, header, v.Workers, func(x clusters.Seen) cli.Row {
 			return cli.Row{
 				x.ID, cli.Dash(x.Zone), workerState(x), x.Partitions, fmt.Sprintf("%.1f\t%.1f\t%.1f", x.Weight, x.Requests, x.Drops),
-				percent(x.Busy), cli.Dash(x.Problem),
+				cli.Percent(x.Busy), cli.Dash(x.Problem),
 			}
 		})
 		if err != nil {

@@ -1,11 +1,10 @@
-package operate
+package runs
 
 import (
 	"cmp"
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
@@ -17,7 +16,6 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
-	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/store"
 )
@@ -29,69 +27,6 @@ first to cancel, so that no run begins because an earlier one of its key has end
 --dry-run shows them, and also runs that you name. --rate sets the pace. The command
 handles each run once, even if the run fails again meanwhile. After an interruption,
 run the same command again: it skips runs that already continue.`
-
-// choiceFlags are the flags that choose runs.
-type choiceFlags struct {
-	filter      store.RunFilter
-	labels      []string
-	when        cli.Span
-	failedSince string
-}
-
-// add adds the flags. statuses are the allowed statuses.
-func (f *choiceFlags) add(c *cobra.Command, statuses string) {
-	flags := c.Flags()
-	flags.StringVar(&f.filter.Pipeline, "pipeline", "", "only runs of this pipeline")
-	flags.StringVar(&f.filter.Flow, "flow", "", "only runs of this flow")
-	flags.StringVar(&f.filter.Key, "key", "", "only runs of this key")
-	addVersion(c, &f.filter)
-	f.addLabel(c)
-	flags.StringVar((*string)(&f.filter.Status), "status", "", "only runs of this status: "+statuses)
-	flags.StringVar(&f.filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage; it may be "+
-		"shortened from the left")
-	flags.StringVar(&f.filter.ErrorClass, "error-class", "",
-		"only runs that failed with timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: "+
-			"runs that nodes died of")
-	flags.StringVar(&f.filter.Error, "error", "", "only runs whose error contains this text")
-	flags.StringVar(&f.failedSince, "failed-since", "",
-		"only runs that are failed, and failed then or later: a time, or a duration before now such as 1h")
-	f.addWhen(c)
-}
-
-func (f *choiceFlags) addLabel(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.labels, "label", nil, "only runs with this label: city=berlin, or city for any value; repeat it for several")
-}
-
-func addLeftBy(c *cobra.Command, f *store.RunFilter) {
-	c.Flags().StringVar(&f.LeftBy, "left-by", "", "only runs that left the handler out for this reason: "+strings.Join(model.LeftReasons(), ", "))
-}
-
-func addVersion(c *cobra.Command, f *store.RunFilter) {
-	c.Flags().StringVar(&f.Bundle, "version", "", "only runs on this version of the pipelines: at least its first 4 digits")
-}
-
-// read completes the filter: it parses times and completes paths of handlers.
-func (f *choiceFlags) read(q *cli.Call) (err error) {
-	f.filter.Labels = strings.Join(f.labels, ",")
-	if err := model.CheckLabelFilter(f.filter.Labels); err != nil {
-		return cli.Usagef("--label: %w", err)
-	}
-	if err := f.when.Read(&f.filter.Since, &f.filter.Until); err != nil {
-		return err
-	}
-	if f.filter.FailedSince, err = cli.Instant("--failed-since", f.failedSince, time.Now()); err != nil {
-		return err
-	}
-	if f.filter.FailedPath, err = wholePath(q, f.filter.FailedPath); err != nil {
-		return err
-	}
-	f.filter.LeftOut, err = wholePath(q, f.filter.LeftOut)
-	return err
-}
-
-func (f *choiceFlags) addWhen(c *cobra.Command) {
-	f.when.Add(c, "only runs accepted at this time or later", "only runs accepted before")
-}
 
 // redriveFlags choose many runs and set the pace.
 type redriveFlags struct {
@@ -139,12 +74,12 @@ func (f *redriveFlags) named(q *cli.Call, verb client.Verb, fits func(checkpoint
 			}
 		}
 		return do(id)
-	}, func(id string) outlook {
+	}, func(id string) cli.Outlook {
 		next := outcome(verb, id)
 		if f.dryRun {
-			next = outlook{}
+			next = cli.Outlook{}
 		}
-		next.more = strings.Join(later, "; ")
+		next.More = strings.Join(later, "; ")
 		return next
 	})
 }
@@ -274,24 +209,24 @@ func (r redriven) show(q *cli.Call, verb client.Verb, told string) error {
 		fmt.Fprintf(q.Out, "  and %d more\n", more)
 	}
 	if len(r.Runs) > 0 {
-		outcome(verb, r.Runs[0]).tell(q)
+		outcome(verb, r.Runs[0]).Tell(q)
 	}
 	return nil
 }
 
 // outcome says how to follow the runs. One of them is the example.
-func outcome(verb client.Verb, run string) outlook {
+func outcome(verb client.Verb, run string) cli.Outlook {
 	show := "procaas runs show " + run
 	switch verb {
 	case client.RetryRuns:
-		return outlook{now: "each resumes from the handler that failed; later events of its key run after it", check: show + "; retry --dry-run with the same conditions counts " +
+		return cli.Outlook{Now: "each resumes from the handler that failed; later events of its key run after it", Check: show + "; retry --dry-run with the same conditions counts " +
 			"those that failed again"}
 	case client.MakeUpRuns:
-		return outlook{now: "each makes only this call; it may still fail or be left out", check: show + "; a run whose call is left out again is back in runs list --left-out"}
+		return cli.Outlook{Now: "each makes only this call; it may still fail or be left out", Check: show + "; a run whose call is left out again is back in runs list --left-out"}
 	case client.CancelRuns:
-		return outlook{now: "they end; a later event of a key runs once no earlier one of it waits or has failed", check: show}
+		return cli.Outlook{Now: "they end; a later event of a key runs once no earlier one of it waits or has failed", Check: show}
 	}
-	return outlook{check: show}
+	return cli.Outlook{Check: show}
 }
 
 // redriven is the JSON result for many runs.

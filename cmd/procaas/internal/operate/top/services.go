@@ -1,4 +1,4 @@
-package operate
+package top
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ many calls a service takes at once, and whether it is down. Its columns include
 func serviceState(s *guard.ServiceInfo) string {
 	switch state := s.State(); {
 	case state == guard.ServicePaused:
-		return state + until(s.ClosedUntil)
+		return state + cli.Until(s.ClosedUntil)
 	case state != guard.ServiceUp && s.FailingSince != nil:
 		return state + " since " + cli.Time(*s.FailingSince)
 	default:

@@ -1,4 +1,4 @@
-package operate
+package top
 
 import (
 	"flag"
@@ -88,7 +88,7 @@ func TestTopDraws(t *testing.T) {
 // goldenText compares a text with a file of testdata/cli.
 func goldenText(t *testing.T, name, have string) {
 	t.Helper()
-	file := filepath.Join("..", "..", "..", "..", "testdata", "cli", name)
+	file := filepath.Join("..", "..", "..", "..", "..", "testdata", "cli", name)
 	if *update {
 		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
 			t.Fatal(err)

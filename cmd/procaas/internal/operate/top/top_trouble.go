@@ -1,4 +1,4 @@
-package operate
+package top
 
 import (
 	"fmt"
@@ -146,7 +146,7 @@ func (v *topView) still() string {
 func (v *topView) notes(h *stats.HandlerInfo) []string {
 	var notes []string
 	if c := v.switchOf(h); c != nil {
-		note := h.Switch + until(c.Until)
+		note := h.Switch + cli.Until(c.Until)
 		if c.By != "" {
 			note += " by " + c.By
 		}

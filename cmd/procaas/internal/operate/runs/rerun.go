@@ -1,4 +1,4 @@
-package operate
+package runs
 
 import (
 	"cmp"
@@ -35,13 +35,13 @@ happen.`,
 	}
 	from := c.Flags().String("from", "", "start at this stage, and keep what the run did before")
 	dryRun := c.Flags().Bool("dry-run", false, "change nothing, and show what would happen")
-	reason := addReason(c)
+	reason := cli.Reason(c)
 	ended := func(v checkpoint.RunView) bool { return v.Status.Ended() }
 	return cli.Formatted(c, func(q *cli.Call) error {
 		if !*dryRun {
 			return eachRun(q, ended, func(id string) (checkpoint.RunView, error) { return q.Rerun(q.Ctx, id, *from, *reason) },
-				func(id string) outlook {
-					return outlook{now: "each waits for its turn in its key", check: "procaas runs show " + id}
+				func(id string) cli.Outlook {
+					return cli.Outlook{Now: "each waits for its turn in its key", Check: "procaas runs show " + id}
 				})
 		}
 		plans := []intake.RerunPlan{}
@@ -64,10 +64,9 @@ happen.`,
 
 // showRerun prints what a rerun would do.
 func showRerun(q *cli.Call, p intake.RerunPlan) error {
-	digits := func(hash string) string { return version(checkpoint.RunView{Bundle: hash}) }
-	fmt.Fprintf(q.Out, "%s would run again%s: pipeline %s, key %s, version %s", p.Of, fromStage(p.Stage), p.Pipeline, p.Key, digits(p.Bundle))
+	fmt.Fprintf(q.Out, "%s would run again%s: pipeline %s, key %s, version %s", p.Of, fromStage(p.Stage), p.Pipeline, p.Key, cli.Short(p.Bundle))
 	if p.Was != p.Bundle {
-		fmt.Fprintf(q.Out, " (it ran by %s)", digits(p.Was))
+		fmt.Fprintf(q.Out, " (it ran by %s)", cli.Dash(cli.Short(p.Was)))
 	}
 	fmt.Fprintln(q.Out)
 	for _, path := range p.Kept {

@@ -1,4 +1,4 @@
-package operate
+package control
 
 import (
 	"cmp"
@@ -14,26 +14,6 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/steering"
 )
-
-// An outlook is what a command prints about a change, besides the new state.
-type outlook struct {
-	now   string // what happens from now on
-	check string // the command that shows the effect
-	more  string // commands for what remains to be done
-	undo  string // the command that undoes the change
-}
-
-// tell prints the outlook to standard error, since programs read standard output.
-func (o outlook) tell(q *cli.Call) {
-	if q.JSON() {
-		return
-	}
-	for _, line := range [][2]string{{"now", o.now}, {"check", o.check}, {"then", o.more}, {"undo", o.undo}} {
-		if line[1] != "" {
-			fmt.Fprintf(q.Err, "%s: %s\n", line[0], line[1])
-		}
-	}
-}
 
 // measure asks for the effect of a change. It ignores errors: a busy server must not keep people from changing
 // controls.

@@ -1,4 +1,5 @@
-package operate
+// Package top has the commands that watch handlers and services.
+package top
 
 import (
 	"bytes"
@@ -23,6 +24,9 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/stats"
 )
+
+// Commands returns the commands.
+func Commands() []*cobra.Command { return []*cobra.Command{topCommand(), servicesCommand()} }
 
 // topFlags are the flags of top.
 type topFlags struct {
@@ -70,7 +74,7 @@ to add other nodes. Ctrl-C ends it. Without a terminal, top prints once.`,
 			return cli.Usagef("--every %s: want 100ms or more", f.every)
 		}
 		f.Call = q
-		below, err := wholePath(q, strings.Trim(strings.Join(q.Args, ""), "/"))
+		below, err := q.WholePath(strings.Trim(strings.Join(q.Args, ""), "/"))
 		if err != nil {
 			return err
 		}
@@ -191,7 +195,7 @@ func (v *topView) ask(ctx context.Context, node *client.Client, below string) er
 	if err != nil {
 		return err
 	}
-	v.known, v.services = prefixes(handlers), services
+	v.known, v.services = cli.Paths(handlers), services
 	v.handlers = slices.DeleteFunc(handlers, func(h stats.HandlerInfo) bool {
 		return below != "" && h.Path != below && !strings.HasPrefix(h.Path, below+"/")
 	})

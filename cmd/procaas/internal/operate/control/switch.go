@@ -1,4 +1,5 @@
-package operate
+// Package control has the commands that switch and limit paths.
+package control
 
 import (
 	"errors"
@@ -19,8 +20,13 @@ import (
 	"procaas/engine/steering"
 )
 
+// Commands returns the commands.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{switchCommand(), limitCommand(), rolloutCommand()}
+}
+
 func switchCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "switch",
 		Short: "Switch pipelines, stages and handlers off and on, on all nodes",
 		Long: `switch turns paths off and on: a pipeline, pipeline/stage or pipeline/stage/handler.
@@ -65,7 +71,7 @@ func changes(c *cobra.Command, prepare func(*controlChange) (edit, error)) *cobr
 			return err
 		}
 		var err error
-		if q.Args[0], err = wholePath(q, q.Args[0]); err != nil {
+		if q.Args[0], err = q.WholePath(q.Args[0]); err != nil {
 			return err
 		}
 		change, err := prepare(&x)
@@ -99,7 +105,7 @@ func addEnd(c *cobra.Command, forUsage, foreverUsage string) func() (*time.Time,
 	duration := c.Flags().String("for", "1h", forUsage)
 	forever := c.Flags().Bool("forever", false, foreverUsage)
 	return func() (*time.Time, error) {
-		until, err := endAfter(*duration)
+		until, err := cli.EndAfter(*duration)
 		switch {
 		case err != nil:
 			return nil, err
@@ -168,7 +174,7 @@ audit has it too. The server refuses to undo if somebody changed the same path s
 		Example: "  procaas switch undo 17",
 		Args:    cobra.ExactArgs(1),
 	}
-	reason := addReason(c)
+	reason := cli.Reason(c)
 	return cli.Calls(c, func(q *cli.Call) error {
 		revision, err := strconv.ParseInt(q.Args[0], 10, 32)
 		if err != nil || revision < 1 {
@@ -182,7 +188,7 @@ audit has it too. The server refuses to undo if somebody changed the same path s
 		if undone.Control != nil {
 			state = stateText(*undone.Control)
 		}
-		outlook{check: "procaas top " + undone.Path}.tell(q)
+		cli.Outlook{Check: "procaas top " + undone.Path}.Tell(q)
 		return q.Printf("%s: %s\n", undone.Path, state)
 	})
 }
@@ -294,7 +300,7 @@ func (x *controlChange) tell(v any, revision int64, path, state string) error {
 			_ = x.measure(path, wire.NewControlChange(x.after, ""))
 		}
 		fmt.Fprintf(x.Out, "%s: %s%s\n", path, state, x.endedText())
-		outlook{now: x.nowText(), check: x.checkText(path), undo: fmt.Sprintf("procaas switch undo %d", revision)}.tell(x.Call)
+		cli.Outlook{Now: x.nowText(), Check: x.checkText(path), Undo: fmt.Sprintf("procaas switch undo %d", revision)}.Tell(x.Call)
 		return nil
 	})
 }
@@ -316,15 +322,15 @@ func stateText(v guard.ControlView) string {
 	c := v.Control.Present(time.Now())
 	switch {
 	case c.Mode == guard.ModeKeep:
-		out = append(out, "kept in the flow"+until(c.Until))
+		out = append(out, "kept in the flow"+cli.Until(c.Until))
 	case c.Enabled:
 	case c.Mode == guard.ModeHold:
-		out = append(out, "hold"+until(c.Until))
+		out = append(out, "hold"+cli.Until(c.Until))
 	default:
-		out = append(out, "off"+until(c.Until))
+		out = append(out, "off"+cli.Until(c.Until))
 	}
 	if c.RateLimit != "" {
-		out = append(out, c.RateLimit+", over: "+c.Over+until(c.LimitUntil))
+		out = append(out, c.RateLimit+", over: "+c.Over+cli.Until(c.LimitUntil))
 	}
 	if c.RolloutPercent != nil {
 		out = append(out, fmt.Sprintf("%g %% of runs", *c.RolloutPercent))

@@ -1,4 +1,4 @@
-package operate
+package placement
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ import (
 )
 
 func shardCommand() *cobra.Command {
-	c := group(&cobra.Command{
+	c := cli.Group(&cobra.Command{
 		Use:   "shard",
 		Short: "Find the shards of keys, move keys, and manage shards",
 		Long: `shard asks a server about its shard maps: which shard has a key, how the shards and
@@ -61,7 +61,7 @@ func shardList() *cobra.Command {
 		}
 		return cli.ShowTable(q, "SHARD\tCLASS\tMASTER\tKEYS\tUSAGE\tREGISTRATION\tTRANSFER\tNOTE", shards, func(x transfers.ShardView) cli.Row {
 			return cli.Row{
-				x.ID, x.Class, cli.Dash(x.Master), x.Placements, percent(x.Usage), openOr(x.Registration), openOr(x.Transfer),
+				x.ID, x.Class, cli.Dash(x.Master), x.Placements, cli.Percent(x.Usage), openOr(x.Registration), openOr(x.Transfer),
 				cli.Dash(shardNote(x)),
 			}
 		})
@@ -77,9 +77,6 @@ func listShardMaps(q *cli.Call) error {
 		return cli.Row{m.ID, strings.Join(m.Key, "/"), m.Strategy, m.Shards, m.Loaded, cli.Dash(m.Owner)}
 	})
 }
-
-// percent formats a share.
-func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 // openOr formats a flag.
 func openOr(open bool) string {
