@@ -12,7 +12,9 @@ import (
 // handlers wait for them.
 func (c *advisor) adviseDelay() {
 	for i, s := range c.Steps {
-		if s.IsCritical() || s.Detached || s.Fallback != nil || s.Deadline > 0 || !c.Types.Calls(s.Handler) && s.Call == nil {
+		hangs := c.Types.Calls(s.Handler) || s.Call != nil
+		guest := c.ownerOf(s.Handler) != c.Declared.Owner
+		if s.IsCritical() || s.Detached || s.Fallback != nil || s.Deadline > 0 || !hangs && !guest {
 			continue
 		}
 		longest := c.longest(s.Handler).Within(s.Stage.Deadline).Within(c.Declared.Deadline)
@@ -24,9 +26,13 @@ func (c *advisor) adviseDelay() {
 		if longest.Endless {
 			how = "for ever"
 		}
+		when := ", and when its service hangs, it"
+		if !hangs { // it waits, and says for how long
+			when = " and of another owner, and it"
+		}
 		c.Report(diag.Diagnostic{
 			Span: s.IDPlace(), Severity: diag.Advice, Code: rules.LongSecondary,
-			Message: fmt.Sprintf("%q is not critical, and when its service hangs, it may hold up the critical %q %s", s.ID, behind.ID, how),
+			Message: fmt.Sprintf("%q is not critical%s may hold up the critical %q %s", s.ID, when, behind.ID, how),
 			Hint:    "say how long it is worth waiting for, such as deadline: 2s, or add a fallback",
 			Related: []diag.Related{{Span: behind.IDPlace(), Message: "waits behind it"}},
 		})

@@ -30,6 +30,7 @@ type owners struct {
 type ownersRule struct {
 	pattern []string // parts between slashes; ** matches any number of parts
 	owners  []string // names as in pipelines; empty for nobody
+	line    int      // from 1
 }
 
 // codeOwnersOf separates the CODEOWNERS files of a set. Those of the deepest directories come first.
@@ -55,7 +56,9 @@ func parseOwners(f diag.File) *owners {
 		o.root = strings.TrimSuffix(dir, "/") + "/"
 	}
 	var section []string // owners of a GitLab section, for its patterns without owners
+	number := 0
 	for line := range strings.Lines(string(f.Data)) {
+		number++
 		line = strings.TrimSpace(line)
 		if header := strings.TrimPrefix(line, "^"); strings.HasPrefix(header, "[") {
 			section = ownerNames(strings.Fields(header[strings.LastIndex(header, "]")+1:]))
@@ -72,7 +75,7 @@ func parseOwners(f diag.File) *owners {
 		if len(named) == 0 {
 			named = section
 		}
-		o.rules = append(o.rules, ownersRule{ownersPattern(strings.ReplaceAll(words[0], "\x00", " ")), named})
+		o.rules = append(o.rules, ownersRule{ownersPattern(strings.ReplaceAll(words[0], "\x00", " ")), named, number})
 	}
 	return o
 }
@@ -150,6 +153,46 @@ func (o *owners) names(owner string) bool {
 	return slices.ContainsFunc(o.rules, func(r ownersRule) bool { return slices.Contains(r.owners, owner) })
 }
 
+// checkOwners refuses owners in a file that a CODEOWNERS file names, but not for this file.
+func (s *Set) checkOwners(r *Reading, o *owners, listed []string) {
+	check := func(owner string, at diag.Span) {
+		s.checkClaim(o, listed, owner, at, "delete owner, or give the file to %s in %s")
+	}
+	if at := r.Root.Get("owner"); at != nil {
+		check(r.doc.Owner, at.Span)
+	}
+	r.doc.EachOwner(func(owner *string, at diag.Span) { check(*owner, at) })
+}
+
+// checkClaim refuses an owner that a CODEOWNERS file names, but not for the file at this position. The hint has verbs
+// for the owner and for the CODEOWNERS file.
+func (s *Set) checkClaim(o *owners, listed []string, owner string, at diag.Span, hint string) {
+	if owner != "" && !slices.Contains(listed, owner) && o.names(owner) {
+		s.Errorf(at, rules.Contribution, fmt.Sprintf(hint, owner, o.file.Name),
+			"%s gives this file to %s, not to %s", o.file.Name, nobodyOr(listed), owner)
+	}
+}
+
+// checkNested refuses names in a CODEOWNERS file that another one around it gives to other files only. Otherwise a
+// team could take any name by a CODEOWNERS file in its own directory.
+func (s *Set) checkNested(all []*owners) {
+	for i, o := range all {
+		for j, outer := range all {
+			if i == j || !strings.HasPrefix(o.root, outer.root) || o.root == outer.root && i < j {
+				continue
+			}
+			listed, _ := outer.of(o.file.Name)
+			for _, rule := range o.rules {
+				for _, owner := range rule.owners {
+					at := diag.Span{File: o.file.Name, Start: diag.Pos{Line: rule.line, Column: 1}}
+					at.End = at.Start
+					s.checkClaim(outer, listed, owner, at, "delete the line, or give the file to %s in %s")
+				}
+			}
+		}
+	}
+}
+
 // own makes the first owner in the nearest CODEOWNERS file with a matching pattern the owner of a file. It
 // refuses another owner in the file itself.
 func (s *Set) own(r *Reading, all []*owners) {
@@ -159,20 +202,16 @@ func (s *Set) own(r *Reading, all []*owners) {
 			continue
 		}
 		o.used = true
-		check := func(owner string, at diag.Span) {
-			if owner != "" && !slices.Contains(listed, owner) && o.names(owner) {
-				s.Errorf(at, rules.Contribution, fmt.Sprintf("delete owner, or add %s to the line of this file in %s", owner, o.file.Name),
-					"%s gives this file to %s, not to %s", o.file.Name, nobodyOr(listed), owner)
-			}
-		}
-		if at := r.Root.Get("owner"); at != nil {
-			check(r.doc.Owner, at.Span)
-		}
-		r.doc.EachOwner(func(owner *string, at diag.Span) { check(*owner, at) })
+		s.checkOwners(r, o, listed)
 		if r.doc.Owner == "" && len(listed) > 0 {
 			r.doc.Owner = listed[0]
 		}
 		return
+	}
+	for _, o := range all { // none lists the file
+		if strings.HasPrefix(r.Name, o.root) {
+			s.checkOwners(r, o, nil)
+		}
 	}
 }
 

@@ -54,6 +54,7 @@ func Read(files []diag.File, types []tree.Type, read func(name string) ([]byte, 
 	partial := slices.ContainsFunc(s.Given, func(r *Reading) bool { return diag.HasErrors(r.Found) && r.Root == nil })
 	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) { s.Given[i].decode(types, templates, partial) })
 	s.gather()
+	s.checkNested(owners)
 	var found []diag.Diagnostic
 	for _, was := range s.Given {
 		file := s.byName[was.Name]

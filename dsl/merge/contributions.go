@@ -13,12 +13,17 @@ import (
 
 // This file enforces what the owner of a pipeline allows other owners to contribute.
 
-// join adds the names that a contribution declares to its pipeline.
-func (m *merger) join(h *tree.Handler) {
+// join adds the names that a contribution declares to its pipeline, or to one element of its repeated stage.
+func (m *merger) join(h *tree.Handler, s *tree.Stage) {
 	id, _, _ := strings.Cut(h.Into, "/")
 	p := m.Bundle.Index.Pipelines[id]
 	if len(h.SharedState.Keys()) == 0 {
 		return
+	}
+	whole, sets := expr.FindKey(h.Sets(m.Types.SetsState(h)), h.ID)
+	if _, own := expr.FindKey(h.SharedState.Keys(), h.ID); sets && !own {
+		m.Errorf(whole.Span, rules.Contribution, "set the names in it: "+strings.Join(h.SharedState.KeyNames(), ", "),
+			"contribution %q replaces shared-state.%s, which has its names", h.ID, h.ID)
 	}
 	if other, taken := expr.FindKey(m.stateKeys(p), h.ID); taken {
 		m.Report(diag.Diagnostic{
@@ -29,7 +34,11 @@ func (m *merger) join(h *tree.Handler) {
 		})
 		return
 	}
-	h.Join(p, m.Types.SetsState(h))
+	state := &p.SharedState
+	if s.ForEach != nil {
+		state = &s.SharedState
+	}
+	h.Join(state, m.Types.SetsState(h))
 }
 
 // checkContributions checks the contributions to a pipeline.
@@ -109,6 +118,11 @@ func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, co
 			fmt.Sprintf("runs of pipeline %q may not wait for an operator because of contribution %q", p.ID, h.ID),
 			fmt.Sprintf("delete on-unknown: park, or ask %s to allow critical: true", askedOwner(p)))
 	}
+	if h.Compensate != nil && !invited.Critical {
+		m.reportGuest(p, invited, h.PlaceOf("compensate", h.Span),
+			fmt.Sprintf("runs of pipeline %q may not fail because of the compensation of contribution %q", p.ID, h.ID),
+			fmt.Sprintf("delete compensate, or ask %s to allow critical: true", askedOwner(p)))
+	}
 	m.checkTime(p, h, invited)
 	for _, name := range m.setByGuest(p, h) {
 		if !slices.Contains(invited.Writes, name.Name) {
@@ -156,6 +170,61 @@ func (m *merger) checkSoleWriter(p *tree.Pipeline, h *tree.Handler) {
 	}
 }
 
+// Takes reports whether a declaration takes something from one of another owner without consent. The owner of the
+// flow needs none. Neither does a declaration in the same file, since one owner has the file.
+func (w *Whole) Takes(flow, owner string, at diag.Span, from string, there diag.Span) bool {
+	f := w.Bundle.Index.Flows[flow]
+	return owner != "" && from != "" && owner != from && at.File != there.File && (f == nil || f.Owner != owner)
+}
+
+// A flowWriter is a pipeline that sets a name of its flow.
+type flowWriter struct {
+	pipeline *tree.Pipeline
+	key      expr.Key
+}
+
+// checkFlowWriters reports names of a flow that pipelines of two owners set. What contributions set is the business of
+// their pipeline.
+func (m *merger) checkFlowWriters() {
+	writers := make(map[string][]flowWriter) // by flow/name
+	for _, p := range m.Bundle.Pipelines {
+		flow := m.Bundle.Index.Flows[p.Flow]
+		if flow == nil || m.Bundle.Index.Pipelines[p.ID] != p {
+			continue
+		}
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				for _, name := range m.setByGuest(p, h) {
+					if _, ofFlow := expr.FindKey(flow.SharedState.Keys(), name.Name); ofFlow && h.Into == "" {
+						id := flow.ID + "/" + name.Name
+						m.reportWriter(flow, flowWriter{p, name}, writers[id])
+						writers[id] = append(writers[id], flowWriter{p, name})
+					}
+				}
+			}
+		}
+	}
+}
+
+// reportWriter reports a pipeline that sets a name of its flow which a pipeline of another owner sets.
+func (m *merger) reportWriter(flow *tree.Flow, w flowWriter, others []flowWriter) {
+	for _, other := range others {
+		if m.Takes(flow.ID, other.pipeline.Owner, other.key.Span, w.pipeline.Owner, w.key.Span) {
+			w, other = other, w // report the one whose owner does not own the flow
+		} else if !m.Takes(flow.ID, w.pipeline.Owner, w.key.Span, other.pipeline.Owner, other.key.Span) {
+			continue
+		}
+		m.Report(diag.Diagnostic{
+			Span: w.key.Span, Code: rules.Contribution,
+			Message: fmt.Sprintf("pipeline %q of %s sets shared-state.%s of flow %q, which pipeline %q of %s sets, too",
+				w.pipeline.ID, w.pipeline.Owner, w.key.Name, flow.ID, other.pipeline.ID, other.pipeline.Owner),
+			Hint:    fmt.Sprintf("emit an event to a pipeline of %s that sets it, or put both pipelines into one file", other.pipeline.Owner),
+			Related: []diag.Related{{Span: other.key.Span, Message: "set here"}},
+		})
+		return
+	}
+}
+
 // setByGuest lists the names of the pipeline that a handler sets, without duplicates.
 func (m *merger) setByGuest(p *tree.Pipeline, h *tree.Handler) []expr.Key {
 	var out []expr.Key
@@ -169,11 +238,14 @@ func (m *merger) setByGuest(p *tree.Pipeline, h *tree.Handler) []expr.Key {
 	return out
 }
 
-// stateKeys lists the names of a pipeline's shared state, including those of its flow.
+// stateKeys lists the names of a pipeline's shared state, including those of its flow and of its repeated stages.
 func (m *merger) stateKeys(p *tree.Pipeline) []expr.Key {
 	keys := p.SharedState.Keys()
 	if flow := m.Bundle.Index.Flows[p.Flow]; flow != nil {
 		keys = slices.Concat(keys, flow.SharedState.Keys())
+	}
+	for _, s := range p.Stages {
+		keys = slices.Concat(keys, s.SharedState.Keys())
 	}
 	return keys
 }

@@ -52,6 +52,7 @@ func Documents(set *decode.Set, types []tree.Type, r *diag.Reporter) *Whole {
 		}
 		m.checkContributions(p)
 	}
+	m.checkFlowWriters()
 	return m.Whole
 }
 
@@ -178,7 +179,7 @@ func (m *merger) handler(h *tree.Handler) {
 	switch stages := m.stages[h.Into]; len(stages) {
 	case 1:
 		stages[0].Handlers = append(stages[0].Handlers, h)
-		m.join(h)
+		m.join(h, stages[0])
 	case 0:
 		m.reportInto(h, at)
 	default:

@@ -168,7 +168,8 @@ handlers:
 		Title: "contribution without consent",
 		Why: "A pipeline that has an owner belongs to that owner's runs. Handlers of others join it only as its contributions say, so that nobody " +
 			"else changes what later stages read, or makes runs fail. For the same reason, a file may not name an owner that a CODEOWNERS " +
-			"file lists for other files only.",
+			"file lists for other files only. A pipeline may not take events before a pipeline of another owner gets them. It may not set the " +
+			"same names of the flow. Both are fine if one file has both pipelines.",
 		Before: `pipelines:
   - id: new-order
     owner: team-core

@@ -29,7 +29,7 @@ type Contribution struct {
 	// always set names of their own, which they declare beside into.
 	Writes spec.Names `yaml:"writes"`
 
-	// Critical says whether runs may fail because of the handlers.
+	// Critical says whether runs may fail because of the handlers or of what compensates them.
 	Critical bool `yaml:"critical" default:"false"`
 
 	// Handlers is the highest number of handlers that may be added, by all owners and to all stages of the entry together.
@@ -81,13 +81,12 @@ func (h *Handler) Sets(setsState bool) []expr.Key {
 	return keys
 }
 
-// Join makes a contribution a handler of the pipeline. Its own names become entries of one name of the shared
-// state, the handler's id.
-func (h *Handler) Join(p *Pipeline, setsState bool) {
+// Join adds a contribution's own names to a shared state. They become entries of one name, the handler's id.
+func (h *Handler) Join(state **expr.Value, setsState bool) {
 	if len(h.SharedState.Keys()) == 0 {
 		return
 	}
-	p.SharedState = p.SharedState.With(expr.Key{Name: h.ID, Span: h.SharedState.Span}, h.SharedState)
+	*state = (*state).With(expr.Key{Name: h.ID, Span: h.SharedState.Span}, h.SharedState)
 	h.Result = h.inOwnName(h.Result)
 	if setsState {
 		h.Body = h.inOwnName(h.Body)

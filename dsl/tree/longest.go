@@ -117,8 +117,8 @@ func (h *Handler) AllAttempts(t Type, b *Bundle) Longest {
 		attempt = t.Takes(&Body{Handler: h, Value: h.Body, Bundle: b})
 	}
 	attempt = attempt.Within(h.Timeout)
-	if attempt == (Longest{}) {
-		return attempt
+	if attempt == (Longest{}) || t.Takes != nil && t.Operation == nil {
+		return attempt // nobody is called, so nothing is retried
 	}
 	retry := DefaultRetry()
 	if h.Retry != nil {

@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,8 +96,45 @@ func awaitsIn(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, r *diag.Reporte
 			})
 			continue
 		}
+		reportTaken(w, p, h, event, at, r)
 		if !slices.Contains(w.Bundle.Index.Awaiting[event], p) {
 			w.Bundle.Index.Awaiting[event] = append(w.Bundle.Index.Awaiting[event], p)
 		}
 	}
+}
+
+// reportTaken reports a handler that would take events from a pipeline of another owner, or from one of its handlers.
+func reportTaken(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, event string, at diag.Span, r *diag.Reporter) {
+	owner := ownerOf(w, h)
+	report := func(from, of string, related diag.Span) {
+		r.Report(diag.Diagnostic{
+			Span: at, Code: rules.Contribution, Message: fmt.Sprintf("handler %q of %s would take events of type %q from %s of %s", h.ID, owner, event, from, of),
+			Hint:    fmt.Sprintf("wait for an event of another type, or ask %s to wait for it", of),
+			Related: []diag.Related{{Span: related, Message: "takes it, too"}},
+		})
+	}
+	for _, q := range w.Bundle.Index.Serving[event] {
+		if w.Takes(p.Flow, owner, h.Span, q.Owner, q.Span) {
+			report(fmt.Sprintf("pipeline %q", q.ID), q.Owner, q.PlaceOf("id", q.Span))
+			return
+		}
+	}
+	for _, s := range p.Stages {
+		for _, other := range s.Handlers {
+			if other.Await != nil && slices.Contains(other.Await.Event, event) &&
+				w.Takes(p.Flow, owner, h.Span, ownerOf(w, other), other.Span) {
+				report(fmt.Sprintf("handler %q", other.ID), ownerOf(w, other), other.IDPlace())
+				return
+			}
+		}
+	}
+}
+
+// ownerOf returns the owner of a handler: its own, or that of the pipeline that has it.
+func ownerOf(w *merge.Whole, h *tree.Handler) string {
+	id, _, _ := strings.Cut(h.Path, "/")
+	if p := w.Bundle.Index.Pipelines[id]; p != nil {
+		return cmp.Or(h.Owner, p.Owner)
+	}
+	return h.Owner
 }

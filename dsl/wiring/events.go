@@ -28,7 +28,7 @@ func Events(w *merge.Whole, r *diag.Reporter) {
 		checkFlowOf(w, p, r)
 		for i, event := range p.On {
 			if slices.Index(p.On, event) == i { // a repeated type counts once
-				reportServed(event, p, w.Bundle.Index.Serving[event], takers[event], r)
+				reportServed(w, event, p, w.Bundle.Index.Serving[event], takers[event], r)
 				w.Bundle.Index.Serving[event] = append(w.Bundle.Index.Serving[event], p)
 				if takers[event] == nil && unconditional(p.When) {
 					takers[event] = p
@@ -60,7 +60,7 @@ func checkFlowOf(w *merge.Whole, p *tree.Pipeline, r *diag.Reporter) {
 
 // reportServed reports a pipeline that serves an event type of another flow, or that never gets the event. The
 // first pipeline whose when is true gets it, so one without when (taker) hides all later ones.
-func reportServed(event string, p *tree.Pipeline, others []*tree.Pipeline, taker *tree.Pipeline, r *diag.Reporter) {
+func reportServed(w *merge.Whole, event string, p *tree.Pipeline, others []*tree.Pipeline, taker *tree.Pipeline, r *diag.Reporter) {
 	at := p.OnPlace(slices.Index(p.On, event))
 	switch {
 	case len(others) > 0 && others[0].FlowID() != p.FlowID():
@@ -69,6 +69,7 @@ func reportServed(event string, p *tree.Pipeline, others []*tree.Pipeline, taker
 			Message: fmt.Sprintf("event type %q is served by two flows, %q and %q", event, others[0].FlowID(), p.FlowID()),
 			Hint:    "let both pipelines name the same flow, or let one emit an event of another type",
 		})
+	case reportTakenBefore(w, event, p, others, r):
 	case taker != nil:
 		r.Report(diag.Diagnostic{
 			Span: at, Severity: diag.Warning, Code: rules.NeverReached, Related: ServedBy(taker, event),
@@ -76,6 +77,22 @@ func reportServed(event string, p *tree.Pipeline, others []*tree.Pipeline, taker
 			Hint:    fmt.Sprintf("add when: to %q, or put it last", taker.ID),
 		})
 	}
+}
+
+// reportTakenBefore reports a pipeline that would get events before a pipeline of another owner. It may, if its owner
+// owns the flow.
+func reportTakenBefore(w *merge.Whole, event string, p *tree.Pipeline, others []*tree.Pipeline, r *diag.Reporter) bool {
+	i := slices.IndexFunc(others, func(o *tree.Pipeline) bool { return w.Takes(p.Flow, o.Owner, o.Span, p.Owner, p.Span) })
+	if i < 0 {
+		return false
+	}
+	first := others[i]
+	r.Report(diag.Diagnostic{
+		Span: first.OnPlace(slices.Index(first.On, event)), Code: rules.Contribution, Related: ServedBy(p, event),
+		Message: fmt.Sprintf("pipeline %q of %s would take events of type %q before pipeline %q of %s", first.ID, first.Owner, event, p.ID, p.Owner),
+		Hint:    fmt.Sprintf("put both into one file, in the order that you want, or let %s own the flow %q", first.Owner, p.Flow),
+	})
+	return true
 }
 
 // ServedBy returns the position where a pipeline declares an event.
