@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"procaas/dsl/tree"
+	"procaas/engine/canary"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
 	"procaas/engine/core"
@@ -69,6 +70,10 @@ type Options struct {
 	// Record is the percentage of runs that keep what a replay by other definitions needs, such as
 	// the replies of services. See [checkpoint.RunRecording].
 	Record float64
+
+	// Shadow gets runs that have ended and are in the share of a version in the shadow. It must not
+	// block. Nil replays none.
+	Shadow func(t *canary.State, pipeline, run string)
 
 	// AuditRetention is how long audit records are kept. 0 keeps them forever.
 	AuditRetention time.Duration
@@ -162,7 +167,7 @@ func New(o Options) (*Engine, error) {
 	}}
 	e.driver = node.NewDriver(node.Parts{
 		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Watch: &e.Answers.Watch, Writes: health, Tracer: o.Tracer,
-		Name: o.Name, Turns: turns, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Record: o.Record, Call: e.call,
+		Name: o.Name, Turns: turns, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Record: o.Record, Shadow: o.Shadow, Call: e.call,
 	})
 	e.Runs.Node, e.Runs.IsOff = e.driver, e.OffAt
 	e.Acceptor = intake.NewAcceptor(intake.Parts{
@@ -229,6 +234,9 @@ func (o Options) complete() (Options, error) {
 		o.call = func(ctx context.Context, _ *core.Attempt, h Handler, c *Call) (model.Result, error) {
 			return h.Handle(ctx, c)
 		}
+	}
+	if o.Shadow == nil {
+		o.Shadow = func(*canary.State, string, string) {}
 	}
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, d.MaxInFlight)
 	o.Lease = cmp.Or(o.Lease, d.Lease)

@@ -180,7 +180,7 @@ type Service struct {
 	// cause may be on your side. With false, they go out of the flow even then.
 	FreezeFallbacks bool `yaml:"freeze-fallbacks" default:"true"`
 
-	// Shadow lets procaas shadow call the service for real, to try new pipelines, although the calls are no GET. Set it
+	// Shadow lets a version in the shadow call the service for real, although the calls are no GET. Set it
 	// for a service that changes nothing, or that heeds the header X-Procaas-Shadow.
 	Shadow bool `yaml:"shadow" default:"false"`
 

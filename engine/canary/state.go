@@ -25,6 +25,7 @@ type Order struct {
 	Least   int           // fewest ended runs of the new version at each share
 	Hold    bool          // stay at the share
 	Ignore  []string      // kinds that are not judged
+	Shadow  bool          // no run uses the version; Percent is of the runs that nodes replay with it
 }
 
 // These are the defaults of an [Order].
@@ -57,6 +58,8 @@ type State struct {
 	Tests int              `json:"tests"`           // number of comparisons
 	Apart []string         `json:"apart,omitempty"` // paths that only one version has
 	Seen  map[string]*Pair `json:"seen,omitempty"`  // counts at this share, by kind and name
+
+	Shadow *Shadowed `json:"shadow,omitempty"` // what replays have found; nil for a canary
 }
 
 // A Pair has the counts of both versions.
@@ -88,6 +91,9 @@ func Begin(old, now string, o Order, tests int, apart []string, by, reason strin
 		Old: old, New: now, Phase: Running, Began: at, By: by, Reason: reason, Tests: tests, Apart: apart, Ignore: o.Ignore,
 		Every: o.Every, Least: o.Least, Hold: o.Hold,
 	}
+	if o.Shadow {
+		s.Phase = InShadow
+	}
 	if s.Every == 0 {
 		s.Every = DefaultEvery
 	}
@@ -112,7 +118,10 @@ func (s *State) Runs() bool { return s != nil && s.Phase == Running }
 
 // Turn sets another share. Earlier counts no longer matter.
 func (s *State) Turn(percent float64, now time.Time) Event {
-	s.Percent, s.Turned, s.Seen = percent, now, nil
+	s.Percent, s.Turned, s.Seen, s.Shadow = percent, now, nil, nil
+	if s.IsInShadow() {
+		s.Shadow = newShadowed()
+	}
 	return s.event()
 }
 
@@ -140,15 +149,19 @@ func (s *State) event() Event {
 // Decide adds the outcomes of runs and returns what changes. current is the current version. One
 // node calls it once a second.
 func (s *State) Decide(now time.Time, tallies []model.Tally, current string) []Event {
-	if !s.Runs() {
+	if !s.Lasts() {
 		return nil
 	}
 	switch current {
 	case s.New:
-		return []Event{s.End(Promoted, fmt.Sprintf("it was no worse at %g %% of the keys", s.Percent), now)}
+		return []Event{s.End(Promoted, s.whyPromoted(), now)}
 	case s.Old:
 	default:
 		return []Event{s.End(Superseded, "version "+current+" became current", now)}
+	}
+	if s.IsInShadow() {
+		s.takeReplays(tallies)
+		return nil
 	}
 	for _, t := range tallies {
 		s.take(t)
@@ -164,6 +177,14 @@ func (s *State) Decide(now time.Time, tallies []model.Tally, current string) []E
 		return nil
 	}
 	return []Event{s.Turn(s.Next(), now)}
+}
+
+// whyPromoted returns why the new version is current.
+func (s *State) whyPromoted() string {
+	if s.IsInShadow() {
+		return "it became current without a canary"
+	}
+	return fmt.Sprintf("it was no worse at %g %% of the keys", s.Percent)
 }
 
 // Next returns the next share.

@@ -24,6 +24,7 @@ type View struct {
 	Reason   string     `json:"reason,omitempty"`
 	Why      string     `json:"why,omitempty"` // reason of its end
 	Compared []Compared `json:"compared"`
+	Shadow   *Shadowed  `json:"shadow,omitempty"` // of a version in the shadow
 }
 
 // A Compared compares the outcomes of both versions at this share.
@@ -64,11 +65,11 @@ func (s *State) View() View {
 	}
 	v := View{
 		Phase: s.Phase, Old: s.Old, New: s.New, Percent: s.Percent, Runs: s.Judged(), Least: s.Least, Began: &s.Began, By: s.By,
-		Reason: s.Reason, Why: s.Why, Compared: []Compared{},
+		Reason: s.Reason, Why: s.Why, Compared: []Compared{}, Shadow: s.Shadow,
 	}
-	if !s.Runs() {
+	if !s.Lasts() {
 		v.Ended = &s.Ended
-	} else if !s.Hold && s.Percent < 100 {
+	} else if s.Runs() && !s.Hold && s.Percent < 100 {
 		at := s.Turned.Add(s.Every)
 		v.Next, v.NotUntil = s.Next(), &at
 	}

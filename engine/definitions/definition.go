@@ -204,6 +204,14 @@ func (l *Library) Trial() *canary.State {
 	return nil
 }
 
+// Shadow returns the trial of a version in the shadow, which no run uses, or nil.
+func (l *Library) Shadow() *canary.State {
+	if t := l.trial.Load(); t.IsInShadow() && t.Old == l.Present().Bundle.Hash {
+		return t
+	}
+	return nil
+}
+
 // Tried returns the new version on trial, or nil.
 func (l *Library) Tried() *Definition {
 	if t := l.Trial(); t != nil {

@@ -64,8 +64,12 @@ func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Orde
 	}
 	maps.DeleteFunc(apart, func(_ string, apart bool) bool { return !apart })
 	err = f.steer(ctx, by, func(s *fallback.State, at time.Time) ([]canary.Event, error) {
-		if t := s.Canary; t.Runs() && t.Old == old.Bundle.Hash {
-			return nil, refuse("a canary of version %.12s runs already, at %g %%; promote it or roll it back first", t.New, t.Percent)
+		if t := s.Canary; t.Lasts() && t.Old == old.Bundle.Hash {
+			what := "a canary of version %.12s runs already, at %g %%; promote it or roll it back first"
+			if t.IsInShadow() {
+				what = "version %.12s is in the shadow already, of %g %% of the runs; promote it or roll it back first"
+			}
+			return nil, refuse(what, t.New, t.Percent)
 		}
 		s.Canary = canary.Begin(old.Bundle.Hash, b.Hash, o, canary.TestsOf(len(old.Plans), len(before)), slices.Sorted(maps.Keys(apart)),
 			by.Name, by.Reason, at)
@@ -98,28 +102,29 @@ func triable(old, now *Definition, d diff.Diff) error {
 	for _, p := range old.Bundle.Pipelines {
 		for _, t := range TypesOf(p) {
 			if !p.IsCalled() && !now.Serves(p.FlowID(), t) {
-				return fmt.Errorf("a canary must serve all events of the current version, and no pipeline of it serves %s; "+
-					"reload without --canary to remove it", t)
+				return fmt.Errorf("a version on trial must serve all events of the current version, and no pipeline of it serves %s; "+
+					"reload without --canary or --shadow to remove it", t)
 			}
 		}
 	}
 	for _, c := range d.Changes {
 		whole := c.What == diff.Flow && c.Change != diff.Added
 		if whole || slices.Contains([]string{diff.ShardMap, diff.Table, diff.Shard, diff.Host, diff.Cluster, diff.Worker}, c.What) {
-			return fmt.Errorf("a canary changes pipelines and services only, and %s %s is for all keys; reload without --canary", c.What, c.Name)
+			return fmt.Errorf("a version on trial changes pipelines and services only, and %s %s is for all keys; "+
+				"reload without --canary or --shadow", c.What, c.Name)
 		}
 	}
 	return nil
 }
 
 // ShareTrial sets the share of the keys that use the version on trial. At 100 it becomes current on
-// all nodes.
+// all nodes. A version in the shadow becomes a canary.
 func (f *Follower) ShareTrial(ctx context.Context, percent float64, hold bool, by store.Actor) (*canary.State, error) {
 	return f.change(ctx, by, func(t *canary.State, at time.Time) (canary.Event, error) {
 		if t.Old != f.Library.Present().Bundle.Hash {
 			return canary.Event{}, refuse("%s", noCanary)
 		}
-		t.Hold = hold
+		t.Hold, t.Phase = hold, canary.Running
 		return t.Turn(percent, at), nil
 	})
 }
@@ -136,13 +141,13 @@ func (f *Follower) EndTrial(ctx context.Context, by store.Actor) (*canary.State,
 	})
 }
 
-const noCanary = "no canary runs; procaas versions lists the versions"
+const noCanary = "no canary runs, and no version is in the shadow; procaas versions lists the versions"
 
 func (f *Follower) change(
 	ctx context.Context, by store.Actor, do func(*canary.State, time.Time) (canary.Event, error),
 ) (*canary.State, error) {
 	err := f.steer(ctx, by, func(s *fallback.State, at time.Time) ([]canary.Event, error) {
-		if !s.Canary.Runs() {
+		if !s.Canary.Lasts() {
 			return nil, refuse("%s", noCanary)
 		}
 		e, err := do(s.Canary, at)
@@ -181,7 +186,7 @@ func (f *Follower) Canary() *canary.State { return f.Trials.Canary() }
 // the rest.
 func (f *Follower) Heed(t *canary.State) {
 	f.wanted.Store(t)
-	known := !t.Runs() || f.Library.cached(t.New) != nil
+	known := !t.Lasts() || f.Library.cached(t.New) != nil
 	if known {
 		f.Library.trial.Store(t)
 	}
@@ -193,7 +198,7 @@ func (f *Follower) Heed(t *canary.State) {
 // pursue reads the version on trial, and makes it current if all keys use it.
 func (f *Follower) pursue(ctx context.Context) error {
 	t := f.wanted.Load()
-	if !t.Runs() {
+	if !t.Lasts() {
 		return nil
 	}
 	_, err := f.Library.Get(ctx, t.New)
@@ -206,7 +211,7 @@ func (f *Follower) pursue(ctx context.Context) error {
 		return err
 	}
 	f.Library.trial.Store(t)
-	if t.Percent < 100 {
+	if t.IsInShadow() || t.Percent < 100 {
 		return nil
 	}
 	// Since this node has learned of the share, a rollback may have made the old version current

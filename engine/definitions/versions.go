@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,8 +30,8 @@ type History struct {
 // A Version is a definition in the store.
 type Version struct {
 	Version string `json:"version"` // its hash
-	// State is current for the version of new events, such as canary 5% for a version on trial, or
-	// rolled back after a canary.
+	// State is current for the version of new events, such as canary 5% or shadow 5% for a version on
+	// trial, or rolled back after that.
 	State string `json:"state,omitempty"`
 	// when it last became current, as far as the audit has it; otherwise when it was stored
 	Since   time.Time `json:"since"`
@@ -40,6 +41,8 @@ type Version struct {
 	Later   string    `json:"later,omitempty"`   // why it last became current again, or was rolled back
 	Changes string    `json:"changes,omitempty"` // the differences to that version, in short
 	Runs    int       `json:"runs"`              // unfinished and failed runs of it
+
+	Shadow *canary.Shadowed `json:"shadow,omitempty"` // what replays with it have found, while it is in the shadow
 
 	first    time.Time // of By, Reason and Before; zero if the audit has nothing
 	replaced string    // the version that it replaced last
@@ -114,10 +117,13 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 		all[i] = Version{Version: b.Hash, Since: b.Stored}
 		places[b.Hash] = i
 	}
-	if t := h.Library.Trial(); t != nil {
+	if t := cmp.Or(h.Library.Trial(), h.Library.Shadow()); t != nil {
 		if i, ok := places[t.New]; ok {
 			v := &all[i]
 			v.State, v.Since, v.By, v.Reason, v.Before, v.first = fmt.Sprintf("canary %g%%", t.Percent), t.Began, t.By, t.Reason, t.Old, t.Began
+			if v.Shadow = t.Shadow; t.IsInShadow() {
+				v.State = fmt.Sprintf("%s %g%%", canary.InShadow, t.Percent)
+			}
 		}
 	}
 	if i, ok := places[current]; ok {

@@ -39,7 +39,7 @@ func (j opening) begin() bool {
 	j.def = def
 	j.observe()
 	start, err := startOf(c)
-	start.Record = 100*model.Chance(c.ID, "recording") < j.n.d.Record
+	start.Record = 100*model.Chance(c.ID, "recording") < j.n.d.Record || j.n.d.Library.Shadow().Shadows(c.ID)
 	if err != nil {
 		j.fail("", err)
 		return false

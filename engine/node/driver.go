@@ -54,6 +54,10 @@ type Parts struct {
 	Drain       time.Duration // how long a stopping node waits for calls in flight
 	Record      float64       // percentage of runs that are recorded for replay
 
+	// Shadow gets runs that have ended and are in the share of a version in the shadow. It must not
+	// block.
+	Shadow func(t *canary.State, pipeline, run string)
+
 	// Call calls a handler.
 	Call func(ctx context.Context, c *Call) (model.Result, error)
 }

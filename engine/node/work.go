@@ -229,6 +229,9 @@ func (j *job) commit(c model.Change) error {
 				FailedPath: c.FailedPath, Error: c.Error, ErrorClass: c.ErrorClass, Reason: c.Reason,
 			})
 			j.n.d.Metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()
+			if t := j.n.d.Library.Shadow(); j.run != nil && t.Shadows(c.Run) {
+				j.n.d.Shadow(t, c.Pipeline, c.Run)
+			}
 		}
 		if c.Status == model.Failed {
 			j.at(c.FailedPath).Warn("run failed", "error", c.Error)

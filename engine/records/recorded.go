@@ -28,21 +28,38 @@ func (o *Runs) Recorded(ctx context.Context, f store.RunFilter) (out []Recorded,
 	}
 	out = []Recorded{}
 	for _, r := range found {
-		if !r.Status.Ended() || !bytes.Contains(r.Checkpoint, []byte(`"recording":`)) {
-			continue
+		if one := recordedOf(r); one != nil {
+			out = append(out, *one)
 		}
-		c, err := checkpoint.Read(r.Checkpoint)
-		if err != nil || c.Recording == nil {
-			continue // of another version, or plain text
-		}
-		one := Recorded{RunView: View(r), State: c.State, Recording: *c.Recording}
-		if r.Generation > 0 || c.MakesUp != "" {
-			one.Recording = checkpoint.RunRecording{Lost: "an operator retried it or made up a handler"}
-		}
-		if raw, err := datum.FormatJSON(r.Event.Payload); err == nil {
-			one.Event.Payload = json.RawMessage(raw) // keeps the kind of numbers
-		}
-		out = append(out, one)
 	}
 	return out, next, nil
+}
+
+// RecordedRun reads an ended run, or nil if it was not recorded. The error is [store.ErrNotFound] if
+// it does not exist.
+func (o *Runs) RecordedRun(ctx context.Context, id string) (*Recorded, error) {
+	r, err := o.Store.Runs.Run(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("recorded run %s: %w", id, err)
+	}
+	return recordedOf(r), nil
+}
+
+// recordedOf returns an ended run with its recording, or nil if it has not ended or was not recorded.
+func recordedOf(r store.RunRecord) *Recorded {
+	if !r.Status.Ended() || !bytes.Contains(r.Checkpoint, []byte(`"recording":`)) {
+		return nil
+	}
+	c, err := checkpoint.Read(r.Checkpoint)
+	if err != nil || c.Recording == nil {
+		return nil // of another version, or plain text
+	}
+	one := &Recorded{RunView: View(r), State: c.State, Recording: *c.Recording}
+	if r.Generation > 0 || c.MakesUp != "" {
+		one.Recording = checkpoint.RunRecording{Lost: "an operator retried it or made up a handler"}
+	}
+	if raw, err := datum.FormatJSON(r.Event.Payload); err == nil {
+		one.Event.Payload = json.RawMessage(raw) // keeps the kind of numbers
+	}
+	return one
 }

@@ -29,7 +29,6 @@ type Program struct {
 	alone []string // types that reach only the run, and services
 	stubs func() (engine.Stubs, error)
 	real  bool
-	found func(of *records.Recorded, d Difference)
 }
 
 // An Env has what programs share.
@@ -39,9 +38,6 @@ type Env struct {
 
 	// Live makes safe calls without a recorded answer for real.
 	Live bool
-
-	// Found gets each difference at once. Several goroutines call it. It may be nil.
-	Found func(of *records.Recorded, d Difference)
 }
 
 // NewProgram makes a Program. stubs makes services for each run, which answer requests without a
@@ -54,11 +50,18 @@ func NewProgram(b *tree.Bundle, env Env, stubs func() (engine.Stubs, error)) (*P
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{def: def, types: map[string]engine.HandlerType{}, alone: env.Alone, stubs: stubs, real: env.Live, found: env.Found}
+	p := ProgramOf(def, env)
+	p.stubs = stubs
+	return p, nil
+}
+
+// ProgramOf makes the Program of a definition. Real calls use its HTTP client.
+func ProgramOf(def *definitions.Definition, env Env) *Program {
+	p := &Program{def: def, types: map[string]engine.HandlerType{}, alone: env.Alone, real: env.Live}
 	for _, t := range env.Types {
 		p.types[t.Name] = t
 	}
-	return p, nil
+	return p
 }
 
 // A Played is the course of a run in a replay.

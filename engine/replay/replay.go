@@ -67,12 +67,17 @@ func (r *Report) Compared() int { return r.Same + r.Differ }
 // maxIDs is how many runs a group names.
 const maxIDs = 3
 
-// A verdict is the result of one run.
+// A Verdict is the result of one run.
+type Verdict struct {
+	Why   string       // why it cannot be compared; empty if it was
+	Found []Difference // by time
+	Live  int          // calls that were made for real
+}
+
+// A verdict is a Verdict with its run.
 type verdict struct {
-	of    *records.Recorded
-	why   string // why it cannot be compared; empty if it was
-	found []Difference
-	live  int // calls that were made for real
+	of *records.Recorded
+	Verdict
 }
 
 // Run replays the runs that next returns, until it returns nil. The error is that of ctx or next,
@@ -136,41 +141,41 @@ func compareText(a, b string) int {
 
 // judge replays one run with both definitions.
 func (o Options) judge(ctx context.Context, v *verdict) error {
-	if v.why = v.of.Recording.Lost; v.why != "" {
+	if v.Why = v.of.Recording.Lost; v.Why != "" {
 		return nil
 	}
-	program, err := o.Was(v.of.Bundle)
+	was, err := o.Was(v.of.Bundle)
 	if err != nil {
 		return err
 	}
-	was, err := program.Play(ctx, v.of, nil)
+	v.Verdict, err = Judge(ctx, v.of, was, o.Now, o.Slower)
+	return err
+}
+
+// Judge replays one run with its own definition and with another one. slower is the share by which
+// it may take longer. The recording must not be lost. The error is that of ctx.
+func Judge(ctx context.Context, of *records.Recorded, own, other *Program, slower float64) (v Verdict, err error) {
+	was, err := own.Play(ctx, of, nil)
 	if err == nil {
-		v.why = Strays(v.of, was)
-	} else if v.why = cause(err); ctx.Err() != nil {
-		return ctx.Err()
+		v.Why = Strays(of, was)
+	} else {
+		v.Why = cause(err)
 	}
-	if v.why != "" {
-		return nil
+	if v.Why != "" {
+		return v, ctx.Err()
 	}
-	now, err := o.Now.Play(ctx, v.of, was)
+	now, err := other.Play(ctx, of, was)
 	if err != nil {
-		if ctx.Err() == nil {
-			v.why, err = "by the new files, "+cause(err), nil
-		}
-		return err
+		v.Why = "by the new files, " + cause(err)
+		return v, ctx.Err()
 	}
 	for _, c := range now.Calls {
 		if c.Live {
-			v.live++
+			v.Live++
 		}
 	}
-	v.found = Compare(was, now, o.Slower)
-	if o.Now.found != nil {
-		for _, d := range v.found {
-			o.Now.found(v.of, d)
-		}
-	}
-	return nil
+	v.Found = Compare(was, now, slower)
+	return v, nil
 }
 
 // cause returns an error without the id of its run.
@@ -188,24 +193,24 @@ func gather(all []*verdict, now *Program) *Report {
 	versions, pipelines := map[string]bool{}, map[string]bool{}
 	for _, v := range all {
 		versions[v.of.Bundle] = true
-		r.Live += v.live
+		r.Live += v.Live
 		switch {
-		case v.why != "":
-			l := left[v.why]
+		case v.Why != "":
+			l := left[v.Why]
 			if l == nil {
-				l = &LeftOut{Why: v.why}
-				left[v.why] = l
+				l = &LeftOut{Why: v.Why}
+				left[v.Why] = l
 				r.LeftOut = append(r.LeftOut, l)
 			}
 			l.Runs++
 			l.IDs = some(l.IDs, v.of.ID)
-		case len(v.found) == 0:
+		case len(v.Found) == 0:
 			r.Same++
 			pipelines[v.of.Pipeline] = true
 		default:
 			r.Differ++
 			pipelines[v.of.Pipeline] = true
-			first := v.found[0]
+			first := v.Found[0]
 			id := v.of.Pipeline + "\x00" + first.id()
 			c := causes[id]
 			if c == nil {
@@ -215,7 +220,7 @@ func gather(all []*verdict, now *Program) *Report {
 			}
 			c.Runs++
 			c.IDs = some(c.IDs, v.of.ID)
-			c.follow(v.found)
+			c.follow(v.Found)
 		}
 	}
 	r.Pipelines = slices.Sorted(maps.Keys(pipelines))

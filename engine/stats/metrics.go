@@ -31,6 +31,11 @@ type Metrics struct {
 	InboxWaiting prometheus.Gauge
 	InboxOldest  prometheus.Gauge // in seconds
 
+	// Of replays with a version in the shadow, by pipeline; also by outcome or kind of difference.
+	ShadowRuns        *prometheus.CounterVec
+	ShadowDifferences *prometheus.CounterVec
+	ShadowCalls       prometheus.Counter
+
 	// Of the store: seconds until a step is durable, and failures by operation.
 	Checkpoint  prometheus.Histogram
 	StoreErrors *prometheus.CounterVec
@@ -118,6 +123,19 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "Events and tasks that this node refused because the quota of the submitter's token was used up.",
 	}, []string{"token"})
 	r.MustRegister(m.OverQuota)
+	m.ShadowRuns = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_shadow_runs_total",
+		Help: "Ended runs in the share of a version in the shadow, by outcome: same, different, or skipped if the node could not compare it.",
+	}, []string{"pipeline", "outcome"})
+	m.ShadowDifferences = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_shadow_differences_total",
+		Help: "Runs that differ in the shadow, by the kind of their first difference, such as request or slower.",
+	}, []string{"pipeline", "kind"})
+	m.ShadowCalls = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "procaas_shadow_calls_total",
+		Help: "Calls that replays with a version in the shadow made for real.",
+	})
+	r.MustRegister(m.ShadowRuns, m.ShadowDifferences, m.ShadowCalls)
 	m.StoreErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_store_errors_total",
 		Help: "Failed calls of the store that the node retries, by operation.",

@@ -60,7 +60,7 @@ func (st *Steering) Fallbacks() *fallback.Rules {
 		}
 		return f
 	}
-	if st.Degrader.Outages().Any() || st.Degrader.Canary().Runs() {
+	if st.Degrader.Outages().Any() || st.Degrader.Canary().Lasts() {
 		return fallback.NewRules(nil) // ends them
 	}
 	return nil
@@ -95,6 +95,10 @@ func (st *Steering) Announce(changes []fallback.Change) {
 func (st *Steering) Tell(events []canary.Event) {
 	for _, e := range events {
 		log := st.Log.With("old", e.Old, "new", e.New, "percent", e.Percent)
+		if e.Phase == canary.InShadow {
+			log.Info("shadow: nodes replay ended runs with the new version")
+			continue
+		}
 		if e.Phase != canary.RolledBack {
 			log.Info("canary: "+e.Phase, "reason", e.Why)
 			continue

@@ -97,7 +97,8 @@ func (g *Group) Operations() []rest.Operation {
 			About: "The server refuses pipelines with errors and returns all findings. It also refuses files without pipelines if it has " +
 				"some now. It refuses to remove a pipeline while accepted events wait for it, unless `drop` cancels them. A refusal changes " +
 				"nothing. Runs that have begun keep their definition. With `canary`, only a share of the keys uses the new version. The " +
-				"server compares both versions, and rolls back by itself when the new one is worse.",
+				"server compares both versions, and rolls back by itself when the new one is worse. With `shadow`, no run uses the new " +
+				"version. Nodes replay a share of the ended runs with it, and count what differs.",
 			Example: wire.Reload{Reason: "new tariffs"}, Replies: rest.OK("The differences."),
 			Refusals: []string{
 				problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.CanaryRefused, problem.StoreUnavailable,
@@ -112,12 +113,24 @@ type reload struct {
 
 func (g *Group) reload(c *rest.Call, in *reload) (diff.Diff, error) {
 	how := definitions.Change{Drop: in.Body.Drop}
-	if b := in.Body; b.Canary > 0 {
-		how.Try = &canary.Order{Percent: b.Canary, Every: time.Duration(b.Step), Least: b.Runs, Hold: b.Hold, Ignore: b.Ignore}
-	} else if b.Step != 0 || b.Runs != 0 || b.Hold || len(b.Ignore) > 0 {
+	if how.Try = orderOf(in.Body); how.Try == nil && in.Body.Canary+in.Body.Shadow > 0 {
+		return diff.Diff{}, problem.Body([]problem.Fault{{Location: "/shadow", Message: "want a canary or a shadow, have both"}})
+	}
+	if b := in.Body; b.Canary == 0 && (b.Step != 0 || b.Runs != 0 || b.Hold || len(b.Ignore) > 0) {
 		return diff.Diff{}, problem.Body([]problem.Fault{{Location: "/canary", Message: "want a percentage above 0 with step, runs, hold or ignore"}})
 	}
 	return g.change(c, how, in.Body.Reason)
+}
+
+// orderOf returns how to try the version; nil for not at all, and for two ways.
+func orderOf(b wire.Reload) *canary.Order {
+	switch {
+	case b.Canary > 0 && b.Shadow == 0:
+		return &canary.Order{Percent: b.Canary, Every: time.Duration(b.Step), Least: b.Runs, Hold: b.Hold, Ignore: b.Ignore}
+	case b.Shadow > 0 && b.Canary == 0:
+		return &canary.Order{Percent: b.Shadow, Shadow: true}
+	}
+	return nil
 }
 
 // change makes another definition current.

@@ -58,21 +58,22 @@ func (g *Group) versionOperations() []rest.Operation {
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/canary", ID: "get-canary", Tag: "admin",
-			Summary: "Read how the last canary does: the new version against the old one, over the same time",
-			About:   "Counts begin anew at each share of keys.",
+			Summary: "Read how the last canary or version in the shadow does",
+			About: "A canary compares the new version with the old one over the same time. Counts begin anew at each share of keys. " +
+				"`shadow` has what nodes found when they replayed ended runs with a version in the shadow.",
 			Replies: rest.OK("The canary."),
 		}, func(*rest.Call, *rest.Nothing) (canary.View, error) { return g.Versions.Canary().View(), nil }),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/promote", ID: "promote", Tag: "admin",
-			Summary: "Let more keys, or all, use the version of the canary",
-			About:   "At 100 % the version becomes current on all nodes within a second.",
+			Summary: "Let more keys, or all, use the version of the canary or in the shadow",
+			About:   "At 100 % the version becomes current on all nodes within a second. A version in the shadow becomes a canary.",
 			Example: wire.Promotion{Reason: "looks good"}, Replies: rest.OK("The canary."),
 			Refusals: []string{problem.CanaryRefused, problem.StoreUnavailable},
 		}, g.promote),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/rollback", ID: "roll-back", Tag: "admin",
-			Summary: "End the canary, or make an earlier version current on all nodes",
-			About: "If a canary runs, new runs of all keys use the old version again. Otherwise the server reads the version from its store and needs no files. The checks are those of a reload. Runs that have " +
+			Summary: "End the canary or the shadow, or make an earlier version current on all nodes",
+			About: "If a canary runs, new runs of all keys use the old version again. A version in the shadow is dropped. Otherwise the server reads the version from its store and needs no files. The checks are those of a reload. Runs that have " +
 				"begun keep their version.",
 			Example: wire.Rollback{Reason: "charges twice"}, Replies: rest.OK("The differences."),
 			Refusals: []string{
@@ -108,7 +109,8 @@ type rollback struct {
 
 func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error) {
 	how := definitions.Change{To: in.Body.To, Drop: in.Body.Drop}
-	if t := g.Versions.Canary(); t.Runs() {
+	if t := g.Versions.Canary(); t.Lasts() {
+		serves := t.Runs()
 		v := definitions.Version{Version: t.Old}
 		if how.To != "" {
 			if v, err = g.Versions.Find(c.Context(), how.To); err != nil {
@@ -120,7 +122,7 @@ func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error
 			if err != nil {
 				return found, ofVersion(err)
 			}
-			if t.Percent < 100 {
+			if !serves || t.Percent < 100 {
 				found, err = g.Versions.Differ(c.Context(), t.New, t.Old)
 				return found, ofVersion(err)
 			}

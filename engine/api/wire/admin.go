@@ -16,6 +16,8 @@ type Reload struct {
 	Runs   int      `json:"runs,omitempty" minimum:"0" maximum:"1000000" doc:"Of a canary: how many runs of the new version the server compares at each share at least. The default is 100."`
 	Hold   bool     `json:"hold,omitempty" doc:"Of a canary: true stays at the share until somebody promotes it."`
 	Ignore []string `json:"ignore,omitempty" maxItems:"4" enum:"failures,errors,latency,calls" doc:"Of a canary: what the server does not compare."`
+
+	Shadow float64 `json:"shadow,omitempty" minimum:"0" maximum:"100" doc:"The percentage of ended runs that nodes replay with the new version. No run uses the version. Not with canary."`
 }
 
 // A Promotion increases the share of keys of the version on trial.
@@ -27,7 +29,7 @@ type Promotion struct {
 
 // A Rollback says which version to make current again.
 type Rollback struct {
-	To     string `json:"to,omitempty" doc:"The version, or at least its first 4 digits. The default ends the canary if one runs, and otherwise is the version that the current one replaced."`
+	To     string `json:"to,omitempty" doc:"The version, or at least its first 4 digits. The default ends the canary or the shadow if there is one, and otherwise is the version that the current one replaced."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit."`
 	Drop   bool   `json:"drop,omitempty" doc:"true cancels accepted events that wait for pipelines that the version does not have."`
 }

@@ -6,7 +6,7 @@ import "github.com/spf13/cobra"
 // Commands returns the commands for authors, except those that run events.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		validateCommand(), testCommand(), replayCommand(), shadowCommand(), planCommand(), triggersCommand(), ownersCommand(), diffCommand(), evalCommand(),
+		validateCommand(), testCommand(), replayCommand(), planCommand(), triggersCommand(), ownersCommand(), diffCommand(), evalCommand(),
 		explainCommand(), docsCommand(), schemaCommand(), genCommand(), initCommand(), newCommand(), fmtCommand(), upgradeCommand(),
 	}
 }

@@ -72,11 +72,6 @@ func (f *replayFlags) replay(q *cli.Call, format flowtest.Format) error {
 	if err := f.when.Read(&f.filter.Since, &f.filter.Until); err != nil {
 		return err
 	}
-	return f.compare(q, format, replay.Env{}, func() func() (*records.Recorded, error) { return q.Recordings(f.filter) })
-}
-
-// compare replays the runs of a file, or else those of the server.
-func (f *replayFlags) compare(q *cli.Call, format flowtest.Format, how replay.Env, recordings func() func() (*records.Recorded, error)) error {
 	slower, err := cli.Share(f.slower)
 	if err != nil {
 		return cli.Usagef("--slower %w", err)
@@ -90,15 +85,14 @@ func (f *replayFlags) compare(q *cli.Call, format flowtest.Format, how replay.En
 		return err
 	}
 	env := replay.Env{Types: handlers.All(), Alone: handlers.Alone()}
-	how.Types, how.Alone = env.Types, env.Alone
-	now, err := replay.NewProgram(bundle, how, stubs)
+	now, err := replay.NewProgram(bundle, env, stubs)
 	if err != nil {
 		return err
 	}
 	old := &versions{env: env, known: map[string]*replay.Program{}}
 	var next func() (*records.Recorded, error)
 	if f.from == "" {
-		next = recordings()
+		next = q.Recordings(f.filter)
 		old.read = func(hash string) (definitions.VersionDetail, error) { return q.Version(q.Ctx, hash) }
 	} else {
 		file, err := f.open(q.In)

@@ -37,9 +37,11 @@ import (
 	"procaas/engine/inbox"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
+	"procaas/engine/replay"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 	"procaas/engine/taskrun"
+	"procaas/handlers"
 	"procaas/handlers/sharding/shardmap"
 )
 
@@ -173,6 +175,7 @@ type Node struct {
 	closing chan struct{} // closed when Run begins to stop
 	web     *web.Server
 	proxies *proxies
+	shadow  *replay.Shadow
 	access  api.Options
 	api     http.Handler
 	console *ui.Console
@@ -217,7 +220,7 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked, closing: make(chan struct{})}
+	n := &Node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked, shadow: replay.NewShadow(), closing: make(chan struct{})}
 	if n.secrets, err = secret.New(f.SecretsDir, f.Access.File, access.Token); err != nil {
 		return nil, err
 	}
@@ -289,7 +292,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o.Retention, o.AuditRetention, o.Record = f.Retention, f.Audit, n.record
 	o.Metrics, o.Tracer = stats.NewMetrics(n.metrics), n.traces.Tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
-	o.Targets = n.targets
+	o.Targets, o.Shadow = n.targets, n.shadow.Ended
 	if f.Alerts.wanted() {
 		// There are no notices before Run, and the alerter exists then.
 		o.Notify = func(x model.Notice) { n.alerts.Notice(x) }
@@ -299,6 +302,10 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 		return err
 	}
 	n.engine = e
+	n.shadow.ShadowParts = replay.ShadowParts{
+		Env:     replay.Env{Types: o.Types, Alone: handlers.Alone(), Live: true},
+		Library: e.Follower.Library, Runs: e.Runs, Tally: e.Degrader.Tally, Now: e.Clock.Now, Metrics: o.Metrics, Log: n.log,
+	}
 	beyond := f.beyond(served)
 	if beyond != "" && served.Token == "" {
 		guarded, err := e.Guarded(ctx)
@@ -359,6 +366,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return n.engine.Run(ctx)
 	})
 	n.web.Start(n.api)
+	g.Go(func() error { n.shadow.Run(ctx); return nil })
 	g.Go(func() error { n.followShards(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
 	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })

@@ -202,7 +202,7 @@ func (v *topView) draw(s *screen) []byte {
 	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
 	s.line(&b, "", fmt.Sprintf("%s, %.1f calls/s, %d failing, %d off or out; %s in hand",
 		diag.Plural(len(v.handlers), "handler"), rate, failing, off, diag.Plural(v.runs, "run")))
-	if v.canary.Phase == canary.Running {
+	if v.canary.Phase == canary.Running || v.canary.Phase == canary.InShadow {
 		s.line(&b, "", versions.CanaryLine(v.canary))
 	}
 	for _, trouble := range []string{v.rolledBack(), v.down(), v.heldBack(), v.frozen(), v.backlogText(), v.trouble} {

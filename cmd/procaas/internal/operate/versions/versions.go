@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/diag"
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
@@ -118,9 +119,9 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 func rollbackCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollback [VERSION]",
-		Short: "End a canary, or make an earlier version of the pipelines current",
+		Short: "End a canary or a shadow, or make an earlier version of the pipelines current",
 		Long: `rollback ends the canary if one runs: new runs of all keys use the current version
-again. Otherwise it makes a version current that the store keeps. No files are needed.
+again. It drops a version in the shadow. Otherwise it makes a version current that the store keeps. No files are needed.
 Without VERSION, it is the version that the current one replaced.
 
 Runs that have begun keep their version. To move them, run procaas runs migrate
@@ -135,21 +136,29 @@ over the current version.`,
 	return cli.Formatted(c, func(q *cli.Call) error {
 		before, _ := q.Canary(q.Ctx) // the rollback matters more
 		found, err := q.RollBack(q.Ctx, wire.Rollback{To: strings.Join(q.Args, ""), Reason: *reason, Drop: *drop})
-		shown := showChange(q, found, err, "")
+		shown := showChange(q, found, err, nil)
 		if err == nil && found.Old != found.New {
-			tried := before.Phase == canary.Running && before.New == found.Old && before.Percent < 100
+			tried := ""
+			switch {
+			case before.New != found.Old:
+			case before.Phase == canary.InShadow:
+				tried = "shadow"
+			case before.Phase == canary.Running && before.Percent < 100:
+				tried = "canary"
+			}
 			leftBehind(q, found, tried).Tell(q)
 		}
 		return shown
 	})
 }
 
-// leftBehind describes the runs that a rollback leaves on the version, and how to move them.
-func leftBehind(q *cli.Call, d diff.Diff, tried bool) cli.Outlook {
+// leftBehind describes the runs that a rollback leaves on the version, and how to move them. tried
+// is canary or shadow if the version was on trial.
+func leftBehind(q *cli.Call, d diff.Diff, tried string) cli.Outlook {
 	bad, good := cli.Short(d.Old), cli.Short(d.New)
 	o := cli.Outlook{Now: "new runs of all keys use " + good + " within a second; put the old files back on the nodes", Check: "procaas versions"}
-	if o.Undo = "procaas rollback " + bad; tried {
-		o.Undo = "procaas reload --canary 5% on a node that has the files"
+	if o.Undo = "procaas rollback " + bad; tried != "" {
+		o.Undo = "procaas reload --" + tried + " 5% on a node that has the files"
 	}
 	v, err := q.Version(q.Ctx, d.Old)
 	if err != nil {
@@ -176,9 +185,10 @@ func leftBehind(q *cli.Call, d diff.Diff, tried bool) cli.Outlook {
 func promoteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "promote [PERCENT]",
-		Short: "Let more keys, or all, use the version of the canary",
+		Short: "Let more keys, or all, use the version of the canary or in the shadow",
 		Long: `promote lets a share of the keys use the version of the canary. Without PERCENT, the
-version becomes current on all nodes within a second. A key that uses it keeps it.`,
+version becomes current on all nodes within a second. A key that uses it keeps it. A
+version in the shadow becomes a canary.`,
 		Example: "  procaas promote 50% --hold\n  procaas promote --reason 'looks good'",
 		Args:    cobra.MaximumNArgs(1),
 	}
@@ -199,10 +209,11 @@ version becomes current on all nodes within a second. A key that uses it keeps i
 func canaryCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "canary",
-		Short: "Show how the last canary does, against the old version",
+		Short: "Show how the last canary does, or what differs in the shadow",
 		Long: `canary shows the canary that procaas reload --canary began: its share of the keys, what
 comes next, and the numbers of both versions at this share. Of a canary that has ended
-it shows why.
+it shows why. Of a version in the shadow it shows the counts of its replays, the most
+frequent first differences, and some runs that have them.
 
 FAILURES are runs that failed or wait for an operator. ERRORS are first attempts of a
 handler that failed. LATENCY (ms) and CALLS show the median and the 90th percentile of
@@ -216,7 +227,7 @@ a run.`,
 // showCanary prints the state of a canary.
 func showCanary(q *cli.Call, v canary.View) error {
 	if v.Phase == canary.None {
-		return q.Printf("no canary has run; procaas reload --canary 5%% begins one\n")
+		return q.Printf("no canary has run; procaas reload --canary 5%% or --shadow 5%% begins one\n")
 	}
 	fmt.Fprintln(q.Out, CanaryLine(v))
 	if v.Why != "" {
@@ -229,6 +240,9 @@ func showCanary(q *cli.Call, v canary.View) error {
 	if v.Phase == canary.Running && v.Percent < 100 && v.NotUntil == nil {
 		fmt.Fprintf(q.Out, "held    at %g%%; automatic rollback stays on; procaas promote or rollback ends it\n", v.Percent)
 	}
+	if v.Shadow != nil {
+		return showShadow(q, v.Shadow)
+	}
 	if len(v.Compared) == 0 {
 		return nil
 	}
@@ -237,9 +251,45 @@ func showCanary(q *cli.Call, v canary.View) error {
 	})
 }
 
-// CanaryLine summarizes a canary in one line.
+// showShadow prints what replays have found.
+func showShadow(q *cli.Call, s *canary.Shadowed) error {
+	if len(s.Pipelines) > 0 {
+		if err := cli.Table(q.Out, "PIPELINE\tSAME\tDIFFERENT\tSKIPPED", s.Pipelines, func(p canary.Replays) cli.Row {
+			return cli.Row{p.Pipeline, p.Same, p.Different, p.Skipped}
+		}); err != nil {
+			return err
+		}
+	}
+	for _, c := range s.Causes {
+		fmt.Fprintf(q.Out, "\n%s: %s\n  was  %s\n  now  %s\n  such as %s\n", diag.Plural(c.Runs, "run"), c.What, c.Was, c.Now, strings.Join(c.Examples, ", "))
+	}
+	if s.Other > 0 {
+		fmt.Fprintf(q.Out, "\n%s: yet other differences\n", diag.Plural(s.Other, "run"))
+	}
+	for _, k := range s.Skipped {
+		fmt.Fprintf(q.Out, "skipped: %s: %s\n", diag.Plural(k.Runs, "run"), k.Why)
+	}
+	if s.Calls > 0 {
+		fmt.Fprintf(q.Out, "%s for real\n", diag.Plural(s.Calls, "call"))
+	}
+	return nil
+}
+
+// CanaryLine summarizes a canary, or a version in the shadow, in one line.
 func CanaryLine(v canary.View) string {
+	if runs, differ := v.Shadow.Compared(); v.Shadow != nil {
+		return fmt.Sprintf("shadow  %s %s, %g%% of the ended runs, against %s: %d compared, %d differ",
+			cli.Short(v.New), shadowPhase(v.Phase), v.Percent, cli.Short(v.Old), runs, differ)
+	}
 	return fmt.Sprintf("canary  %s %s at %g%% of keys, against %s", cli.Short(v.New), v.Phase, v.Percent, cli.Short(v.Old))
+}
+
+// shadowPhase returns how a version in the shadow does.
+func shadowPhase(phase string) string {
+	if phase == canary.InShadow {
+		return canary.Running
+	}
+	return phase
 }
 
 func reloadCommand() *cobra.Command {
@@ -257,8 +307,13 @@ the pipeline back, wait until the events have run, or pass --drop to cancel them
 With --canary 5%, new runs of 5 % of the keys use the new version. After --step and
 --runs, 25 and 50 % of them follow, and then the version becomes current. The server
 compares runs of both versions. If the new one is worse, all nodes roll back within a
-second, and an alert says why. See procaas canary, promote and rollback.`,
-		Example: "  procaas reload --canary 5% --reason 'new tariffs'",
+second, and an alert says why. See procaas canary, promote and rollback.
+
+With --shadow 5%, no run uses the new version. Nodes replay 5 % of the ended runs with
+it, beside the flow, and count what differs. Services answer what they answered the
+real run. A replay makes a call for real only if the real run did not make the same one
+and the call is safe: a GET, or its service says shadow: true. It sends no secrets.`,
+		Example: "  procaas reload --shadow 5% --reason 'new tariffs'\n  procaas reload --canary 5% --reason 'new tariffs'",
 		Args:    cobra.NoArgs,
 	}
 	cli.ServerFlags(c)
@@ -266,22 +321,38 @@ second, and an alert says why. See procaas canary, promote and rollback.`,
 	flags := c.Flags()
 	reason, drop := cli.Reason(c), addDrop(c)
 	share := flags.String("canary", "", "use the new version for this share of keys first, such as 5%")
+	beside := flags.String("shadow", "", "let no run use the new version, and replay this share of the ended runs with it, such as 5%")
 	step := flags.Duration("step", canary.DefaultEvery, "how long each share of a canary lasts at least")
 	flags.IntVar(&how.Runs, "runs", canary.DefaultLeast, "how many runs of the new version each share of a canary has at least")
 	flags.BoolVar(&how.Hold, "hold", false, "stay at the share of the canary until procaas promote")
 	flags.StringSliceVar(&how.Ignore, "ignore", nil, "what a canary does not compare: "+strings.Join(canary.Kinds(), ", "))
+	c.MarkFlagsMutuallyExclusive("canary", "shadow")
 	return cli.Formatted(c, func(q *cli.Call) (err error) {
 		how.Reason, how.Drop, how.Step = *reason, *drop, wire.Duration(*step)
+		var tried func(version string) string
 		if *share == "" {
 			if how.Hold || len(how.Ignore) > 0 || c.Flags().Changed("step") || c.Flags().Changed("runs") {
 				return cli.Usagef("--hold, --step, --runs and --ignore belong to --canary, such as --canary 5%%")
 			}
 			how = wire.Reload{Reason: how.Reason, Drop: how.Drop}
-		} else if how.Canary, err = cli.Share(*share); err != nil {
-			return err
+		} else {
+			if how.Canary, err = cli.Share(*share); err != nil {
+				return cli.Usagef("--canary %w", err)
+			}
+			tried = func(version string) string {
+				return "canary " + version + " at " + *share + "; procaas canary shows how it does"
+			}
+		}
+		if *beside != "" {
+			if how.Shadow, err = cli.Share(*beside); err != nil {
+				return cli.Usagef("--shadow %w", err)
+			}
+			tried = func(version string) string {
+				return "shadow " + version + " of " + *beside + " of the ended runs; procaas canary shows what differs"
+			}
 		}
 		found, err := q.Reload(q.Ctx, how)
-		return showChange(q, found, err, *share)
+		return showChange(q, found, err, tried)
 	})
 }
 
@@ -290,7 +361,8 @@ func addDrop(c *cobra.Command) *bool {
 }
 
 // showChange prints what another current version would change, or why the server refuses it.
-func showChange(q *cli.Call, found diff.Diff, err error, share string) error {
+// tried describes a trial of the new version; it is nil if that is current.
+func showChange(q *cli.Call, found diff.Diff, err error, tried func(version string) string) error {
 	var refused *problem.Problem
 	if errors.As(err, &refused) && (refused.Code == problem.InvalidPipelines || refused.Code == problem.EventsWait) {
 		return showFindings(q, refused)
@@ -302,8 +374,8 @@ func showChange(q *cli.Call, found diff.Diff, err error, share string) error {
 		if found.Old == found.New {
 			return q.Printf("nothing has changed: %s\n", found.New)
 		}
-		if share != "" {
-			fmt.Fprintf(q.Out, "before %s\ncanary %s at %s; procaas canary shows how it does\n", found.Old, found.New, share)
+		if tried != nil {
+			fmt.Fprintf(q.Out, "before %s\n%s\n", found.Old, tried(found.New))
 		} else {
 			fmt.Fprintf(q.Out, "before %s\nnow    %s\n", found.Old, found.New)
 		}
