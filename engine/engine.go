@@ -157,7 +157,7 @@ func New(o Options) (*Engine, error) {
 		Store: o.Store, Library: &e.library, Settings: settings, Degrader: fallback.New(o.Store.Degradation), Guard: &guard.Guard{Slots: o.MaxInFlight},
 		Stats: &stats.Stats{Metrics: o.Metrics}, Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
 	}
-	turns := &intake.Turns{}
+	turns := &intake.Turns{Slots: o.MaxInFlight}
 	e.Steering.Behind = turns.Behind
 	e.Follower.Trials, e.Follower.Tell = e.Degrader, e.Steering.Tell
 	e.Degrader.Tried = e.Follower.Heed

@@ -407,12 +407,12 @@ func TestRunWaitsForAServiceDuringAnotherCall(t *testing.T) {
 		r.on("one", s.do)
 		e, _ := r.start(strings.ReplaceAll(strings.ReplaceAll(guarded, "handlers: [", "handlers: [{id: long, step: {}}, "),
 			"timeout: 2s", "timeout: 2s, max-in-flight: 1"))
-		for range 250 {
+		for range 200 {
 			r.submit(e, event("work", ""))
 		}
 		time.Sleep(20 * time.Second)
-		if n := r.count("work/a/one"); n != 250 {
-			t.Errorf("want all 250 calls, have %d and %+v", n, e.Services()[0])
+		if n := r.count("work/a/one"); n != 200 {
+			t.Errorf("want all 200 calls, have %d and %+v", n, e.Services()[0])
 		}
 		close(open)
 		r.succeeded(e, time.Minute)

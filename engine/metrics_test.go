@@ -80,6 +80,7 @@ procaas_handler_waiting GAUGE handler pipeline stage
 procaas_inbox_oldest_seconds GAUGE
 procaas_inbox_waiting GAUGE
 procaas_pipeline_tolerance GAUGE owner pipeline
+procaas_runs_passed_total COUNTER
 procaas_runs_quarantined_total COUNTER
 procaas_runs_total COUNTER pipeline status
 procaas_store_errors_total COUNTER operation

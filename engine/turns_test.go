@@ -77,6 +77,46 @@ func TestAFloodPassesNobodyBy(t *testing.T) {
 	})
 }
 
+// A flood whose runs take long leaves places free, so an event of another finds one at once. Without
+// others, it has nearly all.
+func TestALongFloodLeavesPlacesFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var mu sync.Mutex
+		begun := map[string]time.Time{}
+		r.on("one", func(ctx context.Context, c *engine.Call, _ any) (model.Result, error) {
+			mu.Lock()
+			begun[c.Event.ID] = time.Now()
+			mu.Unlock()
+			if c.Event.Type == "bulk" {
+				<-ctx.Done()
+			}
+			return model.Result{}, nil
+		})
+		e := r.engine(r.store, bulkAndVital, func(o *engine.Options) { o.MaxInFlight = 64 })
+		r.run(e)
+		synctest.Wait()
+		for i := range 200 {
+			r.submit(e, event("bulk", fmt.Sprint(i)))
+		}
+		time.Sleep(time.Second)
+		if len(begun) != 62 {
+			t.Errorf("want 62 runs of a flood that has the node alone, have %d", len(begun))
+		}
+		for i := range 100 {
+			ev := event("vital", fmt.Sprint(i))
+			ev.ID = fmt.Sprint("vital-", i)
+			came := time.Now()
+			r.submit(e, ev)
+			time.Sleep(100 * time.Millisecond)
+			if wait := begun[ev.ID].Sub(came); wait < 0 || wait > 10*time.Millisecond {
+				t.Fatalf("event %d has waited for %s", i, wait)
+			}
+		}
+	})
+}
+
 // Runs that wait for a handler do not fill the node, and those that are woken do not make others
 // wait.
 func TestRunsThatWaitForACallLeaveRoom(t *testing.T) {

@@ -38,14 +38,16 @@ type Parts struct {
 
 // A Room is the node's room for runs that begin as soon as their events are stored.
 type Room interface {
-	// Reserve reserves room for up to the given number of runs. The caller must call Take of the
-	// result.
-	Reserve(runs int) Reservation
+	// Reserve reserves room for up to the given number of runs. If there is not room for all, it
+	// also reserves kept places for as many runs as low returns. low gets the number of runs that
+	// have room. The caller must call Take of the result.
+	Reserve(runs int, low func(room int) int) Reservation
 }
 
 // A Reservation is room for runs.
 type Reservation struct {
 	Runs int   // for how many runs there is room; 0 if the node accepts none
+	Kept int   // for how many more there is a kept place
 	Node int64 // number of the node; 0 if it accepts none
 
 	// Take starts the runs that the store assigned to the node, and frees the rest of the room.
@@ -218,10 +220,14 @@ func statesText(from []string) string {
 func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	ctx, cancel := context.WithTimeout(context.Background(), clock.StoreTimeout)
 	defer cancel()
-	room := a.Room.Reserve(len(runs))
+	now, owned, split, bundle := a.Now(), 0, a.Library.Serving().String(), a.Library.Present().Bundle
+	var low []int
+	room := a.Room.Reserve(len(runs), func(room int) int {
+		low = a.Turns.Low(bundle, runs[room:], now)
+		return len(low)
+	})
 	// A run for which this node has room becomes its own in the same transaction. That saves the
 	// claim, and the wait for it.
-	now, owned, split := a.Now(), 0, a.Library.Serving().String()
 	for i := range runs {
 		runs[i].Bundle = model.VersionFor(split, runs[i].Flow, runs[i].Key)
 		runs[i].Own = owned < room.Runs && !runs[i].Event.At.After(now)
@@ -232,8 +238,12 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	if owned > 0 {
 		a.Turns.Free()
 	}
+	for _, i := range low[:room.Kept] {
+		runs[room.Runs+i].Own = true
+	}
+	a.Metrics.Passed.Add(float64(room.Kept))
 	if owned < len(runs) {
-		a.Turns.Queue(a.Library.Present().Bundle, runs, now)
+		a.Turns.Queue(bundle, runs, now)
 	}
 	results, err := a.Inbox.Accept(ctx, room.Node, runs)
 	room.Take(results, err)

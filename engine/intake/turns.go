@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -22,6 +23,8 @@ import (
 // nodes take from one queue, so their clocks agree. Turns run faster than time: runs without one,
 // such as scheduled runs, do not wait behind a flood.
 type Turns struct {
+	Slots int // runs that the node works on at once. Set it before use
+
 	mu     sync.Mutex            // guards the following
 	busy   bool                  // runs wait; otherwise the following is not used
 	clock  time.Time             // the latest turn that was taken
@@ -29,6 +32,7 @@ type Turns struct {
 	bundle *tree.Bundle          // has the weights
 
 	held map[string]time.Duration // how long a run of a pipeline stays on this node, on average
+	kept kept
 }
 
 // queued is what has come from a lane lately.
@@ -52,29 +56,32 @@ func (t *Turns) Free() {
 	t.busy = false
 }
 
-// Began reports runs that were taken from the queue. A run that continues has a turn from when it
-// first waited, perhaps far ahead of all that wait now.
-func (t *Turns) Began(runs []*store.Claimed) {
+// Began reports a run that the node works on from now. A run that continues has a turn from when it
+// first waited, perhaps far ahead of all that wait now. It returns the lane of the run, for Ended.
+func (t *Turns) Began(r *store.Claimed, now time.Time) model.Lane {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, r := range runs {
-		if t.busy && len(r.Checkpoint) == 0 && r.Turn.After(t.clock) {
-			t.clock = r.Turn
-		}
+	if t.busy && len(r.Checkpoint) == 0 && r.Turn.After(t.clock) {
+		t.clock = r.Turn
 	}
+	l := model.LaneOf("", r.Pipeline, &r.Event)
+	l.Owner = "" // the definition may change until the run ends
+	t.kept.began(l, now)
+	return l
 }
 
 // Ended reports a run that has left the node after some time.
-func (t *Turns) Ended(pipeline string, after time.Duration) {
+func (t *Turns) Ended(l model.Lane, after time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch held, known := t.held[pipeline]; {
+	t.kept.ended(l)
+	switch held, known := t.held[l.Pipeline]; {
 	case known:
 		after = held + (after-held)/heldCount
 	case t.held == nil || len(t.held) >= mostHeld:
 		t.held = map[string]time.Duration{}
 	}
-	t.held[pipeline] = after
+	t.held[l.Pipeline] = after
 }
 
 // length returns the distance between two runs of a pipeline that is alone and has the weight 1.
@@ -98,7 +105,7 @@ func (t *Turns) Queue(b *tree.Bundle, runs []model.Intake, now time.Time) {
 			delete(t.next, l)
 		}
 	}
-	share := t.shares(runs)
+	share := t.shares(t.wanting(runs))
 	for i := range runs {
 		if r := &runs[i]; !r.Own && !r.Event.At.After(now) {
 			l := t.lane(r)
@@ -114,24 +121,44 @@ func (t *Turns) Queue(b *tree.Bundle, runs []model.Intake, now time.Time) {
 
 // lane returns the lane of a run.
 func (t *Turns) lane(r *model.Intake) model.Lane {
-	owner := ""
-	if p := t.bundle.Pipeline(r.Pipeline); p != nil {
-		owner = p.Owner
-	}
-	l := model.LaneOf(owner, r.Pipeline, &r.Event)
+	l := model.LaneOf(t.owner(r.Pipeline), r.Pipeline, &r.Event)
 	if _, known := t.next[l]; !known && len(t.next) >= mostLanes {
 		l.Source = ""
 	}
 	return l
 }
 
+// wanting returns the lanes that have waiting runs, and those of some runs.
+func (t *Turns) wanting(runs []model.Intake) iter.Seq[model.Lane] {
+	return func(yield func(model.Lane) bool) {
+		for l := range t.next {
+			if !yield(l) {
+				return
+			}
+		}
+		for i := range runs {
+			if !yield(t.lane(&runs[i])) {
+				return
+			}
+		}
+	}
+}
+
+// owner returns the owner of a pipeline, or "".
+func (t *Turns) owner(pipeline string) string {
+	if p := t.bundle.Pipeline(pipeline); p != nil {
+		return p.Owner
+	}
+	return ""
+}
+
 // shares returns a function for the share of a lane, relative to 1. The share is the weight of the
-// pipeline, divided by the number of the owner's pipelines that have waiting runs, and by the
-// number of the pipeline's sources that have.
-func (t *Turns) shares(runs []model.Intake) func(model.Lane) float64 {
+// pipeline, divided by the number of the owner's pipelines among the lanes, and by the number of
+// the pipeline's sources.
+func (t *Turns) shares(lanes iter.Seq[model.Lane]) func(model.Lane) float64 {
 	seen := make(map[[2]model.Lane]bool, len(t.next)+1)
 	below := map[model.Lane]float64{} // how many pipelines an owner has, and how many sources a pipeline has
-	count := func(l model.Lane) {
+	for l := range lanes {
 		owner, pipeline := model.Lane{Owner: l.Owner}, model.Lane{Owner: l.Owner, Pipeline: l.Pipeline}
 		for _, part := range [][2]model.Lane{{owner, pipeline}, {pipeline, l}} {
 			if !seen[part] {
@@ -139,12 +166,6 @@ func (t *Turns) shares(runs []model.Intake) func(model.Lane) float64 {
 				below[part[0]]++
 			}
 		}
-	}
-	for l := range t.next {
-		count(l)
-	}
-	for i := range runs {
-		count(t.lane(&runs[i]))
 	}
 	return func(l model.Lane) float64 {
 		return t.weight(l.Pipeline) / max(1, below[model.Lane{Owner: l.Owner}]) / max(1, below[model.Lane{Owner: l.Owner, Pipeline: l.Pipeline}])
@@ -160,7 +181,7 @@ func (t *Turns) Behind() []stats.BehindRuns {
 		return nil
 	}
 	runs := map[string]float64{}
-	share := t.shares(nil)
+	share := t.shares(maps.Keys(t.next))
 	for l, q := range t.next {
 		runs[l.Pipeline] += min(float64(q.runs), max(0, float64(q.turn.Sub(t.clock))/float64(t.length(l.Pipeline))*share(l)))
 	}

@@ -54,7 +54,7 @@ func (c *crowd) begin(after time.Duration) string {
 	c.now = c.now.Add(after)
 	r := c.queue[0]
 	c.queue = c.queue[1:]
-	c.turns.Began([]*store.Claimed{{Turn: r.at}})
+	c.turns.Began(&store.Claimed{Turn: r.at}, c.now)
 	c.begun[cmp.Or(r.Event.Source, r.Pipeline)]++
 	return r.Pipeline
 }
@@ -168,7 +168,7 @@ func TestRunsCountByTheirTime(t *testing.T) {
 		for id, d := range stay {
 			c.declare(id, "", 1)
 			for range 100 {
-				c.turns.Ended(id, d)
+				c.turns.Ended(model.Lane{Pipeline: id}, d)
 			}
 		}
 		c.accept("long", "", runs)
@@ -191,7 +191,7 @@ func TestARunThatContinuesKeepsTheOthersInTheirPlace(t *testing.T) {
 	c.declare("loud", "", 1)
 	c.declare("rare", "", 1)
 	c.accept("loud", "", 1000)
-	c.turns.Began([]*store.Claimed{{Turn: c.now.Add(time.Hour), Checkpoint: []byte("{}")}})
+	c.turns.Began(&store.Claimed{Turn: c.now.Add(time.Hour), Checkpoint: []byte("{}")}, c.now)
 	c.accept("rare", "", 1)
 	c.begin(0)
 	if c.begin(0); c.begun["rare"] != 1 {

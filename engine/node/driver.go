@@ -140,19 +140,22 @@ func (d *Driver) job(run string) *job {
 }
 
 // Reserve implements [intake.Room].
-func (d *Driver) Reserve(runs int) (r intake.Reservation) {
+func (d *Driver) Reserve(runs int, low func(room int) int) (r intake.Reservation) {
 	n := d.node.Load()
 	if n == nil {
 		r.Take = func([]store.Accepted, error) {}
 		return r
 	}
 	if !n.backlog.Load() {
-		r.Runs = n.ask(min(runs, n.left()))
+		r.Runs = n.ask(min(runs, n.left()), d.Turns.Kept(time.Now()))
 	}
-	if r.Runs > 0 {
+	if r.Runs < runs && n.holds() < d.MaxInFlight {
+		r.Kept = n.ask(low(r.Runs), 0)
+	}
+	if r.Runs+r.Kept > 0 {
 		r.Node = n.number
 	}
-	r.Take = func(results []store.Accepted, err error) { n.accepted(r.Runs, results, err) }
+	r.Take = func(results []store.Accepted, err error) { n.accepted(r.Runs+r.Kept, results, err) }
 	return r
 }
 

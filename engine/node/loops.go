@@ -183,7 +183,7 @@ const (
 
 // claim claims as many ready runs as there is room for.
 func (n *node) claim() claimResult {
-	asked := n.ask(n.wanted())
+	asked := n.ask(n.wanted(), n.d.Turns.Kept(time.Now()))
 	if asked == 0 {
 		n.backlog.Store(true)
 		return claimedNoRoom

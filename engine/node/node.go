@@ -53,8 +53,7 @@ type node struct {
 	mu     sync.Mutex // guards the following
 	jobs   map[string]*job
 	ending int  // jobs that need no room, because only the commit of their end is missing
-	asked  int  // room that is reserved for a Claim or an Accept in flight
-	asking int  // the number of those
+	asked  int  // room that is reserved for each Claim and Accept in flight
 	shut   bool // claim no more runs
 	quiet  chan struct{}
 }
@@ -62,18 +61,18 @@ type node struct {
 // errLeft ends the context of a node that has left.
 var errLeft = errors.New("node has left")
 
-// ask reserves room for up to the given number of runs and returns for how many. It returns 0 if
-// the node accepts none. After a result above 0 the caller asks the store, then calls take.
-func (n *node) ask(runs int) int {
+// ask reserves room for up to the given number of runs and returns for how many. Some places are
+// kept. It returns 0 if the node accepts none. After a result above 0 the caller asks the store,
+// then calls take.
+func (n *node) ask(runs, kept int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	most := n.d.MaxInFlight
-	runs = min(runs, most-len(n.jobs)-n.asked+min(n.ending, most))
+	runs = min(runs, most-len(n.jobs)-n.asked+min(n.ending, most)-kept)
 	if n.shut || runs <= 0 || n.ctx.Err() != nil {
 		return 0
 	}
 	n.asked += runs
-	n.asking++
 	return runs
 }
 
@@ -111,7 +110,6 @@ func (n *node) wanted() int {
 
 // take starts the runs that the store returned for the room that ask reserved.
 func (n *node) take(asked int, runs []*store.Claimed) {
-	n.d.Turns.Began(runs)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range runs {
@@ -119,12 +117,12 @@ func (n *node) take(asked int, runs []*store.Claimed) {
 			continue // returned again because the first answer was lost, or returned too late
 		}
 		j := newJob(n, c)
+		j.lane = n.d.Turns.Began(c, j.came)
 		n.jobs[c.ID] = j
 		n.startJob(j)
 	}
 	n.asked -= asked
-	n.asking--
-	if n.shut && n.asking == 0 {
+	if n.shut && n.asked == 0 {
 		close(n.quiet)
 	}
 }
@@ -179,7 +177,7 @@ func (n *node) done(j *job) {
 		n.ending--
 	}
 	n.mu.Unlock()
-	n.d.Turns.Ended(j.claimed.Pipeline, time.Since(j.came))
+	n.d.Turns.Ended(j.lane, time.Since(j.came))
 	n.d.Watch.Left(j.claimed.ID)
 	// The next event of the key may be ready now. A node that gets hints need not look.
 	if j.claimed.Ordered && !n.told || n.backlog.Load() {
@@ -202,8 +200,10 @@ func (n *node) holds() int {
 	return len(n.jobs) + n.asked
 }
 
-// room returns for how many more runs the node has room.
-func (n *node) room() int { return max(0, n.d.MaxInFlight-n.holds()) }
+// room returns for how many more runs from the queue the node has room.
+func (n *node) room() int {
+	return max(0, n.d.MaxInFlight-n.holds()-n.d.Turns.Kept(time.Now()))
+}
 
 // job returns the job of a run, or nil if the node does not drive it.
 func (n *node) job(run string) *job {
@@ -218,7 +218,7 @@ func (n *node) close() (runs []string, ok bool) {
 	n.mu.Lock()
 	if !n.shut {
 		n.shut, n.quiet = true, make(chan struct{})
-		if n.asking == 0 {
+		if n.asked == 0 {
 			close(n.quiet)
 		}
 	}

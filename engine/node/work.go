@@ -28,7 +28,8 @@ type job struct {
 	n       *node
 	claimed *store.Claimed
 	version int64
-	came    time.Time // when the node took the run
+	came    time.Time  // when the node took the run
+	lane    model.Lane // as reported to the turns
 	def     *definitions.Definition
 	run     *core.Run
 	pass    guard.Pass

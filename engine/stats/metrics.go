@@ -21,6 +21,7 @@ type Metrics struct {
 
 	// Of events: those that this node took in, and by reason those that it did not.
 	Accepted  prometheus.Counter
+	Passed    prometheus.Counter // began past runs that wait, in a place that the node keeps free
 	Shed      *prometheus.CounterVec
 	OverQuota *prometheus.CounterVec // by the token of who sent them
 
@@ -104,6 +105,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}),
 	}
+	m.Passed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "procaas_runs_passed_total",
+		Help: "Runs that began at once while others waited, in a place that this node keeps free for pipelines below their part.",
+	})
 	m.Quarantined = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "procaas_runs_quarantined_total",
 		Help: "Runs that this node quarantined, because several nodes in a row died while they had the run.",
@@ -150,7 +155,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "procaas_store_lost",
 		Help: "1 while this node refuses its store, because the store lost acknowledged data: it was set back, removed or replaced.",
 	})
-	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerLeftOut, m.HandlerSeconds, m.Accepted,
+	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerLeftOut, m.HandlerSeconds, m.Accepted, m.Passed,
 		m.Runs, m.Quarantined, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.behind, m.handled, m.piped)
 	return m
 }
