@@ -1,6 +1,14 @@
-// Package tree has the parts of a loaded definition as Go structs. A [Bundle] is the whole definition, with its
-// flows, pipelines, stages and handlers. The structs are the language: their comments are its reference, and
-// their tags say what files may contain. Checks store their results in fields that no file can set.
+// Package tree has the parts of a loaded definition as Go structs. A [Bundle] is the whole definition, with its flows,
+// pipelines, stages and handlers. Checks store their results in fields that no file can set. A [Type] adds a handler
+// type. The language itself has none.
 //
-// A [Type] adds a handler type. The language itself has none.
+// The structs are the language. JSON Schema, decoding, checks and "procaas explain" come from them. Their comments are the
+// reference. The types of their fields are the types of values, and tags constrain them: yaml names the field. required,
+// enum, default, min, max and pattern constrain it, or the elements of a list. kind says what a Value must be, and
+// expr:"no" forbids expressions in it. One of the words may stand in place of a mapping. It fills the struct's Word.
 package tree
+
+import "procaas/dsl/spec"
+
+// places has the positions of a struct's fields. It is unexported, so comparing and printing structs ignore it.
+type places = spec.Places

@@ -8,8 +8,8 @@ import (
 	"procaas/dsl/spec"
 )
 
-//go:embed tree.go await.go bound.go call.go choose.go contribution.go cluster.go compensate.go each.go error.go events.go loop.go
-//go:embed queue.go shards.go template.go
+//go:embed tree.go await.go bound.go call.go choose.go contribution.go cluster.go compensate.go each.go error.go events.go flow.go
+//go:embed handler.go loop.go pipeline.go queue.go retry.go shards.go template.go trigger.go
 var treeFiles embed.FS
 
 // Language describes the top level of a file. It is made once: it is the
