@@ -80,24 +80,6 @@ const (
 	exitBroken = 3
 )
 
-// options are the flags. parse describes them.
-type options struct {
-	only      []string
-	match     []string
-	binary    string
-	dsn       string
-	flows     int
-	rounds    int
-	backlog   int
-	tasks     int
-	cancelled int
-	crowd     int
-	pass      int
-	span      time.Duration
-	profile   string
-	allocs    string
-}
-
 // parse reads the flags. It refuses invalid ones before minutes of measurements.
 func parse(args []string, help io.Writer) (options, error) {
 	var o options
@@ -183,14 +165,6 @@ var parts = []struct {
 	{"queue-put", measureQueuePut},
 	{"queue-latency", measureQueueLatency},
 	{"queue-bloat", measureQueueBloat},
-}
-
-// A bench is the common state of all measurements.
-type bench struct {
-	options
-	out     io.Writer
-	service *service // it does nothing
-	server  *server
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {

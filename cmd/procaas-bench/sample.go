@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -10,6 +11,32 @@ import (
 	"text/tabwriter"
 	"time"
 )
+
+// A bench is the common state of all measurements.
+type bench struct {
+	options
+	out     io.Writer
+	service *service // it does nothing
+	server  *server
+}
+
+// options are the flags. parse describes them.
+type options struct {
+	only      []string
+	match     []string
+	binary    string
+	dsn       string
+	flows     int
+	rounds    int
+	backlog   int
+	tasks     int
+	cancelled int
+	crowd     int
+	pass      int
+	span      time.Duration
+	profile   string
+	allocs    string
+}
 
 // A sample is the result of one contestant in one round.
 type sample struct {

@@ -5,7 +5,8 @@
 // The structs are the language. JSON Schema, decoding, checks and "procaas explain" come from them. Their comments are the
 // reference. The types of their fields are the types of values, and tags constrain them: yaml names the field. required,
 // enum, default, min, max and pattern constrain it, or the elements of a list. kind says what a Value must be, and
-// expr:"no" forbids expressions in it. One of the words may stand in place of a mapping. It fills the struct's Word.
+// expr:"no" forbids expressions in it. words lists words that may replace a
+// mapping: the field Word has the word.
 package tree
 
 import "procaas/dsl/spec"

@@ -9,7 +9,7 @@ import (
 	"procaas/dsl/datum"
 )
 
-// An Outlook is what a command prints about a change, besides the new state.
+// An Outlook is what a command prints about a change after the new state.
 type Outlook struct {
 	Now   string // what happens from now on
 	Check string // the command that shows the effect
