@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/conformance"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
@@ -92,7 +93,7 @@ func TestConformance(t *testing.T) {
 	if *whole {
 		groups = nil // all
 	}
-	enginetest.Conformance(t, func(t *testing.T) store.Store { return away(t).Ports() }, groups...)
+	conformance.Store(t, func(t *testing.T) store.Store { return away(t).Ports() }, groups...)
 }
 
 // What is done to runs is audited where they are, so each cell has a chain.

@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/conformance/tasks"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/inbox"
 	"procaas/engine/store"
@@ -44,7 +45,7 @@ func move(t testing.TB, s *cells.Store, slots []int, to string) inbox.Move {
 // order of tasks that were put at once is checked where one has them all.
 func TestTasksOfSeveralCellsKeepTheContract(t *testing.T) {
 	t.Parallel()
-	enginetest.TaskConformance(t, func(t *testing.T) *store.TaskStore { return away(t).Ports().Tasks })
+	tasks.Conformance(t, func(t *testing.T) *store.TaskStore { return away(t).Ports().Tasks })
 }
 
 func statsIn(t testing.TB, db *store.TaskStore) (all store.TaskTypeStats) {

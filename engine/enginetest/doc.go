@@ -1,3 +1,3 @@
-// Package enginetest is the harness of the tests: private PostgreSQL clusters, scripted handlers
-// and the conformance suite of stores.
+// Package enginetest is the harness of the tests: private PostgreSQL clusters, engines, scripted
+// handlers, and faults. Its package conformance checks stores.
 package enginetest

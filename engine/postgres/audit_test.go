@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/conformance"
 	"procaas/engine/store"
 )
 
@@ -42,7 +43,7 @@ func TestAuditIsAppendOnlyForWhoeverHasTheDatabase(t *testing.T) {
 // Whoever owns the tables can take the triggers away. What is done then is found.
 func TestVerifyFindsWhatWasDoneToTheAuditByHand(t *testing.T) {
 	t.Parallel()
-	enginetest.SpoilAudit(t, func(t *testing.T) (store.Store, func(...string)) {
+	conformance.SpoilAudit(t, func(t *testing.T) (store.Store, func(...string)) {
 		dsn := enginetest.Postgres(t)
 		s := open(t, dsn)
 		return s.Ports(), func(statements ...string) {

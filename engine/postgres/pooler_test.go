@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/conformance"
 	"procaas/engine/store"
 )
 
@@ -100,5 +101,5 @@ func database(t *testing.T, direct, through string) string {
 
 func TestPoolerConformance(t *testing.T) {
 	direct, through := startBouncer(t)
-	enginetest.Conformance(t, func(t *testing.T) store.Store { return open(t, database(t, direct, through)).Ports() })
+	conformance.Store(t, func(t *testing.T) store.Store { return open(t, database(t, direct, through)).Ports() })
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/conformance"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
 )
@@ -36,7 +37,7 @@ func TestConformance(t *testing.T) {
 		Small: []string{"runs_cancel", "runs_move"}, // of what somebody has just asked for
 	}
 	t.Cleanup(func() { plans.Check(t) })
-	enginetest.Conformance(t, func(t *testing.T) store.Store {
+	conformance.Store(t, func(t *testing.T) store.Store {
 		s := open(t, enginetest.Postgres(t))
 		t.Cleanup(func() { plans.Read(t, s.Pool()) })
 		return s.Ports()
@@ -45,7 +46,7 @@ func TestConformance(t *testing.T) {
 
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	enginetest.Crash(t, func() string { return enginetest.Postgres(t) },
+	conformance.Crash(t, func() string { return enginetest.Postgres(t) },
 		func(ctx context.Context, dsn string) (store.Store, error) {
 			db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
 			if err != nil {
@@ -56,18 +57,18 @@ func TestCrash(t *testing.T) {
 }
 
 func BenchmarkStore(b *testing.B) {
-	enginetest.Benchmark(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)).Ports() })
+	conformance.Benchmark(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)).Ports() })
 }
 
 func TestTimersAreOnTime(t *testing.T) {
 	t.Parallel()
-	enginetest.Timers(t, open(t, enginetest.Postgres(t)).Ports())
+	conformance.Timers(t, open(t, enginetest.Postgres(t)).Ports())
 }
 
 func BenchmarkBacklog(b *testing.B) {
 	for _, waiting := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			enginetest.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)).Ports() }, waiting)
+			conformance.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)).Ports() }, waiting)
 		})
 	}
 }
@@ -89,7 +90,7 @@ func TestRunsWaitForRoomOnTheDisk(t *testing.T) {
 	t.Parallel()
 	dsn := enginetest.Postgres(t)
 	s, c := open(t, dsn), connect(t, dsn)
-	enginetest.Full(t, s.Ports(), func(full bool) {
+	conformance.Full(t, s.Ports(), func(full bool) {
 		if full {
 			run(t, c, outOfRoom)
 			return

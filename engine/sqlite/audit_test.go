@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/conformance"
 	"procaas/engine/store"
 )
 
@@ -48,7 +48,7 @@ func TestAuditIsAppendOnlyForWhoeverHasTheFile(t *testing.T) {
 // Whoever has the file can take the triggers away. What is done then is found.
 func TestVerifyFindsWhatWasDoneToTheAuditByHand(t *testing.T) {
 	t.Parallel()
-	enginetest.SpoilAudit(t, func(t *testing.T) (store.Store, func(...string)) {
+	conformance.SpoilAudit(t, func(t *testing.T) (store.Store, func(...string)) {
 		path := filepath.Join(t.TempDir(), "audit.db")
 		s := open(t, path)
 		return s.Ports(), func(statements ...string) {

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"procaas/dsl"
+	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
@@ -29,7 +32,7 @@ func TestStoreWhoseFileIsGoneAcknowledgesNothing(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "store.db")
 			s := open(t, path)
-			node := enginetest.StartNode(t, s.Ports())
+			node := enginetest.Start(t, engine.Options{Store: s.Ports(), Bundle: enginetest.Load(t, "pipelines: []", dsl.Options{})})
 			submit := func() error {
 				_, err := s.Accept(t.Context(), 0, []model.Intake{{ID: time.Now().String(), Event: model.Event{Type: "t"}}})
 				return err
@@ -44,14 +47,14 @@ func TestStoreWhoseFileIsGoneAcknowledgesNothing(t *testing.T) {
 			if err := submit(); !errors.Is(err, store.ErrLost) {
 				t.Errorf("want the event refused, have %v", err)
 			}
-			node.Eventually("the node says so", func() bool { return errors.Is(node.Healthy(t.Context()), store.ErrLost) })
+			patience.Until(t, "the node says so", func() bool { return errors.Is(node.Healthy(t.Context()), store.ErrLost) })
 			if err := os.Rename(path+".away", file); err != nil {
 				t.Fatal(err)
 			}
 			if err := submit(); err != nil {
 				t.Errorf("want events taken in again, have %v", err)
 			}
-			node.Eventually("the node is ready again", func() bool { return node.Healthy(t.Context()) == nil })
+			patience.Until(t, "the node is ready again", func() bool { return node.Healthy(t.Context()) == nil })
 		})
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/conformance"
+	"procaas/engine/enginetest/conformance/tasks"
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
 )
@@ -27,14 +28,14 @@ func open(t testing.TB, path string) *sqlite.Store {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	enginetest.Conformance(t, func(t *testing.T) store.Store {
+	conformance.Store(t, func(t *testing.T) store.Store {
 		return open(t, filepath.Join(t.TempDir(), "store.db")).Ports()
 	})
 }
 
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	enginetest.Crash(t, func() string { return filepath.Join(t.TempDir(), "store.db") },
+	conformance.Crash(t, func() string { return filepath.Join(t.TempDir(), "store.db") },
 		func(ctx context.Context, path string) (store.Store, error) {
 			db, err := sqlite.Open(ctx, path, sqlite.Options{Migrate: true})
 			if err != nil {
@@ -45,18 +46,18 @@ func TestCrash(t *testing.T) {
 }
 
 func BenchmarkStore(b *testing.B) {
-	enginetest.Benchmark(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")).Ports() })
+	conformance.Benchmark(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")).Ports() })
 }
 
 func TestTimersAreOnTime(t *testing.T) {
 	t.Parallel()
-	enginetest.Timers(t, open(t, filepath.Join(t.TempDir(), "timers.db")).Ports())
+	conformance.Timers(t, open(t, filepath.Join(t.TempDir(), "timers.db")).Ports())
 }
 
 func BenchmarkBacklog(b *testing.B) {
 	for _, waiting := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			enginetest.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")).Ports() },
+			conformance.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")).Ports() },
 				waiting)
 		})
 	}
@@ -64,7 +65,7 @@ func BenchmarkBacklog(b *testing.B) {
 
 func TestTaskConformance(t *testing.T) {
 	t.Parallel()
-	enginetest.TaskConformance(t, func(t *testing.T) *store.TaskStore {
+	tasks.Conformance(t, func(t *testing.T) *store.TaskStore {
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"), sqlite.Options{Migrate: true, Fast: true})
 		if err != nil {
 			t.Fatal(err)
@@ -81,5 +82,5 @@ func TestTaskConformance(t *testing.T) {
 func TestRunsWaitForRoomOnTheDisk(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "full.db"))
-	enginetest.Full(t, s.Ports(), func(full bool) { s.Fill(t, full) })
+	conformance.Full(t, s.Ports(), func(full bool) { s.Fill(t, full) })
 }

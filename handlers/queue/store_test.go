@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/conformance/tasks"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
@@ -46,7 +47,7 @@ func TestConformance(t *testing.T) {
 		},
 	}
 	t.Cleanup(func() { plans.Check(t) })
-	enginetest.TaskConformance(t, func(t *testing.T) *store.TaskStore {
+	tasks.Conformance(t, func(t *testing.T) *store.TaskStore {
 		s := open(t, enginetest.Postgres(t))
 		t.Cleanup(func() { plans.Read(t, s.Pool()) })
 		return s.Tasks()

@@ -1,0 +1,212 @@
+package conformance
+
+import (
+	"fmt"
+	"time"
+
+	"procaas/engine/model"
+	"procaas/engine/store"
+)
+
+// ofType makes an event of another type.
+func ofType(t string) func(*model.Intake) {
+	return func(in *model.Intake) { in.Event.Type = t }
+}
+
+// listen makes the change that parks a run until there are events.
+func (p *probe) listen(c store.Claimed, heard int64, types ...string) model.Change {
+	ch := change(c, model.Parked)
+	ch.Due, ch.Awaits, ch.Heard = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), types, heard
+	return ch
+}
+
+// pending lists the pending events of a key.
+func (p *probe) pending(key string, after int64, types ...string) []model.Pending {
+	p.Helper()
+	out, err := p.Inbox.Pending(p.Context(), "orders", key, types, after, 100)
+	p.must(err)
+	return out
+}
+
+func runsOf(pending []model.Pending) []string {
+	ids := []string{}
+	for _, e := range pending {
+		ids = append(ids, e.Run)
+	}
+	return ids
+}
+
+var awaitCases = []storeCase{
+	{"an event that comes wakes the run of its key that waits for its type", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("other"))
+		runs := node.wantClaims(ids...)
+		node.commit(p.listen(runs[0], 0, "paid", "void"), p.listen(runs[1], 0, "paid"))
+		node.wantClaims()
+		unorderedID := p.accept(p.event("k", ofType("sent")), p.event("k", ofType("paid"), unordered))[1]
+		node.wantClaims(unorderedID) // which stands for itself
+		paid := p.event("k", ofType("paid"))
+		p.accept(paid)
+		c := node.claimOne(ids[0])
+		p.equal("generation", c.Generation, 0)
+		have := p.pending("k", 0, "paid", "void")
+		if len(have) != 1 || have[0].Run != paid.ID || have[0].Position <= 0 {
+			p.Fatalf("pending: have %+v", have)
+		}
+		p.equal("event", have[0].Event, paid.Event)
+		p.wantStatus(ids[1], model.Parked)
+		p.equal("runs that wait for an event", p.oldest(store.RunFilter{Awaits: true}), ids[1:])
+	}},
+	{"an event that was there before the run was parked wakes it at once", func(p *probe) {
+		node := p.join()
+		c := node.claimOne(p.accept(p.event("k"))[0])
+		p.accept(p.event("k", ofType("paid")))
+		node.commit(p.listen(c, 0, "paid"))
+		node.claimOne(c.ID)
+	}},
+	{"what has been heard does not wake again", func(p *probe) {
+		node := p.join()
+		c := node.claimOne(p.accept(p.event("k"))[0])
+		p.accept(p.event("k", ofType("paid")))
+		heard := p.pending("k", 0, "paid")[0].Position
+		node.commit(p.listen(c, heard, "paid"))
+		node.wantClaims()
+		p.equal("behind it", len(p.pending("k", heard, "paid")), 0)
+		p.accept(p.event("k", ofType("paid")))
+		node.claimOne(c.ID)
+		p.equal("behind it", len(p.pending("k", heard, "paid")), 1)
+	}},
+	{"an emitted event wakes, and one whose time comes", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
+		runs := node.wantClaims(ids...)
+		node.commit(p.listen(runs[0], 0, "paid"), p.listen(runs[1], 0, "paid"))
+		emits := change(runs[2], model.Running)
+		emits.Emit = []model.Intake{p.event("k", ofType("paid"))}
+		node.commit(emits)
+		node.claimOne(ids[0])
+		p.accept(p.event("k2", ofType("paid"), at(time.Now().Add(300*time.Millisecond))))
+		p.equal("before its time", len(p.pending("k2", 0, "paid")), 0)
+		p.eventually("the run is ready", func() bool {
+			node.beat()
+			got := node.claim(10)
+			return len(got) == 1 && got[0].ID == ids[1]
+		})
+		p.equal("at its time", len(p.pending("k2", 0, "paid")), 1)
+	}},
+	{"a run takes the events of others, which end", func(p *probe) {
+		node := p.join()
+		first, paid, sent, later := p.event("k"), p.event("k", ofType("paid")), p.event("k", ofType("sent")), p.event("k", ofType("paid"))
+		c := node.claimOne(p.accept(first, paid, sent, later)[0])
+		p.equal("pending", runsOf(p.pending("k", 0, "paid", "sent")), []string{paid.ID, sent.ID, later.ID})
+		some, err := p.Inbox.Pending(p.Context(), "orders", "k", []string{"paid", "sent"}, 0, 2)
+		p.must(err)
+		p.equal("some", len(some), 2)
+		take := change(c, model.Running)
+		take.Take = []model.Taken{{Run: paid.ID, Reason: "taken by " + c.ID}}
+		node.commit(take)
+		c.Version++
+		r := p.wantStatus(paid.ID, model.Succeeded)
+		p.equal("reason", r.Reason, "taken by "+c.ID)
+		p.equal("pending", runsOf(p.pending("k", 0, "paid", "sent")), []string{sent.ID, later.ID})
+		p.wantStatus(c.ID, model.Running)
+		end := change(c, model.Succeeded)
+		end.Take = []model.Taken{{Run: later.ID, Reason: "too"}}
+		node.commit(end)
+		p.wantStatus(later.ID, model.Succeeded)
+		node.claimOne(sent.ID)
+		p.equal("one that comes again", p.acceptFor(0, paid)[0], store.Accepted{Run: paid.ID, Duplicate: true})
+	}},
+	{"an event that is not pending any more cannot be taken", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k", ofType("paid")), p.event("k2"))
+		runs := node.wantClaims(ids[0], ids[2])
+		p.must(p.Runs.Cancel(p.Context(), ids[1], steerer))
+		take := change(runs[0], model.Running)
+		take.Take = []model.Taken{{Run: ids[1], Reason: "too late"}}
+		p.wantErr("cancelled", node.commitErrs(take)[0], store.ErrStale)
+		p.wantStatus(ids[1], model.Cancelled)
+		take.Take[0].Run = ids[2]
+		p.wantErr("of another key", node.commitErrs(take)[0], store.ErrStale)
+		take.Take[0].Run = ids[0]
+		p.wantErr("itself", node.commitErrs(take)[0], store.ErrStale)
+		take.Take = nil
+		node.commit(take)
+	}},
+	{"a run that waits for others is ready when one of them is over", func(p *probe) {
+		node := p.join()
+		caller, called := p.event("k"), p.event("c", unordered)
+		ids := p.accept(caller, called)
+		runs := node.wantClaims(ids...)
+		waits := change(runs[0], model.Parked)
+		waits.Due, waits.Calls = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), []string{called.ID}
+		node.commit(waits)
+		node.wantClaims()
+		over := change(runs[1], model.Succeeded)
+		over.Wakes = caller.ID
+		node.commit(over)
+		c := node.claimOne(caller.ID)
+		waits.Version = c.Version
+		node.commit(waits) // for one that is over
+		node.claimOne(caller.ID)
+	}},
+	{"a failure is the end of a call, too", func(p *probe) {
+		node := p.join()
+		caller, called := p.event("k"), p.event("c", unordered)
+		ids := p.accept(caller, called)
+		runs := node.wantClaims(ids...)
+		over := change(runs[1], model.Failed)
+		over.Wakes = caller.ID
+		node.commit(over) // the caller is not parked yet
+		waits := change(runs[0], model.Parked)
+		waits.Due, waits.Calls = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), []string{called.ID}
+		node.commit(waits)
+		node.claimOne(caller.ID)
+	}},
+	{"of an event and the parking at once the run hears", func(p *probe) {
+		node := p.join()
+		for round := range 60 {
+			key := fmt.Sprintf("k%d", round)
+			c := node.claimOne(p.accept(p.event(key))[0])
+			paid := p.event(key, ofType("paid"))
+			p.together(2, func(i int) error {
+				if i == 0 {
+					_, err := p.Inbox.Accept(p.Context(), 0, []model.Intake{paid})
+					return err
+				}
+				return node.tryCommit(p.listen(c, 0, "paid"))
+			})
+			node.claimOne(c.ID)
+			node.commit(func() model.Change {
+				ch := change(c, model.Succeeded)
+				ch.Version, ch.Take = c.Version+1, []model.Taken{{Run: paid.ID}}
+				return ch
+			}())
+		}
+	}},
+	{"an event is taken once, whoever else wants it gone", func(p *probe) {
+		node := p.join()
+		for round := range 40 {
+			key := fmt.Sprintf("k%d", round)
+			ids := p.accept(p.event(key), p.event(key, ofType("paid")))
+			c := node.claimOne(ids[0])
+			take := change(c, model.Running)
+			take.Take = []model.Taken{{Run: ids[1]}}
+			var errs []error
+			p.together(2, func(i int) (err error) {
+				if i == 0 {
+					errs, err = p.Ledger.Commit(p.Context(), node.id, []model.Change{take})
+					return err
+				}
+				_ = p.Runs.Cancel(p.Context(), ids[1], steerer) // too late, perhaps
+				return nil
+			})
+			want := model.Succeeded
+			if errs[0] != nil {
+				p.wantErr("taken late", errs[0], store.ErrStale)
+				want = model.Cancelled
+			}
+			p.wantStatus(ids[1], want)
+		}
+	}},
+}

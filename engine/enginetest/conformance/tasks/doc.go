@@ -1,0 +1,2 @@
+// Package tasks checks that stores of tasks keep the promises of their ports.
+package tasks
