@@ -10,9 +10,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/intake"
@@ -37,10 +34,7 @@ func benchmarkFlow(b *testing.B, tracer trace.Tracer) {
 	noop := enginetest.Scripted("step", func(context.Context, *engine.Call, any) (model.Result, error) {
 		return model.Result{}, nil
 	})
-	bundle, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(three)}}, dsl.Options{Types: []tree.Type{noop.Type}})
-	if bundle == nil {
-		b.Fatal(found)
-	}
+	bundle := enginetest.Load(b, three, noop)
 	db := enginetest.NewMemory().Ports()
 	ledger := &ends{Ledger: db.Ledger, ended: make(chan struct{}, inFlight)}
 	db.Ledger = ledger

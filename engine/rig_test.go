@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
@@ -64,15 +62,7 @@ func (r *rig) on(handler string, do enginetest.Do) {
 
 func (r *rig) bundle(yaml string) *tree.Bundle {
 	r.t.Helper()
-	var known []tree.Type
-	for _, h := range r.types {
-		known = append(known, h.Type)
-	}
-	b, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(yaml)}}, dsl.Options{Types: known})
-	if b == nil {
-		r.t.Fatalf("the definition does not load: %+v", found)
-	}
-	return b
+	return enginetest.Load(r.t, yaml, r.types...)
 }
 
 // engine makes an engine that does not run yet.

@@ -90,11 +90,7 @@ func load(text string, alone bool) (*tree.Bundle, []diag.Diagnostic) {
 }
 
 func loadFiles(files ...diag.File) (*tree.Bundle, []diag.Diagnostic) {
-	var types []tree.Type
-	for _, h := range handlers.All() {
-		types = append(types, h.Type)
-	}
-	return dsl.Load(files, dsl.Options{Types: types})
+	return dsl.Load(files, dsl.Options{Types: engine.Types(handlers.All())})
 }
 
 // describe writes findings with their places in the text of the script.

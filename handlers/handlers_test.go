@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"procaas/dsl/spec"
-	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/handlers"
@@ -29,11 +28,7 @@ such as ` + "`enabled`, `critical`, `result`, `retry` and `timeout`" + `, stand 
 `
 
 func TestReferenceIsFresh(t *testing.T) {
-	var types []tree.Type
-	for _, h := range handlers.All() {
-		types = append(types, h.Type)
-	}
-	want := preamble + handlers.Reference(types...)
+	want := preamble + handlers.Reference(engine.Types(handlers.All())...)
 	if *update {
 		if err := os.WriteFile("README.md", []byte(want), 0o644); err != nil {
 			t.Fatal(err)

@@ -1,15 +1,14 @@
 package handlers_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/intake"
 	"procaas/engine/memory"
@@ -54,32 +53,15 @@ type caller struct {
 
 func newCaller(t *testing.T, server *stub.Server, service, protection string) *caller {
 	t.Helper()
-	var types []tree.Type
-	for _, h := range handlers.All() {
-		types = append(types, h.Type)
-	}
 	text := strings.NewReplacer("SERVICE", service, "PROTECTION", protection).Replace(stubborn)
 	urls := map[string]string{service: server.URLs()[service]}
-	b, found := dsl.Load([]diag.File{{Name: "work.yaml", Data: []byte(text)}}, dsl.Options{Types: types, ServiceURLs: urls})
+	b, found := dsl.Load([]diag.File{{Name: "work.yaml", Data: []byte(text)}}, dsl.Options{Types: engine.Types(handlers.All()), ServiceURLs: urls})
 	if b == nil {
 		t.Fatalf("have %+v", found)
 	}
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.ServiceURLs, o.Drain = memory.New(nil).Ports(), handlers.All(), b, urls, time.Millisecond
-	e, err := engine.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return &caller{Engine: e}
+	return &caller{Engine: enginetest.Start(t, o)}
 }
 
 func (c *caller) submit(t *testing.T) {

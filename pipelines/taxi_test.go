@@ -2,7 +2,6 @@ package pipelines_test
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -61,11 +60,7 @@ func read(t *testing.T, dir string) (files, stubs []diag.File) {
 // load checks files, which must be without findings.
 func load(t *testing.T, files []diag.File) *tree.Bundle {
 	t.Helper()
-	var types []tree.Type
-	for _, h := range handlers.All() {
-		types = append(types, h.Type)
-	}
-	bundle, found := dsl.Load(files, dsl.Options{Types: types})
+	bundle, found := dsl.Load(files, dsl.Options{Types: engine.Types(handlers.All())})
 	noFindings(t, files, found)
 	return bundle
 }
@@ -174,23 +169,12 @@ func open(t *testing.T) company {
 	}
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Name = enginetest.NewMemory().Ports(), handlers.All(), load(t, files), "test"
-	e, err := engine.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
 	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return company{t, e, server}
+	return company{t, enginetest.Start(t, o), server}
 }
 
 // send submits an event about an order and gives its run when it has ended.

@@ -15,10 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"gopkg.in/yaml.v3"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/alert"
+	"procaas/engine/enginetest"
 	"procaas/engine/planner"
 	"procaas/engine/stats"
 	"procaas/engine/store"
@@ -49,10 +48,7 @@ pipelines:
 func plans(t *testing.T) []*planner.Plan {
 	t.Helper()
 	known := engine.Types(handlers.All())
-	b, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(watched)}}, dsl.Options{Types: known})
-	if b == nil {
-		t.Fatal(found)
-	}
+	b := enginetest.Load(t, watched, handlers.All()...)
 	var out []*planner.Plan
 	for _, p := range b.Pipelines {
 		plan, err := planner.New(b, p, known)

@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/client"
@@ -46,16 +43,8 @@ type fanout struct {
 
 func newFanout(t *testing.T) *fanout {
 	t.Helper()
-	types := []tree.Type{}
-	for _, h := range handlers.All() {
-		types = append(types, h.Type)
-	}
-	bundle, found := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(clustersFile)}}, dsl.Options{Types: types})
-	if bundle == nil {
-		t.Fatal(found)
-	}
 	f := &fanout{store: enginetest.NewMemory().Ports()}
-	e, err := engine.New(engine.Options{Store: f.store, Types: handlers.All(), Bundle: bundle})
+	e, err := engine.New(engine.Options{Store: f.store, Types: handlers.All(), Bundle: enginetest.Load(t, clustersFile, handlers.All()...)})
 	if err != nil {
 		t.Fatal(err)
 	}

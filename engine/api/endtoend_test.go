@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/sqlite"
@@ -59,22 +59,15 @@ func newNode(t *testing.T, change ...func(*engine.Options)) node {
 	for _, f := range change {
 		f(&o)
 	}
-	e, err := engine.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
-	srv := httptest.NewServer(api.New(api.Options{Engine: portsOf(e), Registry: metrics, Version: "v1"}))
-	n.url, n.Client = srv.URL, client.New(srv.URL, "")
 	t.Cleanup(func() {
-		srv.Close()
-		cancel()
-		if err := errors.Join(<-done, store.Close()); err != nil {
+		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	e := enginetest.Start(t, o)
+	srv := httptest.NewServer(api.New(api.Options{Engine: portsOf(e), Registry: metrics, Version: "v1"}))
+	n.url, n.Client = srv.URL, client.New(srv.URL, "")
+	t.Cleanup(srv.Close)
 	n.until(t, "the node is ready", func() bool { return n.status(t, "/readyz") == http.StatusOK })
 	return n
 }

@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine/enginetest"
 	"procaas/handlers"
 )
 
@@ -81,16 +80,5 @@ func load(t testing.TB, service string) *tree.Bundle {
 
 func loadText(t testing.TB, text string) *tree.Bundle {
 	t.Helper()
-	types := []tree.Type{}
-	for _, h := range handlers.All() {
-		types = append(types, h.Type)
-	}
-	b, found := dsl.Load([]diag.File{{Name: "taxi.yaml", Data: []byte(text)}}, dsl.Options{Types: types})
-	if b == nil {
-		for _, d := range found {
-			t.Errorf("%s: %s: %s", d.Span, d.Code, d.Message)
-		}
-		t.FailNow()
-	}
-	return b
+	return enginetest.Load(t, text, handlers.All()...)
 }

@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
@@ -92,28 +89,13 @@ func (l *ledger) check(t *testing.T, keys []string, events int) {
 func nodes(t *testing.T, l *ledger, stores ...store.Store) []*engine.Engine {
 	t.Helper()
 	counted := enginetest.Scripted("counted", l.handle)
-	b, found := dsl.Load([]diag.File{{Name: "counting.yaml", Data: []byte(counting)}}, dsl.Options{Types: []tree.Type{counted.Type}})
-	if b == nil {
-		t.Fatalf("the definition does not load: %+v", found)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	t.Cleanup(func() { cancel(); running.Wait() })
+	b := enginetest.Load(t, counting, counted)
 	var all []*engine.Engine
 	for i, store := range stores {
-		e, err := engine.New(engine.Options{
+		all = append(all, enginetest.Start(t, engine.Options{
 			Store: store, Types: []engine.HandlerType{counted}, Bundle: b, Name: fmt.Sprint("node-", i),
 			Lease: time.Minute,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		running.Go(func() {
-			if err := e.Run(ctx); err != nil {
-				t.Errorf("run: %v", err)
-			}
-		})
-		all = append(all, e)
+		}))
 	}
 	return all
 }

@@ -17,9 +17,9 @@ type Failer interface {
 }
 
 // Load loads a definition that has no mistakes from the text of one file.
-func Load(t Failer, text string, o dsl.Options) *tree.Bundle {
+func Load(t Failer, text string, types ...engine.HandlerType) *tree.Bundle {
 	t.Helper()
-	b, found := dsl.Load([]diag.File{{Name: "test.yaml", Data: []byte(text)}}, o)
+	b, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(text)}}, dsl.Options{Types: engine.Types(types)})
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}

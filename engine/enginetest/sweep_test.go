@@ -25,7 +25,6 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
@@ -492,10 +491,7 @@ func sweepUntilKilled(t *testing.T, text string) {
 	proxy := httptest.NewServer(d.between(httputil.NewSingleHostReverseProxy(service)))
 	defer proxy.Close()
 
-	var types []tree.Type
-	for _, h := range handlers.All() {
-		types = append(types, h.Type)
-	}
+	types := engine.Types(handlers.All())
 	services := map[string]string{"svc": proxy.URL}
 	bundle, found := dsl.Load([]diag.File{{Name: "sweep.yaml", Data: []byte(sweepFlow)}}, dsl.Options{Types: types, ServiceURLs: services})
 	if bundle == nil {

@@ -4,11 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clock"
+	"procaas/engine/enginetest"
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -33,10 +31,7 @@ type trial struct {
 // startTrial submits the event.
 func startTrial(t *testing.T, tr trial) trial {
 	t.Helper()
-	bundle, found := dsl.Load([]diag.File{{Name: "trial.yaml", Data: []byte(tr.flow)}}, dsl.Options{Types: []tree.Type{tr.types[0].Type}})
-	if bundle == nil {
-		t.Fatal(found)
-	}
+	bundle := enginetest.Load(t, tr.flow, tr.types...)
 	clock := clock.NewVirtual(time.Now())
 	var err error
 	tr.engine, err = engine.NewVirtual(t.Context(), engine.VirtualOptions{

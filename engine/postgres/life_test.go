@@ -16,9 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
@@ -103,15 +100,7 @@ func (c *crew) join(name, dsn string, lease time.Duration) *member {
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Name, o.Lease, o.Log = store.Ports(), append(handlers.All(), step), name, lease, log
 	o.Metrics = stats.NewMetrics(m.metrics)
-	var known []tree.Type
-	for _, h := range o.Types {
-		known = append(known, h.Type)
-	}
-	bundle, found := dsl.Load([]diag.File{{Name: "flow.yaml", Data: []byte(twoStages)}}, dsl.Options{Types: known})
-	if bundle == nil {
-		c.t.Fatalf("the flow does not load: %+v", found)
-	}
-	o.Bundle = bundle
+	o.Bundle = enginetest.Load(c.t, twoStages, o.Types...)
 	if m.Engine, err = engine.New(o); err != nil {
 		c.t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
@@ -32,7 +31,7 @@ func TestStoreWhoseFileIsGoneAcknowledgesNothing(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "store.db")
 			s := open(t, path)
-			node := enginetest.Start(t, engine.Options{Store: s.Ports(), Bundle: enginetest.Load(t, "pipelines: []", dsl.Options{})})
+			node := enginetest.Start(t, engine.Options{Store: s.Ports(), Bundle: enginetest.Load(t, "pipelines: []")})
 			submit := func() error {
 				_, err := s.Accept(t.Context(), 0, []model.Intake{{ID: time.Now().String(), Event: model.Event{Type: "t"}}})
 				return err

@@ -13,20 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clusters"
+	"procaas/engine/enginetest"
 	"procaas/engine/memory"
 	"procaas/engine/store"
 	"procaas/handlers/balancer"
 )
-
-// types are those of the live balancer, as the language knows them.
-func types() []tree.Type {
-	return engine.Types(balancer.Types())
-}
 
 // A rig is a cluster of workers in this process, and the documents of its balancer.
 type rig struct {
@@ -98,11 +92,7 @@ func newRig(t *testing.T, n int, more string) *rig {
 
 func (r *rig) load(yaml string) {
 	r.t.Helper()
-	var found []diag.Diagnostic
-	r.bundle, found = dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{Types: types()})
-	if r.bundle == nil {
-		r.t.Fatal(found)
-	}
+	r.bundle = enginetest.Load(r.t, yaml, balancer.Types()...)
 }
 
 func (r *rig) join() int64 {

@@ -7,11 +7,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"procaas/dsl"
 	"procaas/dsl/cluster"
-	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/clusters"
+	"procaas/engine/enginetest"
 )
 
 // drawLive makes a cluster with a random map, policy and number of workers.
@@ -24,10 +23,7 @@ func drawLive(t *rapid.T) *tree.Cluster {
 	for i := range n {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d', zone: z%d}\n", i, 9100+i, i%3)
 	}
-	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
-	if b == nil {
-		t.Fatal(found)
-	}
+	b := enginetest.Load(t, yaml)
 	return b.Clusters[0]
 }
 
@@ -244,9 +240,6 @@ func liveOf(t *testing.T, policy string, workers, partitions int) *state {
 	for i := range workers {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d'}\n", i, 9100+i)
 	}
-	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
-	if b == nil {
-		t.Fatal(found)
-	}
+	b := enginetest.Load(t, yaml)
 	return &state{cluster: b.Clusters[0], owners: slices.Repeat([]int{-1}, partitions), up: slices.Repeat([]bool{true}, workers)}
 }

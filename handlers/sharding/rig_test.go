@@ -13,8 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
@@ -173,11 +171,7 @@ func logicalCluster() (*enginetest.Cluster, error) {
 
 func parseMaps(t testing.TB, text string) []*tree.ShardMap {
 	t.Helper()
-	b, found := dsl.Load([]diag.File{{Name: "maps.yaml", Data: []byte(text)}}, dsl.Options{})
-	if b == nil {
-		t.Fatalf("%v", found)
-	}
-	return b.ShardMaps
+	return enginetest.Load(t, text).ShardMaps
 }
 
 func (r *rig) exec(shard, sql string, args ...any) {

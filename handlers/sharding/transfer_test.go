@@ -19,8 +19,8 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/intake"
 	"procaas/engine/model"
@@ -102,12 +102,8 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 			return nil
 		},
 	})
-	var known []tree.Type
-	for _, h := range types {
-		known = append(known, h.Type)
-	}
 	bundle, found := dsl.Load([]diag.File{{Name: "transfer.yaml", Data: text}, {Name: "care.yaml", Data: []byte(careText)}},
-		dsl.Options{Types: known})
+		dsl.Options{Types: engine.Types(types)})
 	if bundle == nil {
 		t.Fatal(found)
 	}
@@ -119,23 +115,12 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 	o := engine.DefaultOptions()
 	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.Store, o.Types, o.Bundle, o.Lease, o.Drain = store.Ports(), types, bundle, time.Minute, 10*time.Second
-	if r.e, err = engine.New(o); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := r.e.Run(ctx); err != nil && ctx.Err() == nil {
-			t.Error(err)
-		}
-	})
 	t.Cleanup(func() {
-		cancel()
-		running.Wait()
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	r.e = enginetest.Start(t, o)
 	return r
 }
 

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/intake"
@@ -58,8 +57,7 @@ func Full(t *testing.T, store store.Store, fill func(full bool)) {
 	})
 	w := &witness{Ledger: store.Ledger}
 	store.Ledger = w
-	types := []engine.HandlerType{step}
-	e := enginetest.Start(t, engine.Options{Store: store, Types: types, Bundle: enginetest.Load(t, full, dsl.Options{Types: engine.Types(types)})})
+	e := enginetest.Start(t, engine.Options{Store: store, Types: []engine.HandlerType{step}, Bundle: enginetest.Load(t, full, step)})
 	// An event that shares a transaction with the large change is refused with it. Its sender
 	// retries.
 	submit := func(id string) (run string) {

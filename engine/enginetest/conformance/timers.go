@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/intake"
@@ -54,10 +53,9 @@ func Timers(t *testing.T, store store.Store) {
 		}
 		return model.Result{}, nil
 	})
-	types := []engine.HandlerType{timed}
-	b := enginetest.Load(t, timers, dsl.Options{Types: engine.Types(types)})
-	first := enginetest.Start(t, engine.Options{Store: store, Types: types, Bundle: b})
-	enginetest.Start(t, engine.Options{Store: store, Types: types, Bundle: b})
+	o := engine.Options{Store: store, Types: []engine.HandlerType{timed}, Bundle: enginetest.Load(t, timers, timed)}
+	first := enginetest.Start(t, o)
+	enginetest.Start(t, o)
 	at := time.Now().Add(wait).UTC()
 	results, err := first.Submit(t.Context(), []intake.Submission{
 		{Event: model.Event{Type: "waits"}}, {Event: model.Event{Type: "plain", At: at}},
