@@ -45,7 +45,7 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 		err := s.send(ctx, func(b *pgx.Batch) {
 			got, told = &claiming{horizon: &s.horizon, look: under}, &reporting{}
 			if turn == 0 {
-				told.queue(b, &r, s.forget)
+				told.queue(b, &r)
 			}
 			got.queue(b, &c)
 			under = got.look

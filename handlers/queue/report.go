@@ -41,13 +41,7 @@ select d.id, d.epoch from said d where (select count(*) from gone) < (select cou
 ), kept as (
 	insert into task_history (id, due, deadline, begun, epoch, type, key, worker)
 	select id, due, deadline, begun, epoch, type, key, worker from gone
-), ` + freeKeys + refusedEnds
-
-	forgetEnded = `
-	returning t.id, t.epoch, t.type, t.key
-), ` + freeKeys + refusedEnds
-
-	refusedEnds = `
+), ` + freeKeys + `
 select d.id, d.epoch from unnest($1::bigint[], $2::int[]) as d (id, epoch)
 where (select count(*) from gone) < cardinality($1::bigint[]) and not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
 
@@ -118,7 +112,7 @@ type reporting struct {
 func byID(a, b Ref) int { return cmp.Compare(a.ID, b.ID) }
 
 // queue queues the statements of a report. Rows are changed in the order of their ids.
-func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
+func (r *reporting) queue(b *pgx.Batch, report *Report) {
 	if report.Len() == 0 {
 		return
 	}
@@ -150,7 +144,7 @@ func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
 	}
 	if len(done) > 0 {
 		ids, epochs := columnsOf(done)
-		b.Queue(endTasks(ids, forget), ids, epochs).Query(r.read)
+		b.Queue(endTasks(ids), ids, epochs).Query(r.read)
 	}
 	if len(dead) > 0 {
 		r.bury(b, dead)
@@ -168,15 +162,12 @@ func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
 }
 
 // endTasks returns the statement that completes the tasks with these ids, which are in order.
-func endTasks(ids []int64, forget bool) string {
-	which, then := endList, keepEnded
+func endTasks(ids []int64) string {
+	which := endList
 	if last := len(ids) - 1; ids[last]-ids[0] < rangeShare*int64(len(ids)) {
 		which = endRange
 	}
-	if forget {
-		then = forgetEnded
-	}
-	return "with gone as (\n\tdelete from tasks t where " + which + endOurs + then
+	return "with gone as (\n\tdelete from tasks t where " + which + endOurs + keepEnded
 }
 
 // rangeShare is how many ids a range may have for each task of a report, so that the report reads

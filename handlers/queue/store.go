@@ -38,9 +38,6 @@ type (
 
 // Options configures how to open a store.
 type Options struct {
-	// Forget keeps completed tasks out of the history.
-	Forget bool
-
 	// MaxConns bounds the connections. 0 means 8. A pool_max_conns in the dsn takes precedence.
 	MaxConns int
 
@@ -57,8 +54,7 @@ type Options struct {
 type Store struct {
 	*db
 	*hints
-	owned  bool // Close closes the pool
-	forget bool
+	owned bool // Close closes the pool
 
 	leases leases
 	asked  asked
@@ -152,7 +148,7 @@ func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*St
 	d := &db{pool: pool, pooled: pooled}
 	s := &Store{
 		db: d, hints: &hints{db: d, direct: o.Direct, log: o.Log, tell: make(chan struct{}, 1)},
-		forget: o.Forget, countedPages: countedPages,
+		countedPages: countedPages,
 	}
 	s.asked = asked{told: map[string]time.Time{}, fresh: map[string]string{}, news: make(chan struct{}, 1)}
 	if s.log == nil {
