@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"procaas/dsl/tree"
@@ -73,9 +72,7 @@ func code(err error) string {
 }
 
 func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		here, _ := r.start(three)
 		there, _ := r.start(three)
 		ctx, ann := context.Background(), store.Actor{Name: "ann", Reason: "new team"}
@@ -153,9 +150,7 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 }
 
 func TestNodesShareTheQuotaOfASubmitter(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		here, _ := r.start(three)
 		there, _ := r.start(three)
 		ctx := context.Background()

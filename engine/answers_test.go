@@ -119,9 +119,7 @@ pipelines:
 
 // Outputs are computed once: what a run does after its end changes nothing that was told.
 func TestOutputsAreToldOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(`
 pipelines:
   - id: p
@@ -156,9 +154,7 @@ pipelines:
 
 // A run is followed step by step, and its end is the last of them.
 func TestFollowersSeeTheWayToTheEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(`
 pipelines:
   - id: p

@@ -75,9 +75,7 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 		{"while a call is parked", asking, "asked/wait/approval", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			bubble(t, func(t *testing.T, r *rig) {
 				asked := make(chan struct{})
 				r.on("ask", func(context.Context, *engine.Call, any) (model.Result, error) {
 					<-asked

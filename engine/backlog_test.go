@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,14 +40,11 @@ func gauged(t *testing.T, registry *prometheus.Registry, name string, labels ...
 
 // A service that every run needs is down: nothing waits in the queue, and no run fails.
 func TestAnOutageIsSeenWithinTenSeconds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 10 * time.Millisecond, failWith: refused}
 		r.on("one", s.do)
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, guarded, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		r.run(e)
+		e, _ := r.start(guarded, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		stop := r.load(100*time.Millisecond, e)
 		time.Sleep(time.Minute)
 		if v := e.Services()[0]; v.FailingSince != nil || !v.Critical || v.SuccessRatio == nil || *v.SuccessRatio != 1 {
@@ -97,9 +93,7 @@ func TestAnOutageIsSeenWithinTenSeconds(t *testing.T) {
 
 // The minute before an outage hides it for a minute.
 func TestTheLastTenSecondsShowWhatTheMinuteHides(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 10 * time.Millisecond, failWith: refused}
 		r.on("one", s.do)
 		e, _ := r.start(guarded)
@@ -117,9 +111,7 @@ func TestTheLastTenSecondsShowWhatTheMinuteHides(t *testing.T) {
 
 // Without a gate that adapts nothing trips, and runs that repeat forever never fail.
 func TestAServiceThatIsNotProtectedIsSeenToFail(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 10 * time.Millisecond, failWith: refused}
 		r.on("one", s.do)
 		fixed := strings.ReplaceAll(strings.ReplaceAll(guarded, "timeout: 2s", "timeout: 2s, concurrency: fixed"), "{id: one,",
@@ -143,9 +135,7 @@ func TestAServiceThatIsNotProtectedIsSeenToFail(t *testing.T) {
 }
 
 func TestWhatRunsWaitForIsNamed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("fails", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{}, model.Permanent(errors.New("no"))
 		})

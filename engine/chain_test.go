@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,14 +37,10 @@ pipelines:
 `
 
 func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.sends()
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, doubling, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.start(doubling, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		const left, seconds = 50, 20
 		engine.SpendLoop(e, "tick", guard.LoopBurst-left)
 		r.submit(e, model.Event{Type: "tick"})
@@ -81,9 +76,7 @@ func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
 }
 
 func TestAChainOfEventsEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.sends()
 		e, _ := r.start(`
 pipelines:
@@ -109,9 +102,7 @@ pipelines:
 // A chain may be as long as it likes when it takes its time, and a run may start another one
 // of its pipeline as often as it likes when it starts one only.
 func TestHonestChainsAreUnharmed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.sends()
 		var b strings.Builder
 		b.WriteString("pipelines:\n")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"procaas/engine/definitions"
@@ -23,9 +22,7 @@ pipelines:
 `
 
 func TestConfigHoldsOnAllNodesWithinASecond(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		first, _ := r.start(switched)
 		second, stop := r.start(switched)
 		run := r.submit(second, event("work", ""))

@@ -84,9 +84,7 @@ func (r *rig) load(every time.Duration, engines ...*engine.Engine) (stop func())
 }
 
 func TestSwitchHoldsOnAllNodesWithinASecondAndAfterARestart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		first, _ := r.start(controlled)
 		second, stopSecond := r.start(controlled)
 		stop := r.load(7*time.Millisecond, first, second)
@@ -131,9 +129,7 @@ func TestSwitchHoldsOnAllNodesWithinASecondAndAfterARestart(t *testing.T) {
 }
 
 func TestSwitchEndsByItself(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(controlled)
 		r.set(e, "work/b", guard.ControlChange{Until: time.Now().Add(time.Minute), RateLimit: "100/s"})
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
@@ -151,9 +147,7 @@ func TestSwitchEndsByItself(t *testing.T) {
 }
 
 func TestHoldParksRunsAndLiftingItWakesThemInOrder(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		first, _ := r.start(three)
 		second, _ := r.start(three)
 		r.set(first, "work/b", guard.ControlChange{Mode: guard.ModeHold, Forever: true}) // critical, and no force
@@ -195,9 +189,7 @@ func TestHoldParksRunsAndLiftingItWakesThemInOrder(t *testing.T) {
 }
 
 func TestHeldHandlerGoesOnWhileAnotherOneIsUnderWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("two", open.do)
 		e, _ := r.start(controlled)
@@ -215,9 +207,7 @@ func TestHeldHandlerGoesOnWhileAnotherOneIsUnderWay(t *testing.T) {
 
 // Colleagues who limit what somebody else has switched off leave that one's name and reason on the switch.
 func TestEachPartOfAControlKeepsWhoSetIt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		first, _ := r.start(controlled)
 		second, _ := r.start(controlled)
 		off := r.set(first, "work/b/two", guard.ControlChange{})
@@ -371,9 +361,7 @@ func TestCriticalHandlersAreSkippedByForceOnly(t *testing.T) {
 }
 
 func TestRateLimitIsForAllNodesTogether(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		first, _ := r.start(controlled)
 		second, _ := r.start(controlled)
 		r.set(first, "work/a/one", guard.ControlChange{Enabled: true, RateLimit: "40/s"})
@@ -398,9 +386,7 @@ func TestRateLimitIsForAllNodesTogether(t *testing.T) {
 
 // A rolling restart must not send a service more than its limit allows.
 func TestRateLimitHoldsWhileANodeJoins(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		limited := strings.ReplaceAll(controlled, "{id: one,", "{id: one, rate-limit: {rate: 40/s},")
 		first, _ := r.start(limited)
 		stop := r.load(10*time.Millisecond, first) // 100 a second
@@ -425,9 +411,7 @@ func TestRateLimitHoldsWhileANodeJoins(t *testing.T) {
 }
 
 func TestCallsUnderWayAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var mu sync.Mutex
 		now, most := 0, 0
 		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
@@ -457,9 +441,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 }
 
 func TestRolloutIsStickyAndGrows(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(strings.ReplaceAll(controlled, "{id: two,", "{id: two, rollout: {percent: 20, by: !$ event.payload.id},"))
 		among := func() (in []bool) {
 			for i := range 100 {
@@ -495,12 +477,9 @@ func TestRolloutIsStickyAndGrows(t *testing.T) {
 }
 
 func TestSwitchesAreSeen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, controlled, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		r.run(e)
+		e, _ := r.start(controlled, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		time.Sleep(time.Second)
 		r.set(e, "work/b", guard.ControlChange{})
 		r.set(e, "work/a/one", guard.ControlChange{Mode: guard.ModeHold, Forever: true, RateLimit: "3/s"})
@@ -536,9 +515,7 @@ func TestSwitchesAreSeen(t *testing.T) {
 }
 
 func TestDryRunTellsWhatWouldBe(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(three)
 		time.Sleep(time.Minute) // or it is the rate of the time since the start
 		for range 6 {
@@ -556,14 +533,11 @@ func TestDryRunTellsWhatWouldBe(t *testing.T) {
 }
 
 func TestANodeThatCannotReadItsSettingsStartsNoCall(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		deaf := &deafSettings{Settings: r.store.Settings}
 		db := r.store
 		db.Settings = deaf
-		e := r.engine(db, controlled)
-		r.run(e)
+		e, _ := r.startOn(db, controlled)
 		other, _ := r.start(controlled)
 		time.Sleep(time.Second)
 		deaf.turn(true)
@@ -626,8 +600,7 @@ func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
 			slow := &slowLedger{Ledger: r.store.Ledger}
 			db := r.store
 			db.Ledger = slow
-			e := r.engine(db, controlled)
-			r.run(e)
+			e, _ := r.startOn(db, controlled)
 			time.Sleep(time.Second)
 			slow.delay.Store(int64(3 * time.Second)) // before the calls of the second stage
 			run := r.submit(e, event("work", ""))
@@ -650,9 +623,7 @@ func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
 // What a run has done is undone as soon as it may be, and not a day later: a parked run
 // says what its compensation waits for.
 func TestLiftingAHoldWakesARunThatUndoes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(`
 pipelines:
   - id: work

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -43,9 +42,7 @@ func hang(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
 // A service that hangs holds the run up until the deadline and no longer, and is told how much time
 // is left. The deadline of the pipeline ends the run, with all that hangs in it.
 func TestHangingServiceHoldsUpUntilTheDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("tell", hang)
 		e, _ := r.start(hanging)
 		began := time.Now()
@@ -79,9 +76,7 @@ func TestHangingServiceHoldsUpUntilTheDeadline(t *testing.T) {
 
 // An operator who limits a handler for a while wants its calls later, and not left out by their deadlines.
 func TestDeadlinesStandStillWhileAnOperatorsLimitIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(hanging)
 		r.set(e, "work/a/tell", guard.ControlChange{Enabled: true, RateLimit: "1/5s"})
 		var runs []string
@@ -108,9 +103,7 @@ func TestDeadlinesStandStillWhileHeldRunsWaitForTheirTurn(t *testing.T) {
 	} {
 		for _, path := range []string{"work", "work/a/one", "work/b/tell"} {
 			t.Run(name+" at "+strings.ReplaceAll(path, "/", "."), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t)
+				bubble(t, func(t *testing.T, r *rig) {
 					r.on("tell", (&target{latency: 1500 * time.Millisecond}).do)
 					e, _ := r.start(strings.Replace(queued, "BOUND", bound, 1))
 					by := store.Actor{Name: "ann"}
@@ -147,9 +140,7 @@ pipelines:
 // The clock of a deadline is in the checkpoint: a node that dies, and another one that takes over,
 // give a handler no more time.
 func TestAnotherNodeGivesNoMoreTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("tell", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{}, model.After(300*time.Millisecond, errors.New("busy"))
 		})
@@ -160,9 +151,7 @@ pipelines:
       - {id: a, handlers: [{id: tell, deadline: 20s, retry: {attempts: 0}, step: {}}]}
 `
 		faulty := &enginetest.Faulty{Store: r.store}
-		e := r.engine(faulty.Ports(), slow)
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.startOn(faulty.Ports(), slow)
 		began := time.Now()
 		id := r.submit(e, event("work", "k"))
 		time.Sleep(2 * time.Second)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"procaas/engine"
@@ -17,9 +16,7 @@ import (
 )
 
 func TestOperatorEndsAFallback(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		yaml := strings.Replace(degradable, "duration: 10s", "duration: 5m", 1)
 		var bonus sick
 		r.on("bonus", bonus.do)
@@ -60,9 +57,7 @@ func TestOperatorEndsAFallback(t *testing.T) {
 }
 
 func TestKeptHandlerStaysInTheFlow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var bonus sick
 		r.on("bonus", bonus.do)
 		bonus.down.Store(true)
@@ -94,9 +89,7 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 
 // Runs that wait for long to repeat a call need not when they can do without it.
 func TestRunsDoNotWaitToRepeatWhatIsLeftOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		yaml := strings.Replace(degradable, "retry: {attempts: 1}", "retry: {attempts: 9, min-delay: 1h, max-delay: 1h, on: [any]}", 1)
 		yaml = strings.Replace(yaml, "duration: 10s", "duration: 5m", 1)
 		var bonus sick

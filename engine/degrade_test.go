@@ -109,14 +109,11 @@ func (r *rig) orders(every time.Duration, engines ...*engine.Engine) (stop func(
 }
 
 func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var bonus sick
 		r.on("bonus", bonus.do)
 		registry := prometheus.NewRegistry()
-		first := r.engine(r.store, degradable, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		r.run(first)
+		first, _ := r.start(degradable, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		second, _ := r.start(degradable)
 		stop := r.orders(200*time.Millisecond, first, second) // 5 a second
 		time.Sleep(time.Minute)
@@ -205,9 +202,7 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 }
 
 func TestCriticalHandlerIsNeverTakenOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var core sick
 		core.down.Store(true)
 		r.on("core", core.do)
@@ -238,9 +233,7 @@ func TestRareAndShortFailuresTakeNothingOut(t *testing.T) {
 		"2s blip": func(at time.Duration, _ int) bool { return at > time.Minute && at < time.Minute+2*time.Second },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			bubble(t, func(t *testing.T, r *rig) {
 				began := time.Now()
 				var n atomic.Int32
 				r.on("bonus", func(context.Context, *engine.Call, any) (model.Result, error) {
@@ -263,9 +256,7 @@ func TestRareAndShortFailuresTakeNothingOut(t *testing.T) {
 }
 
 func TestFallbackSurvivesARestartOfAllNodes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		yaml := strings.Replace(degradable, "duration: 10s", "duration: 1m", 1)
 		var bonus sick
 		r.on("bonus", bonus.do)
@@ -298,9 +289,7 @@ func TestFallbackSurvivesARestartOfAllNodes(t *testing.T) {
 }
 
 func TestNodesTakeTurnsToProbe(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var bonus sick
 		var mu sync.Mutex // guards made
 		var made []time.Time
@@ -353,17 +342,13 @@ func cutStore(s store.Store) (store *enginetest.Faulty, away *atomic.Bool) {
 // calls at all, which is 4 s, and then makes none. Later it finds the outage as
 // it was.
 func TestFallbackWhileTheStoreIsAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		store, away := cutStore(r.store)
 		var bonus sick
 		r.on("bonus", bonus.do)
 		bonus.down.Store(true)
 		yaml := strings.Replace(degradable, "duration: 10s", "duration: 1m", 1)
-		e := r.engine(store.Ports(), yaml)
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.startOn(store.Ports(), yaml)
 		stop := r.orders(100*time.Millisecond, e)
 		waitFor(t, e, "work/b/bonus", fallback.Out, 6*time.Second)
 		until := *fallbackOf(t, e, "work/b/bonus").Until
@@ -397,15 +382,11 @@ func TestFallbackWhileTheStoreIsAway(t *testing.T) {
 }
 
 func TestAnotherNodeDecidesWhenTheOneThatDidDies(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		store, away := cutStore(r.store)
 		var bonus sick
 		r.on("bonus", bonus.do)
-		dead := r.engine(store.Ports(), degradable)
-		r.run(dead)
-		synctest.Wait()
+		r.startOn(store.Ports(), degradable)
 		time.Sleep(2 * time.Second) // so that it decides
 		e, _ := r.start(degradable)
 		stop := r.orders(100*time.Millisecond, e)
@@ -425,9 +406,7 @@ func TestAnotherNodeDecidesWhenTheOneThatDidDies(t *testing.T) {
 // The answers of all that is asked about fallbacks are lost now and then; the
 // failures are counted once all the same.
 func TestLostAnswersChangeNoFallback(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var n, calls atomic.Int32
 		store := &enginetest.Faulty{Store: r.store, After: func(op string) error {
 			switch op {
@@ -444,9 +423,7 @@ func TestLostAnswersChangeNoFallback(t *testing.T) {
 			}
 			return model.Result{}, nil
 		})
-		e := r.engine(store.Ports(), degradable)
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.startOn(store.Ports(), degradable)
 		stop := r.orders(100*time.Millisecond, e)
 		time.Sleep(3 * time.Minute)
 		if v := fallbackOf(t, e, "work/b/bonus"); v.State != fallback.In {
@@ -461,9 +438,7 @@ func TestLostAnswersChangeNoFallback(t *testing.T) {
 }
 
 func TestDefinitionWithoutFallbacksAsksNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var asked atomic.Int32
 		store := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
 			switch op {
@@ -472,9 +447,7 @@ func TestDefinitionWithoutFallbacksAsksNothing(t *testing.T) {
 			}
 			return nil
 		}}
-		e := r.engine(store.Ports(), controlled)
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.startOn(store.Ports(), controlled)
 		stop := r.load(50*time.Millisecond, e)
 		time.Sleep(time.Minute)
 		stop()
@@ -489,9 +462,7 @@ func TestOnlyWhatCanBeUndoneWaitsForItsProbe(t *testing.T) {
 	t.Parallel()
 	for undo, want := range map[string]string{"": model.OutcomeSkipped, "compensate: {step: {}}": model.OutcomeSucceeded} {
 		t.Run(want, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			bubble(t, func(t *testing.T, r *rig) {
 				var bonus sick
 				bonus.down.Store(true)
 				r.on("bonus", bonus.do)

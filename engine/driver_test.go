@@ -23,9 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRunGoesThroughItsStages(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, stop := r.start(three)
 		v := r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		r.want("work/a/one", "work/b/two", "work/c/three")
@@ -39,9 +37,7 @@ func TestRunGoesThroughItsStages(t *testing.T) {
 }
 
 func TestEventsOfAKeyRunOneAtATimeInOrder(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var order []string
 		var active, most atomic.Int32
 		r.on("two", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
@@ -70,9 +66,7 @@ func TestEventsOfAKeyRunOneAtATimeInOrder(t *testing.T) {
 }
 
 func TestKeysRunInParallel(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("one", open.do)
 		e, _ := r.start(three)
@@ -93,9 +87,7 @@ func TestKeysRunInParallel(t *testing.T) {
 
 // A run that has done all but the commit of its end keeps nobody out.
 func TestARunThatEndsNeedsNoRoom(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		blocked, first := make(chan struct{}), atomic.Bool{}
 		store := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
 			if op == "commit" && first.CompareAndSwap(false, true) {
@@ -103,13 +95,11 @@ func TestARunThatEndsNeedsNoRoom(t *testing.T) {
 			}
 			return nil
 		}}
-		e := r.engine(store.Ports(), `
+		e, _ := r.startOn(store.Ports(), `
 pipelines:
   - id: work
     stages: [{id: a, handlers: [{id: one, step: {}}]}]
 `, func(o *engine.Options) { o.MaxInFlight = 1 })
-		r.run(e)
-		synctest.Wait()
 		runs := []string{r.submit(e, event("work", ""))}
 		synctest.Wait()
 		runs = append(runs, r.submit(e, event("work", "")))
@@ -124,14 +114,10 @@ pipelines:
 }
 
 func TestMaxInFlightBoundsTheRunsOfANode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("one", open.do)
-		e := r.engine(r.store, three, func(o *engine.Options) { o.MaxInFlight = 3 })
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.start(three, func(o *engine.Options) { o.MaxInFlight = 3 })
 		var runs []string
 		for i := range 10 {
 			runs = append(runs, r.submit(e, event("work", fmt.Sprint(i))))
@@ -148,9 +134,7 @@ func TestMaxInFlightBoundsTheRunsOfANode(t *testing.T) {
 }
 
 func TestIndependentHandlersRunAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		for i := range 5 {
 			r.on(fmt.Sprintf("h%d", i), open.do)
@@ -169,15 +153,11 @@ func TestIndependentHandlersRunAtOnce(t *testing.T) {
 // A crash is a store that hears nothing more of the engine, whatever the engine
 // still does.
 func TestCrashRepeatsOnlyWhatWasNotSavedWithTheSameKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		stuck := make(gate)
 		r.on("two", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store.Ports(), three)
-		stop := r.run(first)
-		synctest.Wait()
+		first, stop := r.startOn(store.Ports(), three)
 		run := r.submit(first, event("work", "k"))
 		synctest.Wait()
 		r.want("work/a/one", "work/b/two")
@@ -196,15 +176,11 @@ func TestCrashRepeatsOnlyWhatWasNotSavedWithTheSameKey(t *testing.T) {
 }
 
 func TestParallelStageRepeatsOnlyItsUnfinishedHandlers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		stuck := make(gate)
 		r.on("h1", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store.Ports(), parallel(3))
-		stop := r.run(first)
-		synctest.Wait()
+		first, stop := r.startOn(store.Ports(), parallel(3))
 		run := r.submit(first, event("work", ""))
 		synctest.Wait()
 		store.Cut()
@@ -221,14 +197,11 @@ func TestParallelStageRepeatsOnlyItsUnfinishedHandlers(t *testing.T) {
 }
 
 func TestAnotherNodeTakesOverWhatADeadOneHeld(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		stuck := make(gate)
 		r.on("one", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store.Ports(), three)
-		stop := r.run(first)
+		first, stop := r.startOn(store.Ports(), three)
 		second, _ := r.start(three)
 		run := r.submit(first, event("work", "k"))
 		synctest.Wait()
@@ -244,9 +217,7 @@ func TestAnotherNodeTakesOverWhatADeadOneHeld(t *testing.T) {
 }
 
 func TestPausedNodeWritesNothingAndStartsNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var paused atomic.Bool
 		store := &enginetest.Faulty{Store: r.store, Before: func(string) error {
 			if paused.Load() {
@@ -262,9 +233,7 @@ func TestPausedNodeWritesNothingAndStartsNothing(t *testing.T) {
 			}
 			return model.Result{}, nil
 		})
-		first := r.engine(store.Ports(), three)
-		r.run(first)
-		synctest.Wait()
+		first, _ := r.startOn(store.Ports(), three)
 		run := r.submit(first, event("work", "k"))
 		synctest.Wait()
 		paused.Store(true)
@@ -288,9 +257,7 @@ func TestPausedNodeWritesNothingAndStartsNothing(t *testing.T) {
 }
 
 func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var beatless atomic.Bool
 		store := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
 			if op == "beat" && beatless.Load() {
@@ -300,9 +267,7 @@ func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
 		}}
 		hold := make(gate)
 		r.on("one", hold.do)
-		e := r.engine(store.Ports(), three)
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.startOn(store.Ports(), three)
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
 		beatless.Store(true)
@@ -334,9 +299,7 @@ func (s watchedLedger) Beat(ctx context.Context, node int64, lease time.Duration
 // A node of which the store has lost sight may be taken over when it has been silent for two
 // beats, although its lease is longer: then it starts no call after them.
 func TestNoCallStartsWhenTheStoreHasLostSightOfASilentNode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var beatless atomic.Bool
 		faulty := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
 			if op == "beat" && beatless.Load() {
@@ -349,9 +312,7 @@ func TestNoCallStartsWhenTheStoreHasLostSightOfASilentNode(t *testing.T) {
 		first, second := make(gate), make(gate)
 		r.on("one", first.do)
 		r.on("two", second.do)
-		e := r.engine(db, three)
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.startOn(db, three)
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
 		beatless.Store(true)
@@ -375,9 +336,7 @@ func TestNoCallStartsWhenTheStoreHasLostSightOfASilentNode(t *testing.T) {
 
 // A full disk may let leases be renewed, which need no new page, and refuse all else.
 func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var full atomic.Bool
 		store := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
 			if (op == "accept" || op == "commit") && full.Load() {
@@ -385,8 +344,7 @@ func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
 			}
 			return nil
 		}}
-		e := r.engine(store.Ports(), three)
-		r.run(e)
+		e, _ := r.startOn(store.Ports(), three)
 		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		full.Store(true)
 		for range 5 {
@@ -415,9 +373,7 @@ func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
 const writesForgotten = 11 * time.Second
 
 func TestDrainSavesTheEndsOfCallsUnderWayAndGivesTheRestBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
 			time.Sleep(3 * time.Second)
 			return model.Result{}, ctx.Err()
@@ -443,14 +399,10 @@ func TestDrainSavesTheEndsOfCallsUnderWayAndGivesTheRestBack(t *testing.T) {
 }
 
 func TestDrainBreaksOffCallsThatTakeTooLong(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		never := make(gate)
 		r.on("one", never.do)
-		e := r.engine(r.store, three, func(o *engine.Options) { o.Drain = 2 * time.Second })
-		stop := r.run(e)
-		synctest.Wait()
+		e, stop := r.start(three, func(o *engine.Options) { o.Drain = 2 * time.Second })
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
 		began := time.Now()
@@ -467,15 +419,11 @@ func TestDrainBreaksOffCallsThatTakeTooLong(t *testing.T) {
 }
 
 func TestRunKeepsTheDefinitionItBeganWith(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		stuck := make(gate)
 		r.on("one", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store.Ports(), three)
-		stop := r.run(first)
-		synctest.Wait()
+		first, stop := r.startOn(store.Ports(), three)
 		begun := r.submit(first, event("work", "begun"))
 		synctest.Wait()
 		store.Cut()
@@ -491,9 +439,7 @@ func TestRunKeepsTheDefinitionItBeganWith(t *testing.T) {
 }
 
 func TestLoadServesNewEventsOnly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("one", open.do)
 		e, _ := r.start(three)
@@ -513,9 +459,7 @@ func TestLoadServesNewEventsOnly(t *testing.T) {
 }
 
 func TestUnknownDefinitionFailsTheRun(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, stop := r.start(three)
 		stuck := make(gate)
 		r.on("two", stuck.do)

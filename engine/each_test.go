@@ -36,9 +36,7 @@ pipelines:
 // Calls for items are under way side by side up to the bound; some wait for their next
 // attempt with the run parked.
 func TestItemsAreWorkedOnInParallel(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var underway, most atomic.Int32
 		r.on("one", func(_ context.Context, c *engine.Call, value any) (model.Result, error) {
 			most.Store(max(most.Load(), underway.Add(1)))
@@ -129,9 +127,7 @@ func (r *rig) callsOfKeys() []int {
 }
 
 func TestDrainSavesTheLastItemsOfALargeCheckpoint(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
 			time.Sleep(time.Second + time.Duration(value.(int))*time.Millisecond)
 			return model.Result{Response: strings.Repeat("x", 4<<10)}, nil

@@ -108,9 +108,7 @@ func (s *heldRuns) Run(ctx context.Context, id string) (store.RunRecord, error) 
 // However many ask, a node looks into two runs at once; those whose caller leaves meanwhile
 // cost it nothing.
 func TestFewRunsAreLookedIntoAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		slow := &heldRuns{r.store.Runs, make(chan struct{}, 10), make(chan struct{})}
 		db := r.store
 		db.Runs = slow

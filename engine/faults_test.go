@@ -136,9 +136,7 @@ func TestRunsWhoseAnswerWasLostAreFound(t *testing.T) {
 // The same when nobody noticed that an answer was lost: a transaction that came
 // late, for example.
 func TestRunsThatTheNodeOwnsUnknowinglyAreFound(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(three)
 		nodes, err := r.store.Ledger.Nodes(context.Background())
 		if err != nil {
@@ -190,14 +188,10 @@ func TestLostAnswerOfACommitIsNoSetback(t *testing.T) {
 
 // A change that the store cannot take must not hold up the others.
 func TestChangeThatTheStoreRefusesFailsItsOwnRunOnly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		db := r.store
 		db.Ledger = &picky{db.Ledger, db.Runs}
-		e := r.engine(db, three)
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.startOn(db, three)
 		var good []string
 		for i := range 40 {
 			good = append(good, r.submit(e, event("work", fmt.Sprint(i))))
@@ -236,9 +230,7 @@ func (p *picky) Commit(ctx context.Context, node int64, changes []model.Change) 
 // The beats of a node that is leaving may find it gone before it has the answer to
 // its goodbye. It has left all the same.
 func TestNodeLeavesWellThoughABeatFindsItGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		lost := false
 		e := r.engine((&enginetest.Faulty{Store: r.store, After: func(op string) error {
 			if op != "leave" || lost {

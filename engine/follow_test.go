@@ -31,9 +31,7 @@ func (r *rig) wantBundle(e *engine.Engine, yaml string) {
 }
 
 func TestAllNodesConvergeOnTheNewestDefinition(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		first, _ := r.start(onePipeline("one"))
 		second, _ := r.start(onePipeline("one"))
 		third, _ := r.start(onePipeline("one"))
@@ -64,9 +62,7 @@ func TestAllNodesConvergeOnTheNewestDefinition(t *testing.T) {
 
 // Files are empty for a moment while they are written: that must not end all intake.
 func TestFilesWithoutPipelinesReplaceNone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(onePipeline("one"))
 		for _, text := range []string{"", "\n", "# all is commented out\n", "configs: {CITIES: {enabled: true}}\n"} {
 			_, err := e.Load(context.Background(), r.bundle(text), ann)
@@ -93,9 +89,7 @@ func TestFilesWithoutPipelinesReplaceNone(t *testing.T) {
 
 // Who begins with nothing may go on so.
 func TestNodeWithoutPipelinesLoadsAnything(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start("")
 		for _, text := range []string{"# nothing yet\n", onePipeline("one")} {
 			if _, err := e.Load(context.Background(), r.bundle(text), ann); err != nil {
@@ -107,9 +101,7 @@ func TestNodeWithoutPipelinesLoadsAnything(t *testing.T) {
 }
 
 func TestLoadsAtTheSameTimeEndInOneDefinition(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		first, _ := r.start(onePipeline("zero"))
 		second, _ := r.start(onePipeline("zero"))
 		for range 20 {
@@ -134,9 +126,7 @@ func TestLoadsAtTheSameTimeEndInOneDefinition(t *testing.T) {
 }
 
 func TestNodeThatStartsWithAnOldDefinitionYields(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		_, stop := r.start(onePipeline("one"))
 		stop()
 		newer, _ := r.start(onePipeline("two")) // unknown to the store, so the newest
@@ -153,14 +143,11 @@ func TestNodeThatStartsWithAnOldDefinitionYields(t *testing.T) {
 }
 
 func TestOverrulingNodeBringsItsDefinition(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		_, stop := r.start(onePipeline("one"))
 		stop()
 		other, _ := r.start(onePipeline("two"))
-		e := r.engine(r.store, onePipeline("one"), func(o *engine.Options) { o.Overrule = true })
-		r.run(e)
+		e, _ := r.start(onePipeline("one"), func(o *engine.Options) { o.Overrule = true })
 		time.Sleep(time.Second)
 		synctest.Wait()
 		r.wantBundle(e, onePipeline("one"))
@@ -169,9 +156,7 @@ func TestOverrulingNodeBringsItsDefinition(t *testing.T) {
 }
 
 func TestNodeKeepsItsDefinitionWhenItCannotRunTheCurrentOne(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		old, _ := r.start(onePipeline("one")) // knows the type step alone
 		r.types = append(r.types, enginetest.Scripted("leap", r.calls.Record(r.handle)))
 		leaps := strings.Replace(onePipeline("one"), "step", "leap", 1)
@@ -203,9 +188,7 @@ func TestNodeKeepsItsDefinitionWhenItCannotRunTheCurrentOne(t *testing.T) {
 }
 
 func TestRunsKeepTheDefinitionAcrossAReloadElsewhere(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("one", open.do)
 		e, _ := r.start(onePipeline("one"))

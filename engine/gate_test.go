@@ -111,9 +111,7 @@ func TestOutageOfAServiceLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, hang := range []time.Duration{0, 2 * time.Second} {
 		t.Run(fmt.Sprint("hangs for ", hang), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			bubble(t, func(t *testing.T, r *rig) {
 				s := &target{latency: 100 * time.Millisecond, failWith: refused, hang: hang}
 				r.on("one", s.do)
 				// More attempts than a run makes before the outage is noticed.
@@ -151,9 +149,7 @@ func TestOutageOfAServiceLosesNothing(t *testing.T) {
 }
 
 func TestOldestRunsGoFirstAfterAnOutageAndNewOnesHaveAShare(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 100 * time.Millisecond, failWith: refused}
 		r.on("one", s.do)
 		e, _ := r.start(strings.ReplaceAll(guarded, "timeout: 2s", "timeout: 2s, max-in-flight: 20")) // 200 calls a second
@@ -193,9 +189,7 @@ func TestOldestRunsGoFirstAfterAnOutageAndNewOnesHaveAShare(t *testing.T) {
 }
 
 func TestPauseThatAServiceAsksForIsForAllItsCalls(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 10 * time.Millisecond, failWith: model.After(20*time.Second, unavailable)}
 		r.on("one", s.do)
 		e, _ := r.start(guarded)
@@ -223,9 +217,7 @@ func TestPauseThatAServiceAsksForIsForAllItsCalls(t *testing.T) {
 }
 
 func TestRepetitionsAreAShareOfTheCalls(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var n, repeated atomic.Int64
 		r.on("one", func(_ context.Context, c *engine.Call, value any) (model.Result, error) {
 			if c.Attempt > 1 {
@@ -249,9 +241,7 @@ func TestRepetitionsAreAShareOfTheCalls(t *testing.T) {
 }
 
 func TestHandlerThatIsNotCriticalWaitsNoLongerThanItsAttempts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 10 * time.Millisecond, failWith: refused, hang: time.Second}
 		r.on("one", s.do)
 		e, _ := r.start(strings.ReplaceAll(guarded, "{id: one,", "{id: one, critical: false,"))
@@ -282,9 +272,7 @@ func TestHandlerThatIsNotCriticalWaitsNoLongerThanItsAttempts(t *testing.T) {
 
 // Protection slows a handler down until degradation takes it out; then nobody waits.
 func TestFallbackLetsThoseGoThatWaitForTheService(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 10 * time.Millisecond, failWith: refused, hang: time.Second}
 		r.on("one", s.do)
 		e, _ := r.start(strings.ReplaceAll(guarded, "{id: one,", "{id: one, critical: false, retry: {attempts: 0}, fallback: {result: {}},"))
@@ -301,9 +289,7 @@ func TestFallbackLetsThoseGoThatWaitForTheService(t *testing.T) {
 
 // A run that fails whatever the service does must not keep it closed to others.
 func TestOneBadRunDoesNotKeepAServiceDown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 10 * time.Millisecond, failWith: refused}
 		r.on("one", func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 			result, err := s.do(ctx, c, value)
@@ -328,9 +314,7 @@ func TestOneBadRunDoesNotKeepAServiceDown(t *testing.T) {
 }
 
 func TestWaitingRunsLeaveRoomForOthers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 10 * time.Millisecond, failWith: errors.New("no answer"), hang: 2 * time.Second}
 		r.on("one", s.do)
 		e, _ := r.start(guarded + `
@@ -355,9 +339,7 @@ func TestWaitingRunsLeaveRoomForOthers(t *testing.T) {
 }
 
 func TestServicesAreSeen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("one", open.do)
 		registry := prometheus.NewRegistry()
@@ -398,9 +380,7 @@ func TestServicesAreSeen(t *testing.T) {
 // A run that waits for a service while another call of it is in flight is in no
 // store, from where it could be called up.
 func TestRunWaitsForAServiceDuringAnotherCall(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("long", open.do)
 		s := &target{latency: 10 * time.Millisecond}
@@ -422,9 +402,7 @@ func TestRunWaitsForAServiceDuringAnotherCall(t *testing.T) {
 // A process that starts after a crash has the runs of before in hand. It need not find out anew how
 // many calls at once the service takes.
 func TestANewProcessBeginsWithTheLimitsOfBefore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 500 * time.Millisecond}
 		r.on("one", s.do)
 		first, stop := r.start(guarded)
@@ -453,9 +431,7 @@ func TestANewProcessBeginsWithTheLimitsOfBefore(t *testing.T) {
 
 // A crash does not wait until somebody looks at the limits. The next process must not begin with an older one.
 func TestAnImprovedLimitIsKeptAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 530 * time.Millisecond}
 		r.on("one", s.do)
 		e, _ := r.start(guarded)

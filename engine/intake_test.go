@@ -147,9 +147,7 @@ func TestReservedSourcesAreKnownInAnyForm(t *testing.T) {
 
 // A run emits an event with the id of one that somebody has submitted before.
 func TestSubmitterCannotPreemptWhatARunEmits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{Emit: []model.Event{{Type: "second", Source: "bank", ID: "d-1"}}}, nil
 		})
@@ -199,9 +197,7 @@ func TestBatchIsJudgedEventByEvent(t *testing.T) {
 }
 
 func TestConcurrentSubmissionsShareTransactions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var accepts atomic.Int32
 		e := r.engine((&enginetest.Faulty{Store: r.store, Before: func(op string) error {
 			if op == "accept" {
@@ -231,9 +227,7 @@ func TestStoreFailureAtIntakeIsToldToAll(t *testing.T) {
 }
 
 func TestAutomatonRejectsAtIntake(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(strings.ReplaceAll(door, "OTHERWISE", "reject"))
 		have := r.refuse(e, doorEvent("close-it"))
 		if have.Code != "event_rejected" || !strings.Contains(have.Message, "allowed in: open") {
@@ -284,9 +278,7 @@ func TestAutomatonJudgesLateWhenOthersAreBefore(t *testing.T) {
 }
 
 func TestDeferredEventRunsWhenTheStateAllowsIt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(strings.ReplaceAll(door, "OTHERWISE", "defer"))
 		early := r.submit(e, doorEvent("close-it"))
 		time.Sleep(2 * time.Second)
@@ -304,9 +296,7 @@ func TestDeferredEventRunsWhenTheStateAllowsIt(t *testing.T) {
 }
 
 func TestFirstPipelineWhoseWhenIsTrueServes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(`
 configs: {LIMIT: 10}
 flows: [{id: payment}]
@@ -340,9 +330,7 @@ pipelines:
 }
 
 func TestScheduledEventWaitsForItsTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(three)
 		ev := event("work", "k")
 		ev.At = time.Now().Add(time.Minute)
@@ -360,9 +348,7 @@ func TestScheduledEventWaitsForItsTime(t *testing.T) {
 }
 
 func TestBacklogIsNotOvertaken(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 			time.Sleep(100 * time.Millisecond)
 			return model.Result{}, nil
@@ -394,9 +380,7 @@ func TestBacklogIsNotOvertaken(t *testing.T) {
 
 // A reminder that comes in a day must not turn refusals into promises.
 func TestAReminderLetsNoForbiddenEventIn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(`
 flows:
   - id: order

@@ -23,14 +23,10 @@ func (s *commits) Commit(ctx context.Context, node int64, changes []model.Change
 }
 
 func TestFirstCallsWaitForNoCommit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		ledger := &commits{Ledger: r.store.Ledger}
 		r.store.Ledger = ledger
-		e := r.engine(r.store, three)
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.start(three)
 		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		if n := ledger.written.Load(); n != 3 {
 			t.Errorf("want one commit after each of three handlers, have %d", n)
@@ -39,16 +35,12 @@ func TestFirstCallsWaitForNoCommit(t *testing.T) {
 }
 
 func TestCallsThatTakeTheirTimeAreSeen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		slow := make(gate)
 		r.on("one", slow.do)
 		ledger := &commits{Ledger: r.store.Ledger}
 		r.store.Ledger = ledger
-		e := r.engine(r.store, three)
-		r.run(e)
-		synctest.Wait()
+		e, _ := r.start(three)
 		run := r.submit(e, event("work", "k"))
 		time.Sleep(time.Second)
 		v := r.view(e, run)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,9 +36,7 @@ pipelines:
 // What a run has gone on without is counted, listed and told of, and can be made up: the call
 // alone, with the key that it would have had.
 func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var down atomic.Bool
 		down.Store(true)
 		open := make(gate)
@@ -50,8 +47,7 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 			return open.do(ctx, c, v)
 		})
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, telling, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		stop := r.run(e)
+		e, stop := r.start(telling, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		failed := r.submit(e, event("work", "k"))
 		r.settle(e, failed, model.Succeeded)
 		by := store.Actor{Name: "ann", Reason: "push is back"}
@@ -88,9 +84,7 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 		// The node stops meanwhile, and another one goes on.
 		go stop()
 		time.Sleep(time.Minute)
-		next := r.engine(r.store, telling)
-		r.run(next)
-		synctest.Wait()
+		next, _ := r.start(telling)
 		close(open)
 		for _, run := range []string{failed, skipped} {
 			v := r.settle(next, run, model.Succeeded)
@@ -132,14 +126,11 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 
 // Nothing fails, and most runs lose a call: that is told as if it had failed.
 func TestHandlersThatWaitTooLongAreToldOf(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		push := &target{latency: time.Second}
 		r.on("tell", push.do)
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, crowded, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		r.run(e)
+		e, _ := r.start(crowded, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		stop := r.load(50*time.Millisecond, e)
 		time.Sleep(20 * time.Second)
 		h, _ := e.Handler("work/b/tell")
@@ -167,9 +158,7 @@ func TestHandlersThatWaitTooLongAreToldOf(t *testing.T) {
 
 // What cannot be made up is refused, run by run.
 func TestWhatCannotBeMadeUpIsLeft(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("tell", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{}, model.Permanent(errors.New("away"))
 		})

@@ -23,9 +23,7 @@ pipelines:
 // When the calls come to one of two nodes, the other one lends its part of the limit within a
 // second, and has it back when calls come to it.
 func TestAnIdleNodeLendsItsPartOfALimit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		wake := make(chan struct{})
 		r.on("sleep", func(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
 			select {
@@ -34,15 +32,12 @@ func TestAnIdleNodeLendsItsPartOfALimit(t *testing.T) {
 			}
 			return model.Result{}, nil
 		})
-		other := r.engine(r.store, limited, func(o *engine.Options) { o.MaxInFlight = 1 })
-		r.run(other)
-		synctest.Wait()
+		other, _ := r.start(limited, func(o *engine.Options) { o.MaxInFlight = 1 })
 		if _, err := other.Submit(t.Context(), []intake.Submission{{Event: event("long", "")}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // the other one has its only run in hand
-		busy := r.engine(r.store, limited, func(o *engine.Options) { o.MaxInFlight = 500 })
-		r.run(busy)
+		busy, _ := r.start(limited, func(o *engine.Options) { o.MaxInFlight = 500 })
 		time.Sleep(3 * time.Second)               // until they know of each other
 		stop := r.load(20*time.Millisecond, busy) // 50 a second
 		time.Sleep(1500 * time.Millisecond)
@@ -65,9 +60,7 @@ func TestAnIdleNodeLendsItsPartOfALimit(t *testing.T) {
 
 // One node alone has the whole limit a second after the others have left, whatever it had lent to them.
 func TestALimitIsWholeAgainWhenOthersLeave(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		_, leave := r.start(limited)
 		e, _ := r.start(strings.Replace(limited, "long", "other", 1))
 		time.Sleep(2 * time.Second)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"procaas/engine"
@@ -64,9 +63,7 @@ func TestALiftedHoldLeavesNoHandlerOut(t *testing.T) {
 	} {
 		for _, path := range []string{"work", "work/a/one", "work/b"} {
 			t.Run(name+" at "+strings.ReplaceAll(path, "/", "."), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t)
+				bubble(t, func(t *testing.T, r *rig) {
 					orders, push := &target{latency: 2 * time.Millisecond}, &target{latency: 50 * time.Millisecond}
 					r.on("one", orders.do)
 					r.on("tell", push.do)
@@ -96,9 +93,7 @@ func TestALiftedHoldLeavesNoHandlerOut(t *testing.T) {
 
 // A service that is down must not keep those back who can do without it.
 func TestALiftDoesNotWaitForAServiceThatIsDown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		push := &target{latency: 5 * time.Millisecond, failWith: refused}
 		r.on("tell", push.do)
 		e, _ := r.start(crowded)
@@ -142,9 +137,7 @@ func (s *farLedger) Commit(ctx context.Context, node int64, changes []model.Chan
 // A run that stands in a short line keeps its place in memory, however slow the beats are by
 // which its node knows the store's time.
 func TestARunInAShortLineIsNotGivenAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		s := &farLedger{Ledger: r.store.Ledger}
 		r.store.Ledger = s
 		r.on("one", (&target{latency: 2 * time.Millisecond}).do)
@@ -173,9 +166,7 @@ func TestRunsLeaveTheQueueOfALimitWhenItsHandlerIsSwitchedOff(t *testing.T) {
 		"both at the path of a stage": {crowded, "work/b", "work/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			bubble(t, func(t *testing.T, r *rig) {
 				r.on("one", (&target{latency: time.Millisecond}).do)
 				r.on("tell", (&target{latency: time.Millisecond}).do)
 				e, _ := r.start(c.text)

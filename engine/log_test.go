@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"procaas/engine"
@@ -19,9 +18,8 @@ import (
 // TestLogsTellPathRunAndKey lets much go wrong, and looks at the keys of all that
 // is logged: what is about a run has path, run and key, each once.
 func TestLogsTellPathRunAndKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newSpanBook(t)
+	bubble(t, func(t *testing.T, r *rig) {
+		tr := newSpanBook(t)
 		store := &enginetest.Faulty{Store: r.store}
 		e := r.engine(store.Ports(), `
 flows: [{id: order, key: !$ event.payload.id}]

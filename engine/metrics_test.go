@@ -20,14 +20,12 @@ import (
 )
 
 func TestMetricsCountWhatHappens(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("bad", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{}, model.Permanent(errors.New("no"))
 		})
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, `
+		e, _ := r.start(`
 pipelines:
   - id: work
     stages:
@@ -37,7 +35,6 @@ pipelines:
           - {id: bad, critical: false, step: {}}
           - {id: off, critical: false, enabled: false, step: {}}
 `, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		r.run(e)
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		later := event("work", "")
 		later.At = time.Now().Add(time.Hour)
@@ -91,12 +88,9 @@ procaas_switch_off GAUGE handler pipeline stage
 // TestMetricsKeepTheirContract runs events and compares all that is shown; the
 // names and helps obey the rules of promtool check metrics.
 func TestMetricsKeepTheirContract(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		r.run(e)
+		e, _ := r.start(three, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.settle(e, r.submit(e, event("work", "o-1")), model.Succeeded)
 		families, err := registry.Gather()
 		if err != nil {
@@ -128,12 +122,9 @@ func TestMetricsKeepTheirContract(t *testing.T) {
 // Series are those of the present definition, and of those before for as long as
 // runs may need them.
 func TestMetricsForgetHandlersThatAreGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		r.run(e)
+		e, _ := r.start(three, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.settle(e, r.submit(e, event("work", "o-1")), model.Succeeded)
 		if _, err := e.Load(t.Context(), r.bundle(parallel(1)), operator); err != nil {
 			t.Fatal(err)
@@ -158,9 +149,8 @@ func TestMetricsForgetHandlersThatAreGone(t *testing.T) {
 }
 
 func TestHandlersTellWhatWaitsAndWhatIsUnderWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, open := newRig(t), make(gate)
+	bubble(t, func(t *testing.T, r *rig) {
+		open := make(gate)
 		r.on("one", open.do)
 		e, _ := r.start(`
 pipelines:

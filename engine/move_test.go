@@ -39,9 +39,7 @@ func (r *rig) move(e *engine.Engine, run string) checkpoint.RunView {
 }
 
 func TestFailedRunGoesOnByTheDefinitionItWasMovedTo(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("two", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{}, model.Permanent(errors.New("no"))
 		})
@@ -79,9 +77,7 @@ func TestFailedRunGoesOnByTheDefinitionItWasMovedTo(t *testing.T) {
 // The node that works on a run moves it when its calls have ended, whichever node
 // was told to.
 func TestRunningRunIsMovedBetweenItsCalls(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("one", open.do)
 		e, _ := r.start(three)
@@ -108,9 +104,7 @@ func TestRunningRunIsMovedBetweenItsCalls(t *testing.T) {
 
 // A run that has gone on since it was looked at is looked at again by its owner.
 func TestRunningRunThatDoesNotFitAnyMoreKeepsItsDefinition(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		first, second := make(gate), make(gate)
 		r.on("one", first.do)
 		r.on("two", second.do)
@@ -141,15 +135,11 @@ func TestRunningRunThatDoesNotFitAnyMoreKeepsItsDefinition(t *testing.T) {
 }
 
 func TestRunWhoseOwnerDiesIsMovedByTheNextOne(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		never := make(gate)
 		r.on("one", never.do)
 		dying := &enginetest.Faulty{Store: r.store}
-		first := r.engine(dying.Ports(), three)
-		r.run(first)
-		synctest.Wait()
+		first, _ := r.startOn(dying.Ports(), three)
 		id := r.submit(first, event("work", "k"))
 		time.Sleep(time.Second)
 		e, _ := r.start(three)
@@ -167,9 +157,7 @@ func TestRunWhoseOwnerDiesIsMovedByTheNextOne(t *testing.T) {
 }
 
 func TestParkedRunsAreMovedByFilter(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("two", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
@@ -217,9 +205,7 @@ func TestParkedRunsAreMovedByFilter(t *testing.T) {
 }
 
 func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("two", open.do)
 		e, _ := r.start(three)
@@ -261,9 +247,7 @@ func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
 // What a compensation reads must be there when it is made, also by a definition that has
 // come to have it.
 func TestRunIsPinnedByACompensationWhoseInputIsNotKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)
 		r.on("two", open.do)
 		yaml := `

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"procaas/engine"
@@ -61,9 +60,7 @@ pipelines:
 `
 
 func TestNoticesTellWhatOwnersMustKnow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		broken := func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{}, errors.New("no luck")
 		}
@@ -105,9 +102,7 @@ func TestNoticesTellWhatOwnersMustKnow(t *testing.T) {
 }
 
 func TestNoticeOfARunThatWaitsForAnOperator(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, run := diesInACall(r, "park", nil)
 		r.settle(e, run, model.Parked)
 		have := r.notices.lines()
@@ -118,9 +113,7 @@ func TestNoticeOfARunThatWaitsForAnOperator(t *testing.T) {
 }
 
 func TestNoticeOfAFallbackComesFromOneNode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var bonus sick
 		r.on("bonus", bonus.do)
 		first, _ := r.start(degradable)

@@ -38,9 +38,7 @@ pipelines:
 // A run that has ended is run again as a new one, all of it or from a stage on, behind the others of its key. What it
 // calls has new keys, and the two know each other.
 func TestRunsAreRunAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(strings.ReplaceAll(charging, "xx", ""))
 		by := store.Actor{Name: "ann", Reason: "refunded"}
 		first := r.submit(e, event("work", "k"))
@@ -106,9 +104,7 @@ func isRefused(err error, text string) bool {
 
 // What cannot be run again is refused, and the message says why.
 func TestRerunsAreRefused(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(charging)
 		refused := func(run, stage, text string) {
 			t.Helper()
@@ -145,9 +141,7 @@ func TestRerunsAreRefused(t *testing.T) {
 
 // The outcomes that a run takes over from another one are not its own to compensate.
 func TestRerunsCompensateTheirOwnCallsOnly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(strings.Replace(charging, "seen + 1}", "seen + 1}, compensate: {step: {}}", 1))
 		done := r.submit(e, event("work", "k"))
 		r.settle(e, done, model.Succeeded)
@@ -174,9 +168,7 @@ func TestRerunsCompensateTheirOwnCallsOnly(t *testing.T) {
 
 // A rerun waits for its turn, and finds another definition then. Where its state does not fit, it fails and says so.
 func TestRerunsMeetAnotherDefinition(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		small := strings.ReplaceAll(charging, "xx", "")
 		e, _ := r.start(small)
 		done := r.submit(e, event("work", "k"))

@@ -18,12 +18,8 @@ import (
 // Audit records go when they are old, one by one with the time that passes; the
 // last one stays.
 func TestAuditIsKeptAsLongAsOneIsTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		e := r.engine(r.store, three, func(o *engine.Options) { o.AuditRetention = 10 * time.Minute })
-		stop := r.run(e)
-		synctest.Wait()
+	bubble(t, func(t *testing.T, r *rig) {
+		e, stop := r.start(three, func(o *engine.Options) { o.AuditRetention = 10 * time.Minute })
 		change := guard.ControlChange{Mode: guard.ModeHold, Forever: true}
 		for range 3 {
 			if _, err := e.SetControl(context.Background(), "work", change, -1, store.Actor{Name: "ann"}); err != nil {
@@ -54,9 +50,7 @@ func TestAuditIsKeptAsLongAsOneIsTold(t *testing.T) {
 // Failed runs wait for people, the last ones alone where the pipeline says so; the runs
 // of other pipelines are none of its business.
 func TestAllButTheLastFailedRunsAreGivenUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.do["one"] = func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{}, model.Permanent(errors.New("broken"))
 		}
@@ -67,8 +61,7 @@ pipelines:
   - {id: tick, flow: tick, keep-failed: 2, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
   - {id: other, flow: tick, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
 `
-		e := r.engine(r.store, bundle)
-		stop := r.run(e)
+		e, stop := r.start(bundle)
 		var ticks []string
 		for i := range 5 {
 			ticks = append(ticks, r.submit(e, event("tick", fmt.Sprint("k", i))))

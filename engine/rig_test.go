@@ -43,6 +43,13 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+// bubble runs a test of engines in virtual time, beside other tests.
+func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, newRig(t)) })
+}
+
 func (r *rig) handle(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 	r.mu.Lock()
 	do := r.do[c.Path[strings.LastIndex(c.Path, "/")+1:]]
@@ -96,10 +103,15 @@ func (r *rig) run(e *engine.Engine) (stop func() error) {
 }
 
 // start makes an engine and runs it.
-func (r *rig) start(yaml string) (*engine.Engine, func() error) {
+func (r *rig) start(yaml string, change ...func(*engine.Options)) (e *engine.Engine, stop func() error) {
 	r.t.Helper()
-	e := r.engine(r.store, yaml)
-	stop := r.run(e)
+	return r.startOn(r.store, yaml, change...)
+}
+
+func (r *rig) startOn(store store.Store, yaml string, change ...func(*engine.Options)) (e *engine.Engine, stop func() error) {
+	r.t.Helper()
+	e = r.engine(store, yaml, change...)
+	stop = r.run(e)
 	synctest.Wait()
 	return e, stop
 }

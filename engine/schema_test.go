@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"procaas/engine"
 	"procaas/engine/definitions"
@@ -71,9 +70,7 @@ func TestPayloadThatDoesNotFitItsSchemaIsRefused(t *testing.T) {
 }
 
 func TestResponseThatDoesNotFitItsSchemaIsAnError(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("ask", answer(map[string]any{"price": "12"}))
 		e, _ := r.start(promised)
 		run := r.submit(e, model.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
@@ -88,9 +85,7 @@ func TestResponseThatDoesNotFitItsSchemaIsAnError(t *testing.T) {
 }
 
 func TestStandInCountsAfterAResponseThatDoesNotFit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("ask", answer(map[string]any{"price": 12.5}))
 		r.on("hint", answer(nil))
 		e, _ := r.start(promised)
@@ -103,9 +98,7 @@ func TestStandInCountsAfterAResponseThatDoesNotFit(t *testing.T) {
 }
 
 func TestStateThatDoesNotFitItsSchemaIsAnError(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("ask", answer(map[string]any{"price": "12"}))
 		r.on("hint", answer("soon"))
 		untold := strings.Replace(promised, "response-schema: {type: object, required: [price], properties: {price: {type: number}, tip: "+
@@ -120,9 +113,7 @@ func TestStateThatDoesNotFitItsSchemaIsAnError(t *testing.T) {
 }
 
 func TestEmittedPayloadThatDoesNotFitFailsTheHandler(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("hint", answer("soon"))
 		e, _ := r.start(promised)
 		r.on("ask", func(context.Context, *engine.Call, any) (model.Result, error) {

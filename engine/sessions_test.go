@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"procaas/engine"
@@ -15,9 +14,8 @@ import (
 )
 
 func TestSessionsEndOnAllNodes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, ctx := newRig(t), context.Background()
+	bubble(t, func(t *testing.T, r *rig) {
+		ctx := context.Background()
 		one, _ := r.start(three)
 		other, _ := r.start(three)
 		_, secret, err := one.NewToken(ctx, credentials.TokenSpec{Name: "ann", Role: credentials.RoleAdmin, Forever: true},

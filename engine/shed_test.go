@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"procaas/engine/enginetest"
@@ -16,9 +15,7 @@ import (
 // At several times of what the store can write, as much is accepted as without
 // overload, and nothing waits for long.
 func TestOverloadCostsNoThroughputAndNoLatency(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		store := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
 			if op == "accept" {
 				time.Sleep(50 * time.Millisecond) // two at once, with 256 events each: 10240 a second

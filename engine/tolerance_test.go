@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,9 +12,7 @@ import (
 // The rules for alerts are the same for all pipelines: what is too much, and whose it is, they
 // find in metrics.
 func TestTolerancesAreThoseOfTheDefinition(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		registry := prometheus.NewRegistry()
 		r.engine(r.store, `
 pipelines:

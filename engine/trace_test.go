@@ -118,9 +118,8 @@ pipelines:
 `
 
 func TestTraceHasASpanForEventStageHandlerAndAttempt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newSpanBook(t)
+	bubble(t, func(t *testing.T, r *rig) {
+		tr := newSpanBook(t)
 		var told []string
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			told = append(told, c.TraceParent+" "+c.TraceState)
@@ -129,8 +128,7 @@ func TestTraceHasASpanForEventStageHandlerAndAttempt(t *testing.T) {
 			}
 			return model.Result{Status: 200}, nil
 		})
-		e := r.engine(r.store, tracedYAML, tr.on)
-		r.run(e)
+		e, _ := r.start(tracedYAML, tr.on)
 		r.settle(e, r.submit(e, traced("k")), model.Succeeded)
 		tr.want(senderTrace, senderSpan+`
   work status=succeeded
@@ -159,22 +157,19 @@ func TestTraceHasASpanForEventStageHandlerAndAttempt(t *testing.T) {
 }
 
 func TestTraceGoesOnAfterACrash(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newSpanBook(t)
+	bubble(t, func(t *testing.T, r *rig) {
+		tr := newSpanBook(t)
 		stuck := make(gate)
 		r.on("two", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store.Ports(), tracedYAML, tr.on)
-		stop := r.run(first)
+		first, stop := r.startOn(store.Ports(), tracedYAML, tr.on)
 		run := r.submit(first, traced("k"))
 		time.Sleep(time.Second)
 		r.want("work/a/one", "work/b/two")
 		store.Cut()
 		stop()
 		r.on("two", nil)
-		second := r.engine(r.store, tracedYAML, tr.on)
-		r.run(second)
+		second, _ := r.start(tracedYAML, tr.on)
 		r.settle(second, run, model.Succeeded)
 		tr.want(senderTrace, senderSpan+`
   work status=succeeded
@@ -191,17 +186,15 @@ func TestTraceGoesOnAfterACrash(t *testing.T) {
 }
 
 func TestTraceOfARunThatIsRetriedAndOfOneThatIsParked(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newSpanBook(t)
+	bubble(t, func(t *testing.T, r *rig) {
+		tr := newSpanBook(t)
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
 		r.on("two", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{}, model.Permanent(errors.New("no stock"))
 		})
-		e := r.engine(r.store, tracedYAML, tr.on)
-		r.run(e)
+		e, _ := r.start(tracedYAML, tr.on)
 		run := r.submit(e, traced("k"))
 		time.Sleep(2 * time.Hour)
 		r.settle(e, run, model.Failed)
@@ -236,15 +229,13 @@ func TestTraceOfARunThatIsRetriedAndOfOneThatIsParked(t *testing.T) {
 }
 
 func TestTraceOfAnIterationHasASpanForEachItem(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newSpanBook(t)
-		e := r.engine(r.store, `
+	bubble(t, func(t *testing.T, r *rig) {
+		tr := newSpanBook(t)
+		e, _ := r.start(`
 pipelines:
   - id: work
     stages: [{id: a, handlers: [{id: each, for-each: {items: !$ "[1, 2]"}, step: {}}]}]
 `, tr.on)
-		r.run(e)
 		r.settle(e, r.submit(e, traced("k")), model.Succeeded)
 		tr.want(senderTrace, senderSpan+`
   work status=succeeded
@@ -257,18 +248,16 @@ pipelines:
 }
 
 func TestTraceGoesOnInEmittedEvents(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newSpanBook(t)
+	bubble(t, func(t *testing.T, r *rig) {
+		tr := newSpanBook(t)
 		r.on("send", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{Emit: []model.Event{{Type: "next", ID: "n-1"}}}, nil
 		})
-		e := r.engine(r.store, `
+		e, _ := r.start(`
 pipelines:
   - {id: work, stages: [{id: a, handlers: [{id: send, step: {}}]}]}
   - {id: next, stages: [{id: a, handlers: [{id: take, step: {}}]}]}
 `, tr.on)
-		r.run(e)
 		r.submit(e, traced("k"))
 		time.Sleep(time.Second)
 		tr.want(senderTrace, senderSpan+`
@@ -296,8 +285,7 @@ func TestTraceWithoutASender(t *testing.T) {
 			return model.Result{}, nil
 		})
 		const never = tracedYAML + "  - {id: never, when: false, stages: [{id: a, handlers: [{id: one, step: {}}]}]}\n"
-		e := r.engine(r.store, never, tr.on)
-		stop := r.run(e)
+		e, stop := r.start(never, tr.on)
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		traces := map[string]bool{}
 		for _, s := range tr.exporter.GetSpans() {
@@ -326,9 +314,7 @@ func TestTraceWithoutASender(t *testing.T) {
 }
 
 func TestNothingIsTracedUnlessWanted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var told string
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			told = c.TraceParent + " " + c.TraceState

@@ -34,9 +34,7 @@ func (r *rig) dues() []time.Time {
 }
 
 func TestTriggerFiresOnceForAllNodes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.start(clockOf("every: 10s", "skip"))
 		r.start(clockOf("every: 10s", "skip"))
 		r.start(clockOf("every: 10s", "skip"))
@@ -83,9 +81,7 @@ func TestTriggerCatchesUpByPolicy(t *testing.T) {
 }
 
 func TestCronCountsInItsTimeZone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		// The clock begins at midnight in UTC, which is half past five there.
 		r.start(clockOf(`cron: "45 5 * * *", time-zone: Asia/Kolkata`, "skip"))
 		time.Sleep(time.Hour)
@@ -97,9 +93,7 @@ func TestCronCountsInItsTimeZone(t *testing.T) {
 }
 
 func TestTriggerSurvivesTheStore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		inbox := &outage{Inbox: r.store.Inbox}
 		r.store.Inbox = inbox
 		r.run(r.engine(r.store, clockOf("every: 10s", "all")))
@@ -128,9 +122,7 @@ func (o *outage) Accept(ctx context.Context, node int64, runs []model.Intake) ([
 }
 
 func TestLoadReplacesTriggers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(clockOf("every: 1h", "skip"))
 		if _, err := e.Load(context.Background(), r.bundle(clockOf("every: 1s", "skip")), store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
@@ -160,9 +152,7 @@ func (o *awayInbox) Accept(ctx context.Context, node int64, runs []model.Intake)
 }
 
 func TestTriggerSurvivesACellThatIsAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		inbox := &awayInbox{Inbox: r.store.Inbox}
 		r.store.Inbox = inbox
 		r.run(r.engine(r.store, clockOf(`cron: "0 * * * *"`, "skip")))
@@ -179,9 +169,7 @@ func TestTriggerSurvivesACellThatIsAway(t *testing.T) {
 
 // A schedule that changes says nothing about the time before it was there.
 func TestChangedScheduleDoesNotFireForThePast(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(clockOf(`cron: "0 * * * *"`, "skip"))
 		time.Sleep(105 * time.Minute)
 		if n := len(r.dues()); n != 1 {
@@ -214,9 +202,7 @@ func (s *jumpyLedger) Beat(ctx context.Context, node int64, lease time.Duration,
 }
 
 func TestTriggerGoesOnWhenTheClockOfTheStoreIsSetBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		ledger := &jumpyLedger{Ledger: r.store.Ledger}
 		r.store.Ledger = ledger
 		r.run(r.engine(r.store, clockOf("every: 10s", "skip")))

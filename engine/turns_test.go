@@ -24,9 +24,7 @@ pipelines:
 // A flood of one pipeline makes no event of another wait behind it, on the node that takes the
 // flood in and on others.
 func TestAFloodPassesNobodyBy(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var mu sync.Mutex
 		begun := map[string]time.Time{}
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
@@ -37,10 +35,8 @@ func TestAFloodPassesNobodyBy(t *testing.T) {
 			time.Sleep(100*time.Millisecond + time.Duration(n%256)*3*time.Millisecond)
 			return model.Result{}, nil
 		})
-		e := r.engine(r.store, bulkAndVital)
-		r.run(e)
-		other := r.engine(r.store, bulkAndVital)
-		r.run(other)
+		e, _ := r.start(bulkAndVital)
+		other, _ := r.start(bulkAndVital)
 		time.Sleep(2 * time.Second)
 		const flood = 6_000
 		for i := range flood / 200 {
@@ -120,9 +116,7 @@ func TestALongFloodLeavesPlacesFree(t *testing.T) {
 // Runs that wait for a handler do not fill the node, and those that are woken do not make others
 // wait.
 func TestRunsThatWaitForACallLeaveRoom(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var mu sync.Mutex
 		begun := map[string]time.Time{}
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
@@ -134,14 +128,13 @@ func TestRunsThatWaitForACallLeaveRoom(t *testing.T) {
 			}
 			return model.Result{}, nil
 		})
-		e := r.engine(r.store, `
+		e, _ := r.start(`
 pipelines:
   - id: bulk
     stages: [{id: s, handlers: [{id: one, max-in-flight: 30, step: {}}]}]
   - id: vital
     stages: [{id: s, handlers: [{id: one, step: {}}]}]
 `, func(o *engine.Options) { o.MaxInFlight = 64 })
-		r.run(e)
 		var came []time.Time
 		for i := range 40 {
 			events := make([]intake.Submission, 20)

@@ -38,9 +38,7 @@ func diesInACall(r *rig, onUnknown string, then enginetest.Do) (second *engine.E
 	stuck := make(gate)
 	r.on("pay", stuck.do)
 	store := &enginetest.Faulty{Store: r.store}
-	first := r.engine(store.Ports(), yaml)
-	stop := r.run(first)
-	synctest.Wait()
+	first, stop := r.startOn(store.Ports(), yaml)
 	run = r.submit(first, event("work", "k"))
 	synctest.Wait()
 	r.want("work/a/pay")
@@ -52,9 +50,7 @@ func diesInACall(r *rig, onUnknown string, then enginetest.Do) (second *engine.E
 }
 
 func TestCallOfADeadNodeWaitsForAnOperator(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, run := diesInACall(r, "park", nil)
 		later := r.submit(e, event("work", "k"))
 		v := r.settle(e, run, model.Parked)
@@ -83,9 +79,7 @@ func TestCallOfADeadNodeWaitsForAnOperator(t *testing.T) {
 }
 
 func TestCallOfADeadNodeMayBeCancelled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, run := diesInACall(r, "park", nil)
 		later := r.submit(e, event("work", "k"))
 		r.settle(e, run, model.Parked)
@@ -128,9 +122,7 @@ func TestCallOfADeadNodeIsVerified(t *testing.T) {
 		"it was not made, at second asking": {[]model.Result{{Status: 503}, {Status: 404}}, 4, "called"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			bubble(t, func(t *testing.T, r *rig) {
 				e, run := diesInACall(r, verify, answering(c.answers...))
 				v := r.settle(e, run, model.Succeeded)
 				if v.SharedState["bill"] != c.bill {
@@ -152,9 +144,7 @@ func TestCallOfADeadNodeIsVerified(t *testing.T) {
 
 // A run that goes on by itself at its time is not an operator's to retry.
 func TestRetryIsForFailedRunsAndThoseThatWaitForIt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("pay", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})

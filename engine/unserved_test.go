@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"procaas/engine"
@@ -31,9 +30,7 @@ pipelines:
 // A reload that takes a pipeline away for which accepted events wait is refused, with their
 // number, unless the operator gives them up.
 func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(both)
 		var later []string
 		for _, key := range []string{"k1", "k2"} {
@@ -72,9 +69,7 @@ func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
 // Files may lose a pipeline while no node runs. The events that wait for it stay where they
 // are, and run when a definition serves them again.
 func TestEventsWaitUntilAPipelineServesThem(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, stop := r.start(both)
 		ev := event("b", "k")
 		ev.At = time.Now().Add(time.Minute)
@@ -106,9 +101,7 @@ func TestEventsWaitUntilAPipelineServesThem(t *testing.T) {
 
 // What was ignored may be retried, such as an event that no when was for.
 func TestIgnoredRunsCanBeRetried(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(strings.Replace(onlyA, "{id: a, flow: f,", "{id: a, flow: f, when: !$ \"event.key == 'other'\",", 1))
 		run := r.submit(e, event("a", "k"))
 		r.settle(e, run, model.Ignored)

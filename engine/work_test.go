@@ -60,9 +60,7 @@ func TestFailedAttemptsAreRepeated(t *testing.T) {
 }
 
 func TestTimeoutEndsAnAttempt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		never := make(gate)
 		r.on("one", never.do)
 		e, _ := r.start(strings.ReplaceAll(retried, "MIN", "100ms"))
@@ -76,9 +74,7 @@ func TestTimeoutEndsAnAttempt(t *testing.T) {
 }
 
 func TestPanicFailsTheHandlerForGood(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) { panic("oops") })
 		e, _ := r.start(strings.ReplaceAll(retried, "MIN", "100ms"))
 		v := r.settle(e, r.submit(e, event("work", "")), model.Failed)
@@ -92,9 +88,7 @@ func TestPanicFailsTheHandlerForGood(t *testing.T) {
 }
 
 func TestWaitParksTheRunAndDoesNotCallAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
@@ -118,9 +112,7 @@ func TestWaitParksTheRunAndDoesNotCallAgain(t *testing.T) {
 }
 
 func TestCancelRunningRunBreaksOffItsCallsFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var active atomic.Int32
 		r.on("one", func(ctx context.Context, c *engine.Call, _ any) (model.Result, error) {
 			if c.Event.ID == "second" && active.Load() != 0 {
@@ -152,9 +144,7 @@ func TestCancelRunningRunBreaksOffItsCallsFirst(t *testing.T) {
 }
 
 func TestCancelByAnotherNodeIsHeardWithinASecond(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		never := make(gate)
 		r.on("one", never.do)
 		e, _ := r.start(three)
@@ -171,9 +161,7 @@ func TestCancelByAnotherNodeIsHeardWithinASecond(t *testing.T) {
 }
 
 func TestCancelParkedRun(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
@@ -190,9 +178,7 @@ func TestCancelParkedRun(t *testing.T) {
 }
 
 func TestFailedRunBlocksItsKeyUntilItIsRetried(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var broken atomic.Bool
 		broken.Store(true)
 		r.on("two", func(context.Context, *engine.Call, any) (model.Result, error) {
@@ -226,9 +212,7 @@ func TestFailedRunBlocksItsKeyUntilItIsRetried(t *testing.T) {
 
 // Whoever gives up all events of a key wants none of them begun: the end of the first one would let the next one in.
 func TestCancellingAKeyBeginsNoneOfItsRuns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{}, model.Permanent(errors.New("no such order"))
 		})
@@ -287,9 +271,7 @@ pipelines:
 }
 
 func TestEmittedEventIsAcceptedOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{Emit: []model.Event{{Type: "later", Payload: map[string]any{"n": 1}}}}, nil
 		})
@@ -300,15 +282,13 @@ func TestEmittedEventIsAcceptedOnce(t *testing.T) {
 			}
 			return nil
 		}}
-		e := r.engine(store.Ports(), `
+		e, _ := r.startOn(store.Ports(), `
 pipelines:
   - id: work
     stages: [{id: a, handlers: [{id: one, step: {}}]}]
   - id: later
     stages: [{id: a, handlers: [{id: two, step: {}}]}]
 `)
-		r.run(e)
-		synctest.Wait()
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		time.Sleep(time.Second)
 		r.want("work/a/one", "later/a/two")
@@ -316,9 +296,7 @@ pipelines:
 }
 
 func TestEmitOfUnknownTypeFailsTheHandler(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{Emit: []model.Event{{Type: "wrok"}}}, nil
 		})
@@ -331,9 +309,7 @@ func TestEmitOfUnknownTypeFailsTheHandler(t *testing.T) {
 }
 
 func TestHandlersShowTheLastMinute(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		var n atomic.Int32
 		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 			time.Sleep(100 * time.Millisecond)
