@@ -11,6 +11,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/intake"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const bulkAndVital = `
@@ -162,4 +163,54 @@ pipelines:
 			}
 		}
 	})
+}
+
+// While other runs have all places, a node wakes one run a second of those that wait for a call. The
+// others would stand before all that come, because they are older.
+func TestAFullNodeWakesOneRunASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		first, slow := make(gate), make(gate)
+		r.on("one", first.do)
+		r.on("two", slow.do)
+		e := r.engine(r.store, `
+pipelines:
+  - id: bulk
+    stages: [{id: s, handlers: [{id: one, max-in-flight: 4, step: {}}]}]
+  - id: slow
+    stages: [{id: s, handlers: [{id: two, step: {}}]}]
+`, func(o *engine.Options) { o.MaxInFlight = 16 })
+		r.run(e)
+		for i := range 200 {
+			r.submit(e, event("bulk", fmt.Sprint(i)))
+		}
+		time.Sleep(10 * time.Second)
+		for i := range 16 {
+			r.submit(e, event("slow", fmt.Sprint(i)))
+		}
+		close(first) // the places of these calls go to slow runs
+		time.Sleep(time.Second)
+		before := parkedForACall(t, r)
+		time.Sleep(10 * time.Second)
+		if after := parkedForACall(t, r); before < 150 || before-after > 11 {
+			t.Errorf("want at most one run woken a second on a full node, have %d parked before 10 s and %d after", before, after)
+		}
+		close(slow)
+		r.succeeded(e, time.Minute)
+	})
+}
+
+// parkedForACall returns how many runs wait in the store until they may make a call.
+func parkedForACall(t *testing.T, r *rig) (n int) {
+	d, err := r.store.Inbox.Depth(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range d.Aside {
+		if a.Place == store.AsideParked && a.Cause != "" {
+			n += a.Runs
+		}
+	}
+	return n
 }
