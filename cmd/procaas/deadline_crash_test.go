@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,8 @@ import (
 
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/clock"
+	"procaas/engine/enginetest"
 	"procaas/engine/model"
 )
 
@@ -87,6 +90,107 @@ func TestHungServiceCostsItsDeadline(t *testing.T) {
 	}
 	if len(told) > 0 {
 		t.Errorf("want no call after the deadline, have %d", len(told))
+	}
+	server.terminate()
+}
+
+const detached = `
+services: [{id: shop, url: URL}]
+pipelines:
+  - id: work
+    shared-state: {mailed: false}
+    stages:
+      - id: a
+        handlers:
+          - id: mail
+            critical: false
+            detached: true
+            deadline: 3m
+            timeout: 3m
+            request: {service: shop, path: /mail, method: POST}
+            result: {mailed: true}
+      - {id: b, handlers: [{id: keep, request: {service: shop, path: /keep, method: POST}}]}
+`
+
+// TestDetachedHandlerSurvivesKill9 kills a node while a run has only its detached handler left. The next stage has not waited
+// for it. The run has not ended without it. The next node calls it again with the same key, and calls nothing else again.
+func TestDetachedHandlerSurvivesKill9(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		detachedUnderKill9(t, "sqlite:"+filepath.Join(t.TempDir(), "detached.db"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		detachedUnderKill9(t, enginetest.Postgres(t))
+	})
+}
+
+func detachedUnderKill9(t *testing.T, store string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	mails, kept := make(chan string, 100), make(chan string, 100)
+	answer := make(chan struct{})
+	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keep" {
+			kept <- r.Header.Get("Idempotency-Key")
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise nobody sees that the node has died
+		mails <- r.Header.Get("Idempotency-Key")
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+	}))
+	defer service.Close()
+	pipelines := t.TempDir()
+	if err := os.WriteFile(filepath.Join(pipelines, "p.yaml"), []byte(strings.ReplaceAll(detached, "URL", service.URL)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &crashing{t: t, store: store, listen: freeAddress(t), pipelines: pipelines}
+	c.client = client.New("http://"+c.listen, "")
+	server := c.start(ctx)
+	receipt, err := c.client.SubmitEvent(ctx, wire.Event{Type: "work", ID: "1", Source: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func(from chan string) string {
+		t.Helper()
+		select {
+		case key := <-from:
+			return key
+		case <-ctx.Done():
+			t.Fatal("the call does not come")
+			return ""
+		}
+	}
+	first := next(mails)
+	next(kept)
+	for done := false; !done; { // until the outcome of keep is stored
+		v, err := c.client.Run(ctx, receipt.Run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Status != model.Running {
+			t.Fatalf("want the run running until the mail is sent, have %s", v.Status)
+		}
+		for _, h := range v.Handlers {
+			done = done || h.Path == "work/b/keep" && h.Outcome == model.OutcomeSucceeded
+		}
+		if !done && !clock.Pause(ctx, 10*time.Millisecond) {
+			t.Fatalf("the second stage does not end: %+v", v)
+		}
+	}
+	server.kill()
+	server = c.start(ctx)
+	if again := next(mails); again != first {
+		t.Errorf("the mail was called with key %s, and then with %s", first, again)
+	}
+	close(answer)
+	v := c.await(ctx, receipt.Run, model.Succeeded, "")
+	if v.SharedState["mailed"] != true || len(kept) > 0 || len(mails) > 0 {
+		t.Errorf("want no further call, have %d and %d; %v", len(kept), len(mails), v.SharedState)
 	}
 	server.terminate()
 }
