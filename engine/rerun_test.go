@@ -120,7 +120,7 @@ func TestRerunsAreRefused(t *testing.T) {
 		r.on("look", nil)
 		close(open)
 		r.settle(e, done, model.Succeeded)
-		refused(done, "charges", `pipeline work has no stage "charges"; did you mean charge?`)
+		refused(done, "charges", `in the version of the run, pipeline work has no stage "charges"; did you mean charge?`)
 		refused(done, "tell", "shared-state.note is not known as it was before stage tell: "+
 			"it had more than 1024 bytes when work/tell/wipe replaced it")
 		if _, err := e.Rerun(t.Context(), "no-such", "", store.Actor{}); !errors.Is(err, store.ErrNotFound) {
@@ -201,6 +201,9 @@ func TestRerunsMeetAnotherDefinition(t *testing.T) {
 		_, err = e.Rerun(t.Context(), done, "", store.Actor{})
 		if gone, ok := errors.AsType[*intake.Error](err); !ok || gone.Code != "unknown_event_type" {
 			t.Errorf("want no pipeline for the event, have %v", gone)
+		}
+		if _, err = e.RerunPlan(t.Context(), done, "charge"); !isRefused(err, "pipeline work is gone; put it back") {
+			t.Errorf("want the plan refused without the pipeline, have %v", err)
 		}
 	})
 }

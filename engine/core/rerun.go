@@ -79,7 +79,7 @@ func stageOf(p *planner.Plan, stage string) (int, error) {
 		}
 		known = append(known, s.ID)
 	}
-	text := fmt.Sprintf("pipeline %s has no stage %q", p.Pipeline.ID, stage)
+	text := fmt.Sprintf("in the version of the run, pipeline %s has no stage %q", p.Pipeline.ID, stage)
 	if near := diag.Suggest(stage, known); near != "" {
 		return 0, fmt.Errorf("%s; did you mean %s?", text, near)
 	}

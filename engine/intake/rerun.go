@@ -141,6 +141,9 @@ func (o *Reruns) startAt(
 	if ev.Start, why = core.Rerun(old.ByID[r.Pipeline], r.Checkpoint, p.Stage); why != nil {
 		return why, nil
 	}
+	if d.ByID[r.Pipeline] == nil {
+		return fmt.Errorf("pipeline %s is gone; put it back and reload", r.Pipeline), nil
+	}
 	r.Checkpoint, r.Status = ev.Start, model.Waiting
 	if why, err = o.Runs.Fits(ctx, d, r); err != nil {
 		return nil, err
