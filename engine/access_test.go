@@ -178,7 +178,14 @@ func TestNodesShareTheQuotaOfASubmitter(t *testing.T) {
 		if taken < 100 || taken > 112 {
 			t.Errorf("want 100 events in 10 s, and a second's worth ahead, have %d", taken)
 		}
-		time.Sleep(time.Minute)
+		began := time.Now()
+		if over := here.Backlog().Refused; len(over) != 1 || over[0].Token != "shop" || over[0].Items < 10 || !over[0].Since.Before(began) {
+			t.Errorf("want what is over the quota of shop, have %+v", over)
+		}
+		time.Sleep(2 * time.Minute)
+		if over := here.Backlog().Refused; len(over) != 0 {
+			t.Errorf("want nothing over a quota, have %+v", over)
+		}
 		if wait := spend(here, 50); wait != 0 {
 			t.Errorf("want a batch taken as a whole, have to wait %s", wait)
 		}

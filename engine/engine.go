@@ -158,7 +158,7 @@ func New(o Options) (*Engine, error) {
 		Stats: &stats.Stats{Metrics: o.Metrics}, Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
 	}
 	turns := &intake.Turns{Slots: o.MaxInFlight}
-	e.Steering.Behind = turns.Behind
+	e.Steering.Behind, e.Steering.Overused = turns.Behind, e.OverQuota
 	e.Follower.Trials, e.Follower.Tell = e.Degrader, e.Steering.Tell
 	e.Degrader.Tried = e.Follower.Heed
 	health := &writes.Health{}

@@ -798,6 +798,7 @@ func (f *fakeEngine) Backlog() stats.BacklogView {
 			{Pipeline: "new-order-created", Reason: stats.ParkedService, For: "orders", Runs: 651, Since: began, AgeS: 75},
 			{Pipeline: "new-order-created", Reason: stats.ParkedFailed, Runs: 2, Since: began, AgeS: 75},
 		},
+		Refused: []credentials.Refused{{Token: "shop", Items: 40, Since: began}},
 	}
 }
 

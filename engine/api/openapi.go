@@ -162,6 +162,7 @@ var describedFields = map[string]map[string]string{
 		"waiting":        "The runs that wait for their turn, their time or a node.",
 		"oldest_seconds": "How long the oldest due run has waited.",
 		"parked":         "The parked runs by cause, the largest group first.",
+		"refused":        "What this node refused in the last minute, because the quota of a token was used up.",
 	},
 	"ParkedRuns": {
 		"reason": "service: the service fails or is at its limit. hold: an operator holds them. lifted: a hold ended, and they resume " +

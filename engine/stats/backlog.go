@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine/core"
+	"procaas/engine/credentials"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -65,6 +66,8 @@ type BacklogView struct {
 	Parked  []ParkedRuns `json:"parked"`         // the runs that stand still, the largest numbers first
 	// runs that this node accepted and that let those of other pipelines go first
 	Behind []BehindRuns `json:"behind"`
+	// events and tasks that this node refused in the last minute, because they were beyond the quota of a token
+	Refused []credentials.Refused `json:"refused"`
 }
 
 // A Backlog is a count of waiting runs with sums. It never changes.
@@ -126,7 +129,7 @@ func causeOf(cause string) (reason, of, path string) {
 
 // View returns what waits on all nodes. The receiver may be nil if nothing was counted.
 func (b *Backlog) View(c *guard.Controls, now time.Time) BacklogView {
-	v := BacklogView{Parked: []ParkedRuns{}, Behind: []BehindRuns{}}
+	v := BacklogView{Parked: []ParkedRuns{}, Behind: []BehindRuns{}, Refused: []credentials.Refused{}}
 	if b == nil {
 		return v
 	}

@@ -51,7 +51,7 @@ func (st *Steering) depth(ctx context.Context) (store.Depth, error) {
 // Backlog returns the latest count of waiting runs on all nodes.
 func (st *Steering) Backlog() stats.BacklogView {
 	v := st.backlog.Load().View(st.Settings.Controls(), st.Clock.Now())
-	v.Behind = append(v.Behind, st.Behind()...)
+	v.Behind, v.Refused = append(v.Behind, st.Behind()...), append(v.Refused, st.Overused()...)
 	return v
 }
 

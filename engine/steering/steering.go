@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/engine/clock"
+	"procaas/engine/credentials"
 	"procaas/engine/definitions"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
@@ -30,7 +31,8 @@ type Steering struct {
 	Log      *slog.Logger
 	Notify   func(model.Notice) // receives notices of fallbacks; may be nil
 
-	Behind func() []stats.BehindRuns // as in [stats.BacklogView]
+	Behind   func() []stats.BehindRuns    // as in [stats.BacklogView]
+	Overused func() []credentials.Refused // as in [stats.BacklogView]
 
 	backlog atomic.Pointer[stats.Backlog] // nil before the first count
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"procaas/engine/credentials"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/stats"
@@ -135,11 +136,12 @@ func TestTopTellsOfTroubles(t *testing.T) {
 			{ID: "fine"},
 			{ID: "slow", Adaptive: true, Limit: &three, Waiting: 2, Parked: 5},
 		},
-		backlog: stats.BacklogView{Counted: before(0), Waiting: 17, AgeS: 12, Behind: []stats.BehindRuns{{Pipeline: "work", Runs: 9}}, Parked: []stats.ParkedRuns{
-			{Pipeline: "work", Reason: stats.ParkedService, For: "pay", Runs: 40, AgeS: 250},
-			{Pipeline: "work", Reason: stats.ParkedTime, Runs: 1000, AgeS: 5000},
-			{Pipeline: "other", Reason: stats.ParkedHold, For: "other", Runs: 1, AgeS: 61},
-		}},
+		backlog: stats.BacklogView{Counted: before(0), Waiting: 17, AgeS: 12, Behind: []stats.BehindRuns{{Pipeline: "work", Runs: 9}},
+			Refused: []credentials.Refused{{Token: "shop", Items: 40, Since: *before(time.Minute)}}, Parked: []stats.ParkedRuns{
+				{Pipeline: "work", Reason: stats.ParkedService, For: "pay", Runs: 40, AgeS: 250},
+				{Pipeline: "work", Reason: stats.ParkedTime, Runs: 1000, AgeS: 5000},
+				{Pipeline: "other", Reason: stats.ParkedHold, For: "other", Runs: 1, AgeS: 61},
+			}},
 	}
 	v.addServices([]guard.ServiceInfo{{ID: "fine", FailingSince: before(3 * time.Second)}, {ID: "pay", FailingSince: before(time.Second)}})
 	v.arrange()

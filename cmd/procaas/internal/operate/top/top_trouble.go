@@ -71,6 +71,18 @@ func (v *topView) frozen() string {
 	return ""
 }
 
+// refused lists tokens whose quota is used up.
+func (v *topView) refused() string {
+	var words []string
+	for _, r := range v.backlog.Refused {
+		words = append(words, fmt.Sprintf("%s, %d refused for %s", r.Token, r.Items, v.since(r.Since)))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "tokens beyond their quota: " + someOf(words)
+}
+
 // addServices adds services that do not answer another node.
 func (v *topView) addServices(others []guard.ServiceInfo) {
 	for _, o := range others {

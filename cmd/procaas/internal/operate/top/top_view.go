@@ -205,7 +205,7 @@ func (v *topView) draw(s *screen) []byte {
 	if v.canary.Phase == canary.Running || v.canary.Phase == canary.InShadow {
 		s.line(&b, "", versions.CanaryLine(v.canary))
 	}
-	for _, trouble := range []string{v.rolledBack(), v.down(), v.heldBack(), v.frozen(), v.backlogText(), v.trouble} {
+	for _, trouble := range []string{v.rolledBack(), v.down(), v.heldBack(), v.frozen(), v.refused(), v.backlogText(), v.trouble} {
 		if trouble != "" {
 			s.line(&b, red, trouble)
 		}
