@@ -27,9 +27,10 @@ flows:
 pipelines:
   - id: work
     flow: order
+    deadline: 2m
     stages:
       - {id: a, handlers: [{id: one, step: {}, result: {seen: !$ shared-state.seen + 1}}]}
-      - {id: b, handlers: [{id: tell, critical: false, retry: {attempts: 2}, step: {service: push}}, {id: two, critical: false, step: {}}]}
+      - {id: b, deadline: 90s, handlers: [{id: tell, critical: false, retry: {attempts: 2}, step: {service: push}}, {id: two, critical: false, step: {}}]}
       - {id: c, handlers: [{id: three, step: {}}]}
 `
 
@@ -72,6 +73,7 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 		if _, err := e.RemoveControl(t.Context(), "work/b/tell", -1, by); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Hour) // all deadlines have passed
 		before := len(r.calls.Calls())
 		down.Store(false)
 		if done, err := e.MakeUpAll(t.Context(), filter, by); err != nil || done.Done != 2 || done.MovedOn != 0 {

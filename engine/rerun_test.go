@@ -66,6 +66,9 @@ func TestRunsAreRunAgain(t *testing.T) {
 		if v.SharedState["paid"] != 7 || v.SharedState["seen"] != 2 || v.SharedState["total"] != 21 || len(v.Handlers) != 5 {
 			t.Errorf("want the state before the stage, and what the key has by now, have %+v", v.SharedState)
 		}
+		if x, err := e.Explain(t.Context(), v.ID, "look"); err != nil || !strings.HasPrefix(x.Summary, "it was done by run "+first) {
+			t.Errorf("want the first run named for what it did, have %q, %v", x.Summary, err)
+		}
 		var keys []string
 		for _, c := range r.calls.Calls() {
 			if c.Run == v.ID && c.Path == "work/price/look" {

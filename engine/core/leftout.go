@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
@@ -39,5 +40,6 @@ func MakeUp(p *planner.Plan, saved []byte, generation int, path string) ([]byte,
 	}
 	c.Handlers = slices.Delete(c.Handlers, at, at+1)
 	c.Ended, c.Stage, c.MakesUp, c.Generation = "", s.Stage, path, generation+1
+	c.Clock, c.StageClock = time.Time{}, time.Time{} // it gets the full time, as with an operator's retry
 	return c.Encode(), nil
 }

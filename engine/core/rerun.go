@@ -13,10 +13,10 @@ import (
 	"procaas/engine/planner"
 )
 
-// Rerun makes the checkpoint from which another run repeats an ended run from a stage on. The
+// Rerun makes the checkpoint from which another run repeats an ended run, with this id, from a stage on. The
 // outcomes of the stages before stay, and the shared state is that before the stage. The other run
 // does not undo what was done before. It reads the flow's names from the key again.
-func Rerun(p *planner.Plan, saved []byte, stage string) ([]byte, error) {
+func Rerun(p *planner.Plan, run string, saved []byte, stage string) ([]byte, error) {
 	at, err := stageOf(p, stage)
 	if err != nil {
 		return nil, err
@@ -51,6 +51,9 @@ func Rerun(p *planner.Plan, saved []byte, stage string) ([]byte, error) {
 			continue // detached and undecided
 		}
 		h.Borrowed, h.Undo = true, nil
+		if h.Outcome == model.OutcomeSucceeded && h.Reason == "" {
+			h.Reason = "done by run " + run
+		}
 		from.Handlers = append(from.Handlers, h)
 		from.Wrote = append(append(from.Wrote, slices.Collect(maps.Keys(h.Was))...), h.Wide...)
 	}

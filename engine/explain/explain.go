@@ -78,6 +78,7 @@ var reasonsBy = []struct{ begins, by string }{
 	{"calls of ", "limit"},
 	{"fallback", "fallback"},
 	{"on-error ", "on_error"},
+	{"done by run ", "rerun"},
 }
 
 // ErrNoHandler reports that a run's pipeline has no such handler.
@@ -343,6 +344,8 @@ func (x *explainer) judge(h *checkpoint.HandlerView) {
 		say(by, "it was left out: %s", h.Reason)
 	case h.Outcome == model.OutcomeSucceeded && by == "on_error":
 		say(by, "it failed, and its rules let the run go on: %s: %s", h.Reason, h.Error)
+	case h.Outcome == model.OutcomeSucceeded && by == "rerun":
+		say(by, "it was %s, which this run repeats from a later stage on", h.Reason)
 	case h.Outcome == model.OutcomeSucceeded:
 		say("ran", "it ran, and %s succeeded", tries)
 	case h.Outcome == model.OutcomeFailed && h.Attempts == 0:

@@ -138,7 +138,7 @@ func (o *Reruns) startAt(
 	if err != nil || old.ByID[r.Pipeline] == nil {
 		return errors.New("its version is gone, and with it what its stages did; leave out from (--from)"), nil
 	}
-	if ev.Start, why = core.Rerun(old.ByID[r.Pipeline], r.Checkpoint, p.Stage); why != nil {
+	if ev.Start, why = core.Rerun(old.ByID[r.Pipeline], r.ID, r.Checkpoint, p.Stage); why != nil {
 		return why, nil
 	}
 	if d.ByID[r.Pipeline] == nil {

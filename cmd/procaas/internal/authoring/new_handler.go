@@ -53,6 +53,9 @@ func (n *novelty) handler() (diag.File, int, error) {
 		return none, 0, cli.Usagef("pipeline %s of %s takes no handlers of %s in stage %s; ask %s to add to the pipeline: %s",
 			p.ID, p.Owner, n.owner, stage, p.Owner, tree.InvitationWanted(n.owner, stage))
 	}
+	if by := p.Invitation(n.owner, stage); by != nil && by.Deadline > 0 && n.typ != "set" {
+		body = "deadline: " + tree.Longest{Time: by.Deadline}.String() + "\n" + body
+	}
 	return n.contribution(file, body)
 }
 

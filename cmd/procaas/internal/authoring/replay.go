@@ -55,20 +55,17 @@ func replayCommand() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 	}
 	var f replayFlags
-	c.Flags().StringVar(&f.from, "from", "", "file of procaas runs export; - for standard input")
+	c.Flags().StringVar(&f.from, "from", "", "file of procaas runs export, instead of a server; - for standard input")
 	c.Flags().StringVar(&f.filter.Pipeline, "pipeline", "", "only runs of this pipeline")
 	c.Flags().StringVar(&f.slower, "slower", "10%", "report runs that take longer by more than this, and by 10ms or more")
 	c.Flags().StringSliceVar(&f.stubs, "stub", nil, "files of stub services that answer calls that were not recorded")
 	f.when.Add(c, "only runs accepted at this time or later", "only runs accepted before")
-	cli.OptionalServer(c, "address of a server whose recorded runs to replay")
+	cli.ServerFlags(c)
 	format := cli.Format(c, string(flowtest.Text), string(flowtest.JSON), string(flowtest.JUnit), string(flowtest.GitHub))
 	return cli.Calls(c, func(q *cli.Call) error { return f.replay(q, flowtest.Format(*format)) })
 }
 
 func (f *replayFlags) replay(q *cli.Call, format flowtest.Format) error {
-	if (f.from == "") == (q.Server == "") {
-		return cli.Usagef("want --from FILE or --server URL: where the recorded runs are")
-	}
 	if err := f.when.Read(&f.filter.Since, &f.filter.Until); err != nil {
 		return err
 	}

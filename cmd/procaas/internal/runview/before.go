@@ -6,6 +6,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/store"
 )
@@ -13,8 +14,8 @@ import (
 // mostRetries is how many retries of a run are shown, the last ones.
 const mostRetries = 5
 
-// Before describes the state of a run before each retry, one per line. Only the audit has it, since a retry
-// resets a handler.
+// Before describes the state of a run before each retry and make-up, one per line. Only the audit has it, since
+// they reset a handler.
 func Before(q *cli.Call, v checkpoint.RunView) string {
 	if v.Generation == 0 {
 		return ""
@@ -52,5 +53,9 @@ func beforeText(c records.AuditView) string {
 	if c.Reason != "" {
 		reason = " (" + c.Reason + ")"
 	}
-	return fmt.Sprintf("before the retry by %s at %s%s: %s\n", c.By, cli.Time(c.Changed), reason, was)
+	what := "retry"
+	if was == string(model.Succeeded) {
+		what = "make-up"
+	}
+	return fmt.Sprintf("before the %s by %s at %s%s: %s\n", what, c.By, cli.Time(c.Changed), reason, was)
 }
