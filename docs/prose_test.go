@@ -259,7 +259,7 @@ func compiled(old string) *regexp.Regexp {
 	return re.(*regexp.Regexp)
 }
 
-// TestRulesProse holds the texts that explain diagnostics to plain English: whoever reads them is stuck already.
+// TestRulesProse holds the texts that explain diagnostics to plain English, since their readers are stuck already.
 func TestRulesProse(t *testing.T) {
 	t.Parallel()
 	for _, rule := range rules.All() {

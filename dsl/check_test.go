@@ -15,8 +15,8 @@ import (
 	"procaas/dsl/render"
 )
 
-// TestChecks loads the files of each case and compares what an author is told.
-// Several files are told apart by lines such as "-- bonus.yaml --".
+// TestChecks loads the files of each case and compares what an author sees.
+// Lines separate several files such as "-- bonus.yaml --".
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("../testdata/dsl/check_*.txt")
@@ -67,7 +67,7 @@ func splitFiles(input string) []diag.File {
 	return files
 }
 
-// brief gives the text form without empty lines and without the summary.
+// brief returns the text form without empty lines and without the summary.
 func brief(t *testing.T, files []diag.File, found []diag.Diagnostic) string {
 	t.Helper()
 	if len(found) == 0 {

@@ -11,7 +11,7 @@ import (
 	"procaas/dsl/diag"
 )
 
-// loadCron tells whether a trigger with this line loads.
+// loadCron reports whether a trigger with this line loads.
 func loadCron(t testing.TB, line string) bool {
 	_, found := load(t, fmt.Sprintf(`pipelines:
   - {id: tick, stages: [{id: s, handlers: [{id: h, wait: {for: 1s}}]}]}

@@ -49,7 +49,7 @@ func errorsIn(found []diag.Diagnostic) int {
 	return n
 }
 
-// unread tells whether the text of a file could not be read: what is wrong with it
+// unread reports whether the text of a file could not be read: what is wrong with it
 // is only found once it can.
 func unread(found []diag.Diagnostic) bool {
 	for _, d := range found {

@@ -18,7 +18,7 @@ import (
 	"procaas/dsl/format"
 )
 
-// TestReformat runs testdata/dsl/format: files, and what becomes of them.
+// TestReformat runs testdata/dsl/format: files, and their results.
 func TestReformat(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "../testdata/dsl/format", func(t *testing.T, path string) {
@@ -66,7 +66,7 @@ func fixCommand(text string) string {
 	return b.String()
 }
 
-// yamlFiles gives all YAML that we have: files, blocks of pages, and the inputs of goldens.
+// yamlFiles returns all YAML that we have: files, blocks of pages, and the inputs of goldens.
 func yamlFiles(t testing.TB) []diag.File {
 	t.Helper()
 	var files []diag.File

@@ -11,7 +11,7 @@ import (
 	"procaas/dsl/rules"
 )
 
-// finding matches a diagnostic in a golden file, whatever its form: with its
+// finding matches a diagnostic in a golden file, in any form: with its
 // source, on one line, or below an expression.
 var finding = regexp.MustCompile(`(?m)^[^\n]*\b(?:error|warning|advice)(?:\[| )(PC\d{4})(?:\]| |:)(.*)$`)
 

@@ -14,8 +14,8 @@ import (
 )
 
 // FuzzLoad loads anything, as two files, so that merging is fuzzed too. Loading
-// never panics, gives a bundle exactly when there are no errors, points into
-// the files, and gives the same again.
+// never panics, returns a bundle exactly when there are no errors, points into
+// the files, and returns the same again.
 func FuzzLoad(f *testing.F) {
 	for _, path := range okFiles(f) {
 		data, err := os.ReadFile(path)

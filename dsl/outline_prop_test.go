@@ -208,7 +208,7 @@ func foreseen(message string) bool {
 	return false
 }
 
-// checkOutline holds a value against what was said of it.
+// checkOutline compares a value with what was said of it.
 func checkOutline(t *rapid.T, source string, e *expr.Expr, payload any) {
 	v, err := e.Eval(datum.Env{"event": map[string]any{"payload": payload}})
 	if err != nil {

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the generated files anew")
 
 const schemaFile = "../schemas/pipeline.schema.json"
 
-// compiled gives the schema of some types, ready to validate.
+// compiled returns the schema of some types, ready to validate.
 func compiled(t *testing.T, types []tree.Type) *jsonschema.Schema {
 	t.Helper()
 	data, err := tree.JSONSchema(types)
@@ -106,7 +106,7 @@ func TestSchemaFileIsFresh(t *testing.T) {
 	}
 }
 
-// TestSchemaAcceptsWhatLoads holds the schema against files without errors.
+// TestSchemaAcceptsWhatLoads compares the schema with files without errors.
 func TestSchemaAcceptsWhatLoads(t *testing.T) {
 	t.Parallel()
 	local, builtin := compiled(t, testTypes()), compiled(t, builtinTypes())
@@ -137,7 +137,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 	}
 }
 
-// TestSchemaRefusesWhatCannotLoad gives the schema one mistake at a time.
+// TestSchemaRefusesWhatCannotLoad checks one mistake at a time.
 func TestSchemaRefusesWhatCannotLoad(t *testing.T) {
 	t.Parallel()
 	s := compiled(t, testTypes())

@@ -67,7 +67,7 @@ func TestBothVersionsOfTheLanguageAgree(t *testing.T) {
 	}
 }
 
-// TestSeedListingsWarnOfPlaceholdersOnly says what the listings are told.
+// TestSeedListingsWarnOfPlaceholdersOnly says what the listings print.
 func TestSeedListingsWarnOfPlaceholdersOnly(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]map[diag.Code]int{

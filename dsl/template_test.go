@@ -73,7 +73,7 @@ func loadText(t *testing.T, text string) *tree.Bundle {
 	return bundle
 }
 
-// meaning gives what a handler says, and what it reads.
+// meaning returns what a handler says, and what it reads.
 func meaning(t *testing.T, h *tree.Handler) map[string]any {
 	t.Helper()
 	env := datum.Env{

@@ -38,7 +38,7 @@ type Request struct {
 	// Query holds the parameters after the question mark.
 	Query map[string]any `yaml:"query"`
 
-	// Headers are sent besides the engine's own.
+	// Headers are sent in addition to the engine's own.
 	Headers map[string]any `yaml:"headers"`
 
 	// Body is sent as JSON.
@@ -137,8 +137,8 @@ func callOf(body *expr.Value) (contracts.Operation, bool) {
 	return o, ok || body.Get("service") == nil
 }
 
-// load loads one file, or several that are told apart as in the goldens, and
-// gives the findings.
+// load loads one file, or several that are separated as in the goldens, and
+// returns the findings.
 func load(t testing.TB, text string) (*tree.Bundle, []diag.Diagnostic) {
 	t.Helper()
 	files := splitFiles(text)

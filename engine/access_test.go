@@ -58,7 +58,7 @@ func TestGrantsCoverWhatIsBelowTheirPaths(t *testing.T) {
 	}
 }
 
-// code gives the code of an error about access or a path.
+// code returns the code of an error about access or a path.
 func code(err error) string {
 	var access *credentials.AccessError
 	var control *guard.ControlError

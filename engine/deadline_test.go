@@ -39,7 +39,7 @@ func hang(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
 	return model.Result{}, ctx.Err()
 }
 
-// A service that hangs holds the run up until the deadline and no longer, and is told how much time
+// A service that hangs holds the run up until the deadline and no longer, and learns how much time
 // is left. The deadline of the pipeline ends the run, with all that hangs in it.
 func TestHangingServiceHoldsUpUntilTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
@@ -92,7 +92,7 @@ func TestDeadlinesStandStillWhileAnOperatorsLimitIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A hold makes a queue. The time that its runs stand in that queue, once it is lifted, costs no handler its deadline,
+// A hold makes a queue. The time that its runs spend in that queue, once it is lifted, costs no handler its deadline,
 // whatever the queue is for.
 func TestDeadlinesStandStillWhileHeldRunsWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
@@ -181,7 +181,7 @@ type deadlineModel struct {
 	now    time.Time
 	stood  time.Duration // that operators have held a handler
 	began  time.Time
-	first  map[string]time.Duration // when a handler's turn came, by the clock that stands while operators hold
+	first  map[string]time.Duration // when a handler's turn came, by the clock that stops while operators hold
 	own    map[string]time.Duration
 	whole  time.Duration
 	going  map[string]core.Attempt
@@ -280,7 +280,7 @@ func (m *deadlineModel) turn(ref string) {
 	}
 }
 
-// step asks what may start, and holds it against the model.
+// step asks what may start, and compares it with the model.
 func (m *deadlineModel) step() {
 	before := m.paused
 	m.paused, m.stands = false, before

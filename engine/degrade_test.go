@@ -60,7 +60,7 @@ func (s *sick) do(_ context.Context, _ *engine.Call, value any) (model.Result, e
 	return model.Result{Response: value}, nil
 }
 
-// fallbackOf gives what an engine tells of a handler's fallback.
+// fallbackOf returns what an engine tells of a handler's fallback.
 func fallbackOf(t *testing.T, e *engine.Engine, path string) fallback.View {
 	t.Helper()
 	for _, h := range e.Handlers() {
@@ -327,7 +327,7 @@ func TestNodesTakeTurnsToProbe(t *testing.T) {
 	})
 }
 
-// cutStore is a store that a test takes away and gives back.
+// cutStore is a store that a test takes away and brings back.
 func cutStore(s store.Store) (store *enginetest.Faulty, away *atomic.Bool) {
 	away = new(atomic.Bool)
 	return &enginetest.Faulty{Store: s, Before: func(string) error {
@@ -338,7 +338,7 @@ func cutStore(s store.Store) (store *enginetest.Faulty, away *atomic.Bool) {
 	}}, away
 }
 
-// While the store is away, a node goes by what it knows as long as it may make
+// While the store is away, a node uses what it knows as long as it may make
 // calls at all, which is 4 s, and then makes none. Later it finds the outage as
 // it was.
 func TestFallbackWhileTheStoreIsAway(t *testing.T) {

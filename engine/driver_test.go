@@ -150,7 +150,7 @@ func TestIndependentHandlersRunAtOnce(t *testing.T) {
 	})
 }
 
-// A crash is a store that hears nothing more of the engine, whatever the engine
+// A crash is a store that hears nothing more of the engine, even if the engine
 // still does.
 func TestCrashRepeatsOnlyWhatWasNotSavedWithTheSameKey(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

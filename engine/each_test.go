@@ -33,7 +33,7 @@ pipelines:
             result: {got: !$ sources.one.response}
 `
 
-// Calls for items are under way side by side up to the bound; some wait for their next
+// Calls for items run side by side up to the bound; some wait for their next
 // attempt with the run parked.
 func TestItemsAreWorkedOnInParallel(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

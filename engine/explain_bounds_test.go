@@ -46,7 +46,7 @@ pipelines:
 	}
 }
 
-// Calls nest no more than eight deep; with twenty at each level, a handler has more places
+// Calls nest at most eight deep; with twenty at each level, a handler has more places
 // than can be looked at one by one.
 func TestExplainOfHandlersWithCountlessPlaces(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestExplainOfHandlersWithCountlessPlaces(t *testing.T) {
 	}
 }
 
-// heldRuns answer a question about a run when they are told to.
+// heldRuns answer a question about a run on command.
 type heldRuns struct {
 	store.Runs
 	asked  chan struct{}

@@ -30,7 +30,7 @@ func nested(levels, elements int) string {
 }
 
 // settleRun goes through a run with calls that succeed at once, and tells the most of them
-// that were under way at once.
+// that were in flight at once.
 func settleRun(t *testing.T, run *core.Run, live core.Live) (most int) {
 	t.Helper()
 	var underway []core.Attempt

@@ -87,7 +87,7 @@ func TestFilesWithoutPipelinesReplaceNone(t *testing.T) {
 	})
 }
 
-// Who begins with nothing may go on so.
+// A node that begins with nothing may continue so.
 func TestNodeWithoutPipelinesLoadsAnything(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start("")

@@ -287,7 +287,7 @@ func TestFallbackLetsThoseGoThatWaitForTheService(t *testing.T) {
 	})
 }
 
-// A run that fails whatever the service does must not keep it closed to others.
+// A run that always fails must not keep it closed to others.
 func TestOneBadRunDoesNotKeepAServiceDown(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		s := &target{latency: 10 * time.Millisecond, failWith: refused}

@@ -161,7 +161,7 @@ func (s *schedule) kill(node *scheduledNode) {
 // suspect takes a node for dead that goes on.
 func (s *schedule) suspect(node *scheduledNode) { s.release(node) }
 
-// claim gives a node the first run that may go. What waits for its time or for an
+// claim assigns the first run that may go to a node. What waits for its time or for an
 // operator is helped on.
 func (s *schedule) claim(node *scheduledNode) {
 	if node.fenced {
@@ -258,7 +258,7 @@ func (s *schedule) commit(node *scheduledNode, job *scheduledJob) bool {
 	return true
 }
 
-// checkEnd holds the end of a run against the only one that there is.
+// checkEnd compares the end of a run with the only one that there is.
 func (s *schedule) checkEnd(r *scheduledRun) {
 	v := records.View(store.RunRecord{Status: r.status, Checkpoint: r.checkpoint})
 	if r.status != model.Succeeded || v.SharedState["sum"] != 2+2+3 {

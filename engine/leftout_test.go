@@ -126,7 +126,7 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 	})
 }
 
-// Nothing fails, and most runs lose a call: that is told as if it had failed.
+// Nothing fails, and most runs lose a call: that is reported as if it had failed.
 func TestHandlersThatWaitTooLongAreToldOf(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		push := &target{latency: time.Second}

@@ -58,7 +58,7 @@ func TestAnIdleNodeLendsItsPartOfALimit(t *testing.T) {
 	})
 }
 
-// One node alone has the whole limit a second after the others have left, whatever it had lent to them.
+// One node alone has the whole limit a second after the others have left, even if it had lent it to them.
 func TestALimitIsWholeAgainWhenOthersLeave(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		_, leave := r.start(limited)

@@ -14,7 +14,7 @@ import (
 	"procaas/engine/store"
 )
 
-// crowded is a pipeline whose last handler may be left out, and calls a service that bears
+// crowded is a pipeline whose last handler may be left out, and calls a service that can take
 // forty calls a second.
 const crowded = `
 services:
@@ -72,7 +72,7 @@ func TestALiftedHoldLeavesNoHandlerOut(t *testing.T) {
 					if _, err := e.SetControl(context.Background(), path, hold, -1, by); err != nil {
 						t.Fatal(err)
 					}
-					stop := r.load(50*time.Millisecond, e) // half of what push bears
+					stop := r.load(50*time.Millisecond, e) // half of what push can take
 					time.Sleep(55 * time.Second)
 					lift(r, e, path)
 					time.Sleep(10 * time.Second)
@@ -134,7 +134,7 @@ func (s *farLedger) Commit(ctx context.Context, node int64, changes []model.Chan
 	return s.Ledger.Commit(ctx, node, changes)
 }
 
-// A run that stands in a short line keeps its place in memory, however slow the beats are by
+// A run in a short line keeps its place in memory, however slow the beats are by
 // which its node knows the store's time.
 func TestARunInAShortLineIsNotGivenAway(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

@@ -12,7 +12,7 @@ import (
 	"procaas/engine/store"
 )
 
-// A run among the elements of a repeated stage goes on by the definition that the stage
+// A run among the elements of a repeated stage continues by the definition that the stage
 // began with; before and behind it, the run may move to one that changes the stage.
 func TestRunsMoveBeforeAndBehindARepeatedStage(t *testing.T) {
 	t.Parallel()

@@ -177,7 +177,7 @@ pipelines:
 	})
 }
 
-// samples gives counters and gauges, and the counts of histograms, by name and
+// samples returns counters and gauges, and the counts of histograms, by name and
 // the values of labels.
 func samples(t *testing.T, g prometheus.Gatherer) map[string]float64 {
 	t.Helper()

@@ -47,7 +47,7 @@ func drawSketch(t *rapid.T, id string, sources []string) sketch {
 	return h
 }
 
-// callers lists the handlers whose response is the same whatever they write.
+// callers lists the handlers whose response does not depend on what they write.
 func callers(stage []sketch) (ids []string) {
 	for _, h := range stage {
 		if !h.set {
@@ -212,7 +212,7 @@ func (m *mover) save() {
 	}
 }
 
-// move goes on by the other plan, as after a retry when the run has failed.
+// move continues by the other plan, as after a retry when the run has failed.
 func (m *mover) move() bool {
 	v := m.view()
 	if v.Status == model.Succeeded {

@@ -113,7 +113,7 @@ func TestRunningRunThatDoesNotFitAnyMoreKeepsItsDefinition(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second)
 		r.activate(e, strings.Replace(three, "{id: two, step: {}", "{id: new, step: {}}, {id: two, step: {}", 1))
-		// It fits now; the store is told what the node does not hear.
+		// It fits now; the store learns what the node does not hear.
 		v := r.view(e, id)
 		if fit, err := e.Fit(context.Background(), id); err != nil || !fit.Compatible {
 			t.Fatalf("want it to fit, have %+v, %v", fit, err)

@@ -89,7 +89,7 @@ func (r *rig) engine(store store.Store, yaml string, change ...func(*engine.Opti
 	return e
 }
 
-// run starts an engine; stop drains it and gives the error of Run.
+// run starts an engine; stop drains it and returns the error of Run.
 func (r *rig) run(e *engine.Engine) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -116,7 +116,7 @@ func (r *rig) startOn(store store.Store, yaml string, change ...func(*engine.Opt
 	return e, stop
 }
 
-// submit hands in one event and gives its run.
+// submit hands in one event and returns its run.
 func (r *rig) submit(e *engine.Engine, ev model.Event) string {
 	r.t.Helper()
 	out, err := e.Submit(context.Background(), []intake.Submission{{Event: ev}})

@@ -117,8 +117,8 @@ const calledPipeline = `- id: q
     - {id: later, critical: false, request: {a: !$ shared-state.a, b: !$ shared-state.b}, retry: {attempts: 2, min-delay: 10ms}, result: {c: !$ sources.later.response}}
 `
 
-// drawCall calls a pipeline, perhaps for each item of a list. It gives a number that
-// depends on all that it gives.
+// drawCall calls a pipeline, perhaps for each item of a list. It returns a number that
+// depends on all that it returns.
 func (w world) drawCall(t *rapid.T, b *strings.Builder, path string, name *rapid.Generator[string]) string {
 	source := "sources." + path[strings.LastIndex(path, "/")+1:] + ".response"
 	refs := []string{path}
@@ -140,7 +140,7 @@ func (w world) drawCall(t *rapid.T, b *strings.Builder, path string, name *rapid
 	return number
 }
 
-// drawForEach repeats a call for items that fail each in its own way. It gives a number
+// drawForEach repeats a call for items that fail each in its own way. It returns a number
 // that depends on all responses and their order.
 func (w world) drawForEach(t *rapid.T, b *strings.Builder, path string, name *rapid.Generator[string]) string {
 	policy := rapid.SampledFrom([]string{"fail", "continue", "collect"}).Draw(t, "on-failure")
@@ -375,7 +375,7 @@ func byItsAuthor(reason string) bool {
 	return false
 }
 
-// check holds a task against the promises.
+// check compares a task with the promises.
 func (d *driver) check(task core.Attempt) {
 	within, plan := task.Ref()[:strings.LastIndex(task.Ref(), ">")+1], d.plan
 	if strings.HasPrefix(task.Step.Path, "q/") {
@@ -404,7 +404,7 @@ func (d *driver) check(task core.Attempt) {
 	}
 }
 
-// end lets a call end. What it gives depends on what it got.
+// end lets a call end. Its result depends on what it got.
 func (d *driver) end(i int) {
 	task := d.calls[i]
 	d.calls = slices.Delete(d.calls, i, i+1)

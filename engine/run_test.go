@@ -29,7 +29,7 @@ pipelines:
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// call begins a run of callPipeline and gives its one task.
+// call begins a run of callPipeline and returns its one task.
 func call(t *testing.T, e model.Event) (*core.Run, core.Attempt, core.Live) {
 	t.Helper()
 	live := core.Live{Now: noon}
@@ -192,7 +192,7 @@ func TestCancelBeforeTheFirstStepAndAfterTheEnd(t *testing.T) {
 	}
 }
 
-// While a call is in flight the run is not parked, whatever else waits for a
+// While a call is in flight the run is not parked, even if something else waits for a
 // time, but it tells when to ask again.
 func TestNextIsTheEarliestTime(t *testing.T) {
 	t.Parallel()
@@ -303,7 +303,7 @@ pipelines:
 	}
 }
 
-// undoing begins a run, fails it, and gives it with its compensation under way.
+// undoing begins a run, fails it, and returns it while it compensates.
 func undoing(t *testing.T) (*core.Run, core.Live) {
 	t.Helper()
 	live := core.Live{Now: noon}

@@ -26,7 +26,7 @@ import (
 	"procaas/engine/store"
 )
 
-// The stories of testdata/engine are told with these commands. Each that moves
+// The stories of testdata/engine use these commands. Each that moves
 // the run asks Ready and saves, as the driver does, and shows what came of it.
 //
 //	pipeline                  the definition; shows the waits that the plan proves
@@ -222,7 +222,7 @@ func (s *script) event(d *datadriven.TestData) error {
 	return err
 }
 
-// live is what the run is told at every step.
+// live is what the run reads at every step.
 func (s *script) live() core.Live {
 	return core.Live{
 		Now: s.now, Configs: s.configs,
@@ -362,7 +362,7 @@ func (s *script) finish(d *datadriven.TestData) error {
 	return nil
 }
 
-// failure makes the error that a word stands for.
+// failure makes the error for a word.
 func failure(word string) error {
 	status, err := strconv.Atoi(word)
 	switch {

@@ -16,7 +16,7 @@ import (
 //go:embed types_test.go
 var typesFiles embed.FS
 
-// A request stands for any call; the script says how it ends.
+// A request replaces any call; the script says how it ends.
 type request struct {
 	// Fields are what the call is made with.
 	Fields map[string]any `yaml:",inline"`
@@ -26,7 +26,7 @@ func (*request) Handle(context.Context, *engine.Call) (model.Result, error) {
 	return model.Result{}, nil
 }
 
-// An emit stands for a handler that hands in events.
+// An emit replaces a handler that hands in events.
 type emit struct {
 	// Type is the type of the event.
 	Type string `yaml:"type"`

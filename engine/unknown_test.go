@@ -93,7 +93,7 @@ func TestCallOfADeadNodeMayBeCancelled(t *testing.T) {
 	})
 }
 
-// answering gives answers, one for each call, and then that of the handler's own
+// answering returns answers, one for each call, and then that of the handler's own
 // call; one with a status of 5xx is a failure.
 func answering(answers ...model.Result) enginetest.Do {
 	return func(context.Context, *engine.Call, any) (model.Result, error) {
@@ -142,7 +142,7 @@ func TestCallOfADeadNodeIsVerified(t *testing.T) {
 	}
 }
 
-// A run that goes on by itself at its time is not an operator's to retry.
+// A run that resumes by itself at its time is not an operator's to retry.
 func TestRetryIsForFailedRunsAndThoseThatWaitForIt(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.on("pay", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {

@@ -210,7 +210,7 @@ func TestFailedRunBlocksItsKeyUntilItIsRetried(t *testing.T) {
 	})
 }
 
-// Whoever gives up all events of a key wants none of them begun: the end of the first one would let the next one in.
+// Cancelling all events of a key must begin none of them: the end of the first one would let the next one in.
 func TestCancellingAKeyBeginsNoneOfItsRuns(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {

@@ -21,7 +21,7 @@ import (
 	"procaas/handlers"
 )
 
-// What stands around the handlers of the scripts.
+// The text around the handlers of the scripts.
 const (
 	neighbours = `
 services:
@@ -183,7 +183,7 @@ func answering(out io.Writer, d *datadriven.TestData) transport {
 }
 
 // What the reference shows must be true. The types of one family, such as balancer.observe
-// and balancer.decide, stand behind each other.
+// and balancer.decide, follow each other.
 func TestExamplesLoad(t *testing.T) {
 	t.Parallel()
 	families := map[string]string{}

@@ -18,7 +18,7 @@ import (
 	"procaas/handlers"
 )
 
-// collapsing is a service that gets slower the more requests are under way, and does
+// collapsing is a service that gets slower the more requests are in flight, and does
 // not notice that callers leave; at 56 requests at once nobody gets an answer in
 // time. Both engines of the test have one.
 const collapsing = `

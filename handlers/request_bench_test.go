@@ -33,7 +33,7 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
-// What a request costs besides the network.
+// What a request costs in addition to the network.
 func BenchmarkRequestWithoutNetwork(b *testing.B) {
 	call := newCall(replies(200, "application/json", `{"order": {"id": "o-1", "tariff": "econom"}}`))
 	b.ReportAllocs()

@@ -574,7 +574,7 @@ func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
 	}
 }
 
-// What is put together from a user's text is sent as one URL, whatever stands in it.
+// What is put together from a user's text is sent as one URL, with any contents.
 func TestComputedURLsAreEscaped(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

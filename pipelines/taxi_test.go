@@ -34,7 +34,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the goldens")
 
-// read gives the pipelines of a folder and its stub services.
+// read returns the pipelines of a folder and its stub services.
 func read(t *testing.T, dir string) (files, stubs []diag.File) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
@@ -177,7 +177,7 @@ func open(t *testing.T) company {
 	return company{t, enginetest.Start(t, o), server}
 }
 
-// send submits an event about an order and gives its run when it has ended.
+// send submits an event about an order and returns its run when it has ended.
 func (c company) send(eventType, order string, more ...any) checkpoint.RunView {
 	c.Helper()
 	payload := map[string]any{"order-id": order}
@@ -317,7 +317,7 @@ func TestTaxiSurvivesIncidents(t *testing.T) {
 	}
 }
 
-// Tariffs and switches decide who is told.
+// Tariffs and switches decide who gets a message.
 func TestTaxiNotifiesByTariffAndSwitch(t *testing.T) {
 	t.Parallel()
 	c := open(t)

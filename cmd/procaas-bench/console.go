@@ -93,7 +93,7 @@ func (b *bench) lookAround(ctx context.Context, on storeMaker) (_ map[string]sam
 	return out, nil
 }
 
-// examples returns what stands for the names in consolePages.
+// examples returns the values of the names in consolePages.
 func (p *binary) examples(ctx context.Context) (*strings.Replacer, error) {
 	type run struct{ ID, Key string }
 	var failed, succeeded wire.Page[run]

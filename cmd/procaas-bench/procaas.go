@@ -198,7 +198,7 @@ func (e *entrant) flow(ctx context.Context, id string) error {
 	return e.ends.wait(ctx, run)
 }
 
-// plain returns an event without an id and a key, so the engine does no more than the hand-written programs.
+// plain returns an event without an id and a key, so the engine does only what the hand-written programs do.
 func plain(id string) model.Event {
 	return model.Event{Type: "call", Payload: map[string]any{"order": id}}
 }

@@ -110,7 +110,7 @@ func openJobs(ctx context.Context, b *bench, n, connections, fill int) (*pgxpool
 	return pool, err
 }
 
-// loopByHand works until there are no more jobs.
+// loopByHand works until no job is left.
 func loopByHand(ctx context.Context, pool *pgxpool.Pool, claim int, fused string) error {
 	var done []pgtype.TID
 	for {
@@ -186,7 +186,7 @@ func drainOverHTTP(ctx context.Context, b *bench, n int, l loop) (_ sample, err 
 	})
 }
 
-// loopOverHTTP works until there are no more tasks.
+// loopOverHTTP works until no task is left.
 func (p *binary) loopOverHTTP(ctx context.Context, claim int, done *atomic.Int64) error {
 	ask := wire.ClaimTasks{Worker: "bench", Types: []wire.ClaimType{{Type: taskKind.Name, Limit: claim}}, Limit: claim}
 	for {

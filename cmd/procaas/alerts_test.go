@@ -74,7 +74,7 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 	}
 }
 
-// A gettableAlert is one that an Alertmanager knows.
+// A gettableAlert is an alert that an Alertmanager knows.
 type gettableAlert struct {
 	Labels, Annotations map[string]string
 	StartsAt, EndsAt    time.Time
@@ -140,7 +140,7 @@ func (m *alertmanagerStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// find gives the alerts of a name, and whether one of them fires.
+// find returns the alerts of a name, and whether one of them fires.
 func (m *alertmanagerStub) find(name string) (found []gettableAlert, fires bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,8 +209,8 @@ pipelines:
           - {id: charge, request: {service: bank, path: /charge, headers: {Authorization: !secret TOKEN}}, retry: {attempts: 1}}
 `
 
-// TestAlertsReachAlertmanagerAndWebhooks lets a bank fail a run: the owner is told,
-// uses the very commands of the alert, and is told that it is over.
+// TestAlertsReachAlertmanagerAndWebhooks lets a bank fail a run: the owner gets the alert,
+// uses the very commands of the alert, and learns that it is over.
 func TestAlertsReachAlertmanagerAndWebhooks(t *testing.T) { // not parallel: it sets the environment
 	t.Setenv("PROCAAS_SECRET_TOKEN", "canary-7f3a")
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -30,7 +30,7 @@ import (
 )
 
 // TestBalancerOutlivesItsNode loses the node that balances while it has decided about
-// moves and not applied them yet. The other one goes on from there.
+// moves and not applied them yet. The other one continues from there.
 func TestBalancerOutlivesItsNode(t *testing.T) {
 	t.Parallel()
 	t.Run("kill -9", func(t *testing.T) {
@@ -142,7 +142,7 @@ func (b *balanced) gate(next http.Handler) http.Handler {
 	})
 }
 
-// watch holds all that is seen of the assignment until the end of the test against what
+// watch compares all that is seen of the assignment until the end of the test with what
 // was seen before.
 func (b *balanced) watch() {
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -168,7 +168,7 @@ func (b *balanced) watch() {
 	})
 }
 
-// decide bans w2 and gives the node that is about to apply the moves, which waits for a
+// decide bans w2 and returns the node that is about to apply the moves, which waits for a
 // worker: its number in the store, and which it is.
 func (b *balanced) decide() (number int64, which int) {
 	b.t.Helper()
@@ -237,7 +237,7 @@ func (b *balanced) settled(by int, banned ...string) (a clusters.Assignment) {
 	return a
 }
 
-// asAssigned tells whether each partition is held by its owner, and by nobody else.
+// asAssigned reports whether each partition is held by its owner, and by nobody else.
 func (b *balanced) asAssigned(a *clusters.Assignment, banned []string) bool {
 	held := map[int]string{}
 	for i, w := range b.workers {

@@ -18,7 +18,7 @@ pipelines:
     stages: [{id: s, handlers: [{id: think, await: {event: thought, timeout: 1h}}]}]
 `
 
-// A run that waits for its key names the run before it: which, how it stands, and why.
+// A run that waits for its key names the run before it, its state and the reason.
 func TestRunsNameTheRunThatTheyWaitBehind(t *testing.T) {
 	t.Parallel()
 	o := operateNode(t, blocking)

@@ -72,7 +72,7 @@ func (r *rollout) write(text string) {
 	}
 }
 
-// submit sends an event of each of so many new keys to a node, and gives the keys.
+// submit sends an event of each of so many new keys to a node, and returns the keys.
 func (r *rollout) submit(at *crashing, keys int) (sent []string) {
 	r.Helper()
 	for range keys {
@@ -101,7 +101,7 @@ func (r *rollout) until(at *crashing, what string, done func(canary.View) bool) 
 	}
 }
 
-// versions gives the version of the first run of each key, once all runs have ended.
+// versions returns the version of the first run of each key, once all runs have ended.
 func (r *rollout) versions(at *crashing, keys []string) map[string]string {
 	r.Helper()
 	out := map[string]string{}
@@ -121,7 +121,7 @@ func (r *rollout) versions(at *crashing, keys []string) map[string]string {
 	return out
 }
 
-// TestCanarySurvivesKill9 kills the node that began a canary, and decides about it. The other one goes on with the same
+// TestCanarySurvivesKill9 kills the node that began a canary, and decides about it. The other one continues with the same
 // keys on the same versions. The dead one comes back with the new files, and serves the old version. Then both try the version
 // again, which is judged: it is rolled back by itself, neither begins another run with it, and an alert says why.
 func TestCanarySurvivesKill9(t *testing.T) {
@@ -233,7 +233,7 @@ func TestKeysNeverGoBackToTheOldVersion(t *testing.T) {
 	children[1].terminate()
 }
 
-// history gives the versions of all runs of a key, in order, once there are so many and they have ended.
+// history returns the versions of all runs of a key, in order, once there are so many and they have ended.
 func (r *rollout) history(at *crashing, key string, runs int) (versions []string) {
 	r.Helper()
 	for {

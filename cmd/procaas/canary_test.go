@@ -262,7 +262,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	}
 }
 
-// formsOfCanary gives the ways in which a secret might come out.
+// formsOfCanary returns the ways in which a secret might come out.
 func formsOfCanary(secret string) map[string]string {
 	quoted, _ := json.Marshal(secret)
 	forms := map[string]string{

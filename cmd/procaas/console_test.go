@@ -26,7 +26,7 @@ import (
 const consoleDir = "../../testdata/console"
 
 // TestConsole lets a browser look at the console of real nodes, on both stores: the
-// demo with its incident, and a shop that breaks when it is told to. What the browser
+// demo with its incident, and a shop that breaks on command. What the browser
 // does is in testdata/console/console.mjs.
 func TestConsole(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func chromiumPath(t *testing.T) string {
 	return ""
 }
 
-// A shop is a service that works or not, and counts what it is told.
+// A shop is a service that works or not, and counts its requests.
 type shop struct {
 	broken   atomic.Bool
 	messages atomic.Int64
@@ -211,7 +211,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// after gives the rest of the line after a word; empty when it has not been said.
+// after returns the rest of the line after a word; empty when it has not been said.
 func (l *lines) after(word string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

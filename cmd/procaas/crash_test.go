@@ -102,8 +102,8 @@ func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {
 	return server
 }
 
-// freeAddress gives an address for a process that ends and comes back at the same place.
-// Its port is below those that the system gives to others that ask for any port, who
+// freeAddress returns an address for a process that ends and comes back at the same place.
+// Its port is below those that the system assigns to others that ask for any port, who
 // might take it in between.
 func freeAddress(t *testing.T) string {
 	t.Helper()
@@ -189,7 +189,7 @@ func (p *child) end(sig syscall.Signal) error {
 }
 
 // submit sends orders from several clients that try again, with the same id,
-// until they have an answer. The function it gives waits for the receipts.
+// until they have an answer. The function that it returns waits for the receipts.
 func (c *crashing) submit(ctx context.Context, orders int) func() map[string]string {
 	var mu sync.Mutex
 	var all sync.WaitGroup

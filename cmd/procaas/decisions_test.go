@@ -60,7 +60,7 @@ func readDecisions(t *testing.T) (all []decision) {
 	return all
 }
 
-// TestDecisionsAreIndexed holds docs/decisions/README.md against the pages beside it.
+// TestDecisionsAreIndexed compares docs/decisions/README.md with the pages beside it.
 func TestDecisionsAreIndexed(t *testing.T) {
 	t.Parallel()
 	var index strings.Builder

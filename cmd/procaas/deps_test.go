@@ -87,7 +87,7 @@ var homes = []struct {
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
 }
 
-// TestRoomsOfTheCommandLine holds imports among the rooms of the command line against their order.
+// TestRoomsOfTheCommandLine checks that imports among the rooms of the command line follow their order.
 func TestRoomsOfTheCommandLine(t *testing.T) {
 	t.Parallel()
 	known := commandLine()
@@ -174,7 +174,7 @@ func isRoom(path string) bool {
 	return slices.Contains(rooms[folder], room)
 }
 
-// checkRooms holds an import inside of a folder of rooms against their order.
+// checkRooms checks that an import in a folder of rooms follows their order.
 func checkRooms(t *testing.T, known []string, from, to string) {
 	t.Helper()
 	_, in, isRoom := strings.Cut(from, "/")
@@ -217,16 +217,16 @@ func TestProgramsLinkNoTestLibraries(t *testing.T) {
 	}
 }
 
-// within tells whether a package is a part of another one.
+// within reports whether a package is a part of another one.
 func within(part, whole string) bool { return strings.HasPrefix(part, whole+"/") }
 
-// together tells whether two packages are rooms of one part, such as engine/api.
+// together reports whether two packages are rooms of one part, such as engine/api.
 func together(a, b string) bool {
 	x, y := strings.SplitN(a, "/", 3), strings.SplitN(b, "/", 3)
 	return len(x) == 3 && len(y) == 3 && x[0] == y[0] && x[1] == y[1]
 }
 
-// harness tells whether a package only serves tests, which may import siblings.
+// harness reports whether a package only serves tests, which may import siblings.
 func harness(from string) bool { return strings.HasPrefix(from, "engine/enginetest") }
 
 func TestLibrariesStayAtHome(t *testing.T) {

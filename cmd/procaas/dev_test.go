@@ -100,7 +100,7 @@ pipelines: [{id: work, stages: [{id: s, handlers: [{id: h, request: {service: or
 	eventually(t, "the new stub", func() bool { return strings.Contains(answer(), "after") })
 }
 
-// A call that is under way at the end of dev has its answer: the stubs end after the runs.
+// A call that is in flight at the end of dev has its answer: the stubs end after the runs.
 func TestDevEndsStubsAfterRuns(t *testing.T) {
 	t.Parallel()
 	dir, store := t.TempDir(), filepath.Join(t.TempDir(), "dev.db")

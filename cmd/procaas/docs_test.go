@@ -89,7 +89,7 @@ type page struct {
 
 	in    io.WriteCloser // of the shell; nil before the first command
 	out   *bufio.Reader
-	store string // what stands for PostgreSQL; empty before it is asked for
+	store string // the PostgreSQL of the page; empty before it is asked for
 }
 
 func (p *page) work(text string) {
@@ -200,7 +200,7 @@ func (p *page) console(body string) {
 // patienceOfPages is how long a page may wait for an output on an idle machine.
 const patienceOfPages = 5 * time.Second
 
-// pattern makes a regular expression of an output in which "..." stands for any text, or, alone in a line, for any lines.
+// pattern makes a regular expression of an output in which "..." matches any text, or, alone in a line, for any lines.
 func pattern(want string) string {
 	var out strings.Builder
 	for line := range strings.Lines(strings.TrimRight(want, "\n ")) {
@@ -211,7 +211,7 @@ func pattern(want string) string {
 		}
 		parts := strings.Split(line, "...")
 		for i, part := range parts {
-			// The width of a column depends on what stands in it.
+			// The width of a column depends on its contents.
 			words := strings.Fields(part)
 			for j, w := range words {
 				words[j] = regexp.QuoteMeta(w)
@@ -229,7 +229,7 @@ func pattern(want string) string {
 	return out.String()
 }
 
-// replaced puts what this machine has in place of what the page calls by other names.
+// replaced replaces the names of the page by those of this machine.
 func (p *page) replaced(text string) string {
 	if strings.Contains(text, "postgres://procaas@db/procaas") {
 		if p.store == "" {
@@ -255,7 +255,7 @@ func (p *page) asWritten(text string) string {
 	return text
 }
 
-// run gives commands to the shell of the page. They must end well.
+// run runs commands in the shell of the page. They must end well.
 func (p *page) run(commands string) {
 	p.t.Helper()
 	if out, code := p.try(commands); code != "0" {
@@ -263,7 +263,7 @@ func (p *page) run(commands string) {
 	}
 }
 
-// try gives commands to the shell of the page. It returns what they print, and the exit code of the last one.
+// try runs commands in the shell of the page. It returns what they print, and the exit code of the last one.
 func (p *page) try(commands string) (printed, code string) {
 	p.t.Helper()
 	if p.in == nil {

@@ -142,7 +142,7 @@ func startEditor(t *testing.T, dir string) *editor {
 	return e
 }
 
-// installServer gives the path of the server, which npm installs into the cache of
+// installServer returns the path of the server, which npm installs into the cache of
 // the user.
 func installServer(ctx context.Context, t *testing.T) string {
 	t.Helper()
@@ -231,7 +231,7 @@ func (e *editor) notify(method string, params any) {
 	e.send(map[string]any{"method": method, "params": params})
 }
 
-// answer gives the settings when the server asks for them; else nothing.
+// answer returns the settings when the server asks for them; else nothing.
 func (e *editor) answer(m map[string]any) any {
 	params, _ := m["params"].(map[string]any)
 	items, ok := params["items"].([]any)
@@ -281,7 +281,7 @@ func (e *editor) call(method string, params any) any {
 
 func (e *editor) uri(name string) string { return e.root + "/" + name }
 
-// open shows a file to the server and gives what it finds.
+// open shows a file to the server and returns what it finds.
 func (e *editor) open(name, text string) []string {
 	e.t.Helper()
 	e.notify("textDocument/didOpen", map[string]any{"textDocument": map[string]any{
@@ -303,7 +303,7 @@ func (e *editor) at(name string, line, column int) map[string]any {
 	return map[string]any{"textDocument": map[string]any{"uri": e.uri(name)}, "position": map[string]any{"line": line, "character": column}}
 }
 
-// complete gives what is offered at a place.
+// complete returns what is offered at a place.
 func (e *editor) complete(name string, line, column int) string {
 	e.t.Helper()
 	result := e.call("textDocument/completion", e.at(name, line, column))
@@ -318,7 +318,7 @@ func (e *editor) complete(name string, line, column int) string {
 	return labels
 }
 
-// hover gives the help for what stands at a place.
+// hover returns the help for a place.
 func (e *editor) hover(name string, line, column int) string {
 	e.t.Helper()
 	return fmt.Sprint(e.call("textDocument/hover", e.at(name, line, column)))

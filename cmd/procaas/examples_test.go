@@ -115,7 +115,7 @@ func misuse(words []string) string {
 	return ""
 }
 
-// shellWords parts a line as a shell would, up to a comment. Operators have to stand
+// shellWords parts a line as a shell would, up to a comment. Operators have to be
 // between blanks.
 func shellWords(line string) (words []string) {
 	var word strings.Builder

@@ -47,7 +47,7 @@ func TestExitCodeTellsWhetherToTryAgain(t *testing.T) {
 	}
 }
 
-// TestEveryFlagSaysWhatItTakes gives each flag of each command a value that it cannot have.
+// TestEveryFlagSaysWhatItTakes sets each flag of each command to a value that it cannot have.
 func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 	t.Parallel()
 	asked := 0

@@ -158,7 +158,7 @@ func (i *incident) load() (stop func()) {
 	return stop
 }
 
-// fallbacks gives where the two handlers stand, as a node sees it.
+// fallbacks returns the state of the two handlers, as a node sees it.
 func (i *incident) fallbacks(node int) []fallback.View {
 	i.t.Helper()
 	handlers, err := i.nodes[node].Handlers(i.t.Context())
@@ -260,7 +260,7 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	i.check()
 }
 
-// check holds the runs against what was promised: none is lost or has failed, and
+// check compares the runs with what was promised: none is lost or has failed, and
 // those that went without the bonus say why.
 func (i *incident) check() {
 	i.t.Helper()

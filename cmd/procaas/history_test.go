@@ -74,7 +74,7 @@ func (h *history) violations() []string {
 	return slices.Concat(h.wrongRuns(), h.wrongTokens(), h.wrongCalls(), h.wrongSums(), h.wrongOrder(), h.wrongRepeats())
 }
 
-// wrongRuns holds the runs that exist against the events that were accepted.
+// wrongRuns compares the runs that exist with the events that were accepted.
 func (h *history) wrongRuns() (wrong []string) {
 	want := map[string]string{} // run → status
 	works := map[string]int{}   // key → notes
@@ -134,7 +134,7 @@ func (h *history) wrongTokens() (wrong []string) {
 	return wrong
 }
 
-// wrongCalls holds the effects against those that the accepted events must have.
+// wrongCalls compares the effects with those that the accepted events must have.
 func (h *history) wrongCalls() (wrong []string) {
 	applied := map[handlerRun]bool{}
 	for _, c := range h.calls {
@@ -164,7 +164,7 @@ func (h *history) wrongCalls() (wrong []string) {
 	return wrong
 }
 
-// wrongSums holds the state that the runs of a key count up against their number.
+// wrongSums compares the state that the runs of a key count up with their number.
 func (h *history) wrongSums() (wrong []string) {
 	counts := map[string]int{} // key and n → how many have counted until then
 	for _, s := range h.sent {
@@ -202,7 +202,7 @@ func (h *history) wrongOrder() (wrong []string) {
 			s = &span{first: c.start}
 			spans[at] = s
 		}
-		// A repetition has no effect where the first call has had it.
+		// A repeated call has no effect where the first call has had it.
 		if who := (handlerRun{c.run, c.path}); !c.applied.IsZero() && !done[who] {
 			done[who] = true
 			if c.applied.After(s.last) {
@@ -251,7 +251,7 @@ func (h *history) wrongRepeats() (wrong []string) {
 	return wrong
 }
 
-// lapsed tells whether the process of a call may have lost its outcome before it was made again.
+// lapsed reports whether the process of a call may have lost its outcome before it was made again.
 func (h *history) lapsed(c heardCall, again time.Time) bool {
 	return slices.ContainsFunc(h.lapses, func(l lapse) bool {
 		return l.node == c.node && l.at.Add(lagging).After(c.start) && l.at.Before(again.Add(settling))

@@ -95,7 +95,7 @@ func checkScript(t *testing.T, script string) {
 	}
 }
 
-// checkGoTest looks whether what go test is told to run is there, and takes the flags.
+// checkGoTest checks that the arguments of go test exist, and that it takes the flags.
 func checkGoTest(t *testing.T, dir string, words []string) {
 	t.Helper()
 	var packages, runs, flags []string

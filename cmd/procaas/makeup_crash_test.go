@@ -29,7 +29,7 @@ pipelines:
       - {id: s, handlers: [{id: tell, critical: false, timeout: 1m, request: {service: push, path: /, method: POST, headers: {X-Run: !$ event.id}}}]}
 `
 
-// A pushService is told of runs, keeps what it was told, and leaves some without an answer
+// A pushService hears of runs, keeps what it heard, and leaves some without an answer
 // until it is patient no more.
 type pushService struct {
 	mu       sync.Mutex // guards the following
@@ -142,7 +142,7 @@ func makeUpUnderKill9(t *testing.T, store string) {
 	server.terminate()
 }
 
-// check holds what a run has told against the promise; saved says that its outcome was in
+// check compares what a run has told with the promise; saved says that its outcome was in
 // the store at the crash.
 func (p *pushService) check(t *testing.T, run string, saved bool) {
 	t.Helper()
@@ -161,7 +161,7 @@ func (p *pushService) check(t *testing.T, run string, saved bool) {
 	}
 }
 
-// steer gives a command for the server.
+// steer runs a command for the server.
 func (c *crashing) steer(ctx context.Context, args ...string) {
 	c.t.Helper()
 	var out bytes.Buffer

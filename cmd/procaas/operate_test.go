@@ -53,7 +53,7 @@ func operateNode(t *testing.T, yaml string) *operated {
 	return o
 }
 
-// transcript gives commands for the node with all that they print, but the time.
+// transcript runs commands for the node, and returns them with all that they print, except times.
 func (o *operated) transcript(commands ...string) string {
 	o.t.Helper()
 	var have strings.Builder
@@ -72,7 +72,7 @@ func (o *operated) transcript(commands ...string) string {
 	return have.String()
 }
 
-// startNode runs a node in this process and gives its address.
+// startNode runs a node in this process and returns its address.
 func startNode(t *testing.T, store, dir string, change ...func(*serve.Flags)) string {
 	t.Helper()
 	address, _ := startNodeUntil(t, store, dir, change...)
@@ -306,7 +306,7 @@ func TestRunsAreFoundByLabels(t *testing.T) {
 	o.command(cli.ExitFine, `1 run in all`, "runs", "cancel", "--status", "failed", "--dry-run")
 }
 
-// A name that nothing has is told, with what was meant: an empty list would look like good news.
+// An unknown name is an error with a suggestion: an empty list would look like good news.
 func TestUnknownNamesAreTold(t *testing.T) {
 	t.Parallel()
 	o := operateNode(t, `
@@ -385,7 +385,7 @@ pipelines:
 	o.command(cli.ExitUsage, `the key "o-2" has several such runs; give the id of one: \S+ \(other, failed\), `, "runs", "retry", "o-2")
 }
 
-// Events that wait for a pipeline which a reload would take away are given up only when the
+// Events that wait for a pipeline which a reload would take away are cancelled only when the
 // operator says so, by the command or over HTTP.
 func TestReloadGivesEventsUpWhenTold(t *testing.T) {
 	t.Parallel()

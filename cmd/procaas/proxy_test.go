@@ -136,7 +136,7 @@ func (c *caller) answered() int {
 	return c.served
 }
 
-// only lets callers send these kinds alone. When it returns, no other is under way.
+// only lets callers send these kinds alone. When it returns, no other is in flight.
 func (c *caller) only(kinds ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

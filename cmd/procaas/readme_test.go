@@ -51,7 +51,7 @@ var (
 
 // TestPagesSayWhoseTheirFilesAre keeps YAML of ours from escaping its check: each
 // block of YAML is ours, or names the hidden file of another tool. The commands in
-// those are ones that there are, with flags that they take.
+// those exist, with flags that they take.
 func TestPagesSayWhoseTheirFilesAre(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/authoring/ci.md")

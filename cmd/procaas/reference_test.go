@@ -27,7 +27,7 @@ import (
 	"procaas/handlers"
 )
 
-// TestReferenceIsFresh holds the pages of docs/reference against what they are made from; -update writes them.
+// TestReferenceIsFresh compares the pages of docs/reference with what they are made from; -update writes them.
 func TestReferenceIsFresh(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
@@ -224,7 +224,7 @@ func metricsPage(t *testing.T) string {
 	return b.String()
 }
 
-// metricsOf collects the help of the metrics of a file, by name: wherever a name and a text stand beside each other.
+// metricsOf collects the help of the metrics of a file, by name: wherever a name and a text are next to each other.
 func metricsOf(t *testing.T, f diag.File, found map[string]string) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), f.Name, f.Data, 0)

@@ -94,7 +94,7 @@ pipelines:
   - {id: greedy, stages: [{id: a, handlers: [{id: h, request: {service: push, path: /, headers: {X-A: !secret BANK}}, retry: {attempts: 1}}]}]}
 `
 
-// What a flow sends, and where to, is the operator's decision besides its author's.
+// What a flow sends, and where to, is the decision of the operator and the author.
 func TestOperatorsBoundWhatFlowsSendAndWhere(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

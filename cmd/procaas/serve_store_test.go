@@ -59,7 +59,7 @@ func serveOn(t *testing.T, store string) *served {
 	return s
 }
 
-// status gives the status of a reply, 0 for none.
+// status returns the status of a reply, 0 for none.
 func (s *served) status(path string) int {
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
 	if err != nil {
@@ -167,7 +167,7 @@ func TestServeFindsThePrimaryAmongSeveralHosts(t *testing.T) {
 	s.end(cli.ExitFine, "store cannot be reached, trying again", "store is there")
 }
 
-// Who mistypes a flag hears of the flag, whether the address is free or not.
+// A mistyped flag is reported as such, whether the address is free or not.
 func TestServeReadsItsFlagsBeforeItListens(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -22,7 +22,7 @@ import (
 	"procaas/engine/store"
 )
 
-// poisonous are a run that kills its node as soon as it calls, and one that is under way
+// poisonous are a run that kills its node as soon as it calls, and one that is in flight
 // whenever that happens.
 const poisonous = `
 pipelines:
@@ -31,8 +31,8 @@ pipelines:
 `
 
 // TestARunThatKillsItsNodesIsQuarantined kills a serving node with SIGKILL whenever a run makes
-// its call. After five nodes the run stands still, and people are told. A run that was
-// under way at each of these deaths is not blamed: it ends as soon as it can.
+// its call. After five nodes the run is parked, and people get an alert. A run that was
+// in flight at each of these deaths is not blamed: it ends as soon as it can.
 func TestARunThatKillsItsNodesIsQuarantined(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -108,7 +108,7 @@ func quarantine(t *testing.T, db string) {
 	server.terminate()
 }
 
-// handIn hands in one event, and gives its run.
+// handIn hands in one event, and returns its run.
 func (c *crashing) handIn(ctx context.Context, eventType string) string {
 	c.t.Helper()
 	receipt, err := c.client.SubmitEvent(ctx, wire.Event{Type: eventType, ID: eventType, Source: "test"})

@@ -46,7 +46,7 @@ func TestTopCommand(t *testing.T) {
 	golden(t, "top_once.golden", masked.ReplaceAllString(strings.ReplaceAll(have.String(), o.dir, "DIR"), "…"))
 }
 
-// Without a terminal, the table is printed once: whoever pipes it into a file or a filter gets an end.
+// Without a terminal, the table is printed once, since a file or a filter needs an end.
 // Documents of JSON follow each other until the command is interrupted.
 func TestTopGoesOnForPrograms(t *testing.T) {
 	t.Parallel()

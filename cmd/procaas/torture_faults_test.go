@@ -209,9 +209,9 @@ func (v *victim) note(fault string) {
 	v.faults[fault]++
 }
 
-// tortureServer restarts PostgreSQL until ctx ends, mostly by a crash. It gives
+// tortureServer restarts PostgreSQL until ctx ends, mostly by a crash. It returns
 // the number of restarts. The first is after first at the latest, and there is one on a
-// machine that stands still until ctx has ended, too.
+// machine that pauses until ctx has ended, too.
 func tortureServer(ctx context.Context, t *testing.T, db *enginetest.Cluster, seed uint64, first time.Duration) int {
 	random := rand.New(rand.NewPCG(seed, 2))
 	for restarts := 0; ; restarts++ {

@@ -88,7 +88,7 @@ func (h *hand) supervise(ctx context.Context) {
 		h.starts++
 		cmd := exec.Command("torture-hand", h.kind, fmt.Sprint(h.number*10_000+h.starts), h.world, h.nodes, h.dsn)
 		cmd.Stderr = h.log
-		in, err := cmd.StdinPipe() // it ends with this test, whatever becomes of that
+		in, err := cmd.StdinPipe() // it ends with this test in any case
 		if err == nil {
 			err = cmd.Start()
 		}

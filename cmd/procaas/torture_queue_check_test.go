@@ -31,7 +31,7 @@ type queueHistory struct {
 	byID    map[int64][]*doing
 	final   map[int64]*doing // the attempt that completed a task
 	unknown map[int]taskPut  // by number, puts without an answer
-	shared  int              // pairs of attempts that were under way at once, after a lease was over
+	shared  int              // pairs of attempts that ran at the same time, after a lease was over
 }
 
 func readBody(t *store.QueuedTask) (b taskBody) {
@@ -103,7 +103,7 @@ func (h *queueHistory) index() {
 	}
 }
 
-// checkEnds: who was told that its completion counts has completed the task, and nobody
+// checkEnds: a worker whose completion was confirmed has completed the task, and nobody
 // else; each that is completed was worked to its end by the attempt that holds.
 func (h *queueHistory) checkEnds() {
 	for i := range h.doings {
@@ -158,7 +158,7 @@ func (h *queueHistory) checkOverlaps() {
 	}
 }
 
-// ended tells whether a task has come to an end.
+// ended reports whether a task has ended.
 func (h *queueHistory) ended(id string) (int64, bool) {
 	n, _ := strconv.ParseInt(id, 10, 64)
 	return n, h.done[n] != nil || h.buried[n] != nil
@@ -197,7 +197,7 @@ func (h *queueHistory) checkPuts() {
 	}
 }
 
-// payloads gives what tasks of a type were completed or buried with, by name.
+// payloads returns what tasks of a type were completed or buried with, by name.
 func (h *queueHistory) payloads(kind string) map[string][]taskBody {
 	out := map[string][]taskBody{}
 	for _, d := range h.final {
@@ -273,7 +273,7 @@ func (h *queueHistory) checkReplaced() {
 }
 
 // checkRerun: each one that was accepted is followed by an attempt that completes, and
-// exactly one more task comes of a task that was under way, however many duplicates came.
+// exactly one more task comes of a task that was in flight, however many duplicates came.
 func (h *queueHistory) checkRerun() {
 	type name struct{ kind, name string }
 	added, unknown := map[name]int{}, map[name]int{}

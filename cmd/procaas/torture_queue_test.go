@@ -86,7 +86,7 @@ func TestQueueTorture(t *testing.T) {
 	for _, v := range nodes {
 		faults.Go(func() { v.torture(harm) })
 	}
-	// Whatever the machine, there is enough to look at: who puts tasks goes on until then.
+	// Any machine has enough to look at: senders put tasks until then.
 	sending, enough := context.WithCancel(t.Context())
 	defer enough()
 	for i, send := range p.senders(long) {
@@ -154,7 +154,7 @@ func noPanics(t *testing.T, file string) {
 	}
 }
 
-// wrongClock makes a schema in which the time is another one, and gives the URL of the
+// wrongClock makes a schema in which the time is another one, and returns the URL of the
 // database with it: as if the clocks of all its clients were wrong.
 func wrongClock(t *testing.T, db *enginetest.Cluster) string {
 	t.Helper()
@@ -270,7 +270,7 @@ var floods = map[string]int{"keep": 2, "merge": 2, "replace": 3, "rerun": 2}
 
 const floodAtOnce = 20
 
-// senders gives what puts tasks until a time.
+// senders returns what puts tasks until a time.
 func (p *taskPutter) senders(long bool) (all []func(context.Context, *rand.Rand)) {
 	p.poisonous = map[int]bool{}
 	for _, kind := range []string{"plain", "plain", "keyed", "job"} {
@@ -377,7 +377,7 @@ func (p *taskPutter) orderly() {
 	}
 }
 
-// An orderedTask is one of those, as a claim gave it.
+// An orderedTask is one of those, as a claim returned it.
 type orderedTask struct {
 	ID       string
 	Priority int
@@ -388,7 +388,7 @@ type orderedTask struct {
 func (o orderedTask) first() bool { return strings.Split(o.Receipt, ".")[1] == "1" }
 
 // claimOrderly claims and completes these tasks one batch after the other, until ctx
-// ends, or without one until there are no more. It gives what was taken for the first
+// ends, or without one until none is left. It returns what was taken for the first
 // time.
 func (p *taskPutter) claimOrderly(ctx context.Context) (out []orderedTask) {
 	r := rand.New(rand.NewPCG(3, 3))

@@ -37,7 +37,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 // url is where one process reaches the world. So it is known who calls.
 func (w *world) url(process int) string { return w.server.URL + "/" + strconv.Itoa(process) }
 
-// heard gives what was heard so far.
+// heard returns what was heard so far.
 func (w *world) heard() []heardCall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func (w *world) ServeHTTP(reply http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	clock.Pause(context.WithoutCancel(r.Context()), latency) // who has hung up is served, too
+	clock.Pause(context.WithoutCancel(r.Context()), latency) // a caller that has hung up is served, too
 	switch {
 	case chance < 0.04: // fails, and has done nothing
 		reply.WriteHeader(http.StatusServiceUnavailable)

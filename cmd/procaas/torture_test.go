@@ -133,7 +133,7 @@ func (s *sender) note(e sentEvent) {
 }
 
 // submit sends an event, with the same id until it is answered, sometimes to two
-// nodes at once, and sometimes with another body afterwards. It gives the run, or
+// nodes at once, and sometimes with another body afterwards. It returns the run, or
 // nothing when the event is rejected.
 func (s *sender) submit(ctx context.Context, r *rand.Rand, e sentEvent, id string) (run string) {
 	ev := wire.Event{Type: e.kind, ID: id, Source: "torture", Key: e.key, Payload: map[string]any{"n": e.n}}
@@ -218,7 +218,7 @@ func listRuns(ctx context.Context, t *testing.T, c *client.Client) (runs []ended
 	}
 }
 
-// lastOf gives the end of a log, for people.
+// lastOf returns the end of a log, for people.
 func lastOf(file string) string {
 	data, err := os.ReadFile(file)
 	if err != nil {

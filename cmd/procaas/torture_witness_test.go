@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A witness is told by the workers of the torture test what they do, and tells them how
+// A witness hears from the workers of the torture test what they do, and tells them how
 // to do it.
 type witness struct {
 	server *httptest.Server
@@ -34,7 +34,7 @@ type begunTask struct {
 	Until   time.Time // by then the worker has to be heard of, by the clock of the database
 }
 
-// A fateOf says what is to become of an attempt.
+// A fateOf says what happens to an attempt.
 type fateOf struct {
 	Place  int
 	Fate   string // done, later, fail, snooze or crash
@@ -120,10 +120,10 @@ func (w *witness) ServeHTTP(reply http.ResponseWriter, r *http.Request) {
 	w.mu.Unlock()
 	reply.Header().Set("Content-Type", "application/json")
 	reply.WriteHeader(status)
-	_ = json.NewEncoder(reply).Encode(answer) // who has gone does not want it
+	_ = json.NewEncoder(reply).Encode(answer) // a caller that has gone does not want it
 }
 
-// begin notes an attempt, and says what becomes of it.
+// begin notes an attempt, and says what happens to it.
 func (w *witness) begin(process string, b begunTask) fateOf {
 	w.doings = append(w.doings, doing{begunTask: b, process: process, begun: time.Now()})
 	f := fateOf{Place: len(w.doings) - 1, Fate: "done"}

@@ -80,7 +80,7 @@ var dialects = map[string]dialect{
 	},
 }
 
-// upgradeValues are those of columns that do not bear any value of their type.
+// upgradeValues are those of columns that do not take any value of their type.
 var upgradeValues = map[string]string{
 	"runs.place": "'failed'", "history.id": "'y'", "history.status": "'succeeded'", "tasks.place": "'ready'", "inbox_slots.state": "'open'",
 }

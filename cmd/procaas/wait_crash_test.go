@@ -29,7 +29,7 @@ pipelines:
       - {id: s, handlers: [{id: tell, timeout: 1m, request: {service: push, path: /, method: POST, headers: {X-Run: !$ event.id}}}]}
 `
 
-// TestWaitSurvivesKill9 kills a serving node while its run is under way. Whoever waits for the
+// TestWaitSurvivesKill9 kills a serving node while its run is in flight. A client that waits for the
 // run on another node gets the end that this one brings it to, and so does the sender who sends
 // the event again.
 func TestWaitSurvivesKill9(t *testing.T) {

@@ -33,7 +33,7 @@ func nested(levels int) any {
 	return v
 }
 
-// A short text must not be expensive, whatever its schema; one that is long is allowed more.
+// A short text must not be expensive with any schema; one that is long is allowed more.
 func TestChecksOfContractsAreBounded(t *testing.T) {
 	t.Parallel()
 	const doubling = "{anyOf: [{type: array, items: {$ref: '#'}}, {type: array, items: {$ref: '#'}, minItems: 0}]}"
@@ -84,7 +84,7 @@ func TestCheckOfAContractEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// However much is wrong, the first faults are told, in order and always the same.
+// However much is wrong, the first faults are listed, in order and always the same.
 func TestFaultsOfAContractAreTheFirstOnes(t *testing.T) {
 	t.Parallel()
 	m := map[string]any{}

@@ -22,7 +22,7 @@ type schemaPattern struct {
 	size int // instructions
 }
 
-// errPatternSize refuses a pattern that repetitions make too large, as in expressions.
+// errPatternSize refuses a pattern that repeated parts make too large, as in expressions.
 var errPatternSize = fmt.Errorf("it needs more than %d instructions; bound the length by minLength and maxLength, "+
 	"and let the pattern say which characters: ^[a-z]+$", ops.MaxInstructions)
 

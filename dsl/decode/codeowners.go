@@ -120,7 +120,7 @@ func (o *owners) of(name string) ([]string, bool) {
 	return nil, false
 }
 
-// matchParts matches a path. Only the last ** needs to backtrack, since it can match whatever an earlier one
+// matchParts matches a path. Only the last ** needs to backtrack, since it can match everything that an earlier one
 // could.
 func matchParts(pattern, name []string) bool {
 	p, n, star, mark := 0, 0, -1, 0
@@ -173,7 +173,7 @@ func (s *Set) checkClaim(o *owners, listed []string, owner string, at diag.Span,
 	}
 }
 
-// checkNested refuses names in a CODEOWNERS file that another one around it gives to other files only. Otherwise a
+// checkNested refuses names in a CODEOWNERS file that another one around it assigns to other files only. Otherwise a
 // team could take any name by a CODEOWNERS file in its own directory.
 func (s *Set) checkNested(all []*owners) {
 	for i, o := range all {

@@ -62,10 +62,10 @@ func (d *decoder) document(v *expr.Value) {
 	d.fill(d.doc, spec, v)
 }
 
-// An allowance says what a place accepts besides literals.
+// An allowance says what a place accepts in addition to literals.
 type allowance struct {
 	body     bool // the body of a handler, which accepts !secret NAME
-	noExpr   bool // no expressions, whatever the field says
+	noExpr   bool // no expressions, even if the field allows them
 	noSecret bool // no secrets, even in the body of a handler
 }
 

@@ -62,7 +62,7 @@ func checkLayout(t interface {
 	}
 }
 
-// corpus gives the YAML that we ship and that tests read.
+// corpus returns the YAML that we ship and that tests read.
 func corpus(t testing.TB) []string {
 	t.Helper()
 	var texts []string

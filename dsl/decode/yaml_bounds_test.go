@@ -30,7 +30,7 @@ func honestTime() time.Duration {
 }
 
 // Hostile files: each must be refused or read in a time that an honest file may
-// take, too, give or take what a busy machine adds.
+// take, too, apart from what a busy machine adds.
 func TestHostileFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	honest := honestTime()

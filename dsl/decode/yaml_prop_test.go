@@ -137,8 +137,8 @@ func TestScalarsEndWhereTheirLastRuneStands(t *testing.T) {
 	})
 }
 
-// checkPlaces fails when a rune of an expression stands where the file has
-// another one. White space may stand for other white space, and any rune for
+// checkPlaces fails when a rune of an expression is where the file has
+// another one. White space may match other white space, and any rune for
 // the escape that it was written with.
 func checkPlaces(t *rapid.T, text string, e *expr.Expr, value string) {
 	if e.Source != value {

@@ -28,7 +28,7 @@ type testRequest struct {
 	// URL is where to call.
 	URL string `yaml:"url"`
 
-	// Service is whom to call.
+	// Service is the service to call.
 	Service string `yaml:"service"`
 
 	// Path is appended to the URL of the service.
@@ -99,7 +99,7 @@ func readAlone(f diag.File, types []tree.Type) *Reading {
 	return read
 }
 
-// parseText parses one file and gives the document and the findings.
+// parseText parses one file and returns the document and the findings.
 func parseText(text string) (*tree.Document, []diag.Diagnostic) {
 	read := readAlone(diag.File{Name: "a.yaml", Data: []byte(text)}, testTypes())
 	return read.doc, (&diag.Reporter{Found: read.Found}).Diagnostics()
@@ -125,7 +125,7 @@ func TestYAMLGoldens(t *testing.T) {
 	})
 }
 
-// yamlCommand runs one case: check gives the findings, and what was understood
+// yamlCommand runs one case: check prints the findings, and what was understood
 // when there are none; escaped does the same after decoding escapes.
 func yamlCommand(d *datadriven.TestData) string {
 	input := d.Input
@@ -212,7 +212,7 @@ func showValue(v *expr.Value) string {
 }
 
 // positionCommand shows the lines of a file with, below each, the runes of the
-// expressions where they are said to stand.
+// expressions where they are said to be.
 func positionCommand(d *datadriven.TestData) string {
 	doc, found := parseText(d.Input)
 	var b strings.Builder

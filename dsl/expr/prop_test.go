@@ -16,7 +16,7 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// grammar makes random expressions that mostly have a value: N stands for a
+// grammar makes random expressions that mostly have a value: N means a
 // number, T for a text, B for true or false, L for a list of numbers, M for a
 // mapping, V for any value. The first forms of each are the leaves.
 var grammar = map[rune]struct {
@@ -82,7 +82,7 @@ func anExpression(t *rapid.T, of rune, depth int) string {
 }
 
 // checkExpr compiles and evaluates a text, and checks what holds for any: it
-// ends without a panic, all places are inside the text, the same input gives
+// ends without a panic, all places are inside the text, the same input has
 // the same result, and results are data.
 func checkExpr(t fataler, source string) *Expr {
 	e := newExpr(source)

@@ -40,7 +40,7 @@ var pythonNames = map[string]any{
 	"d": map[string]any{"a": 1, "b": "x", "nil": nil}, "deep": map[string]any{"xs": []any{1, 2}, "d": map[string]any{"k": "v"}},
 }
 
-// pythonGrammar makes expressions of the syntax that both have. N stands for a
+// pythonGrammar makes expressions of the syntax that both have. N means a
 // number, T for a text, B for true or false, L for a list, D for a mapping, V for
 // any value.
 var pythonGrammar = map[byte][]string{
@@ -182,7 +182,7 @@ func askPython(t *testing.T, sources []string) []string {
 	return out
 }
 
-// ours gives what the language says of an expression: the value, or why there is
+// ours returns what the language says of an expression: the value, or why there is
 // none.
 func ours(source string) (any, error) {
 	sc := &Scope{Roots: AllRoots, State: pythonNames}
@@ -213,10 +213,10 @@ func judge(source, answer string) verdict {
 	return v
 }
 
-// fails tells whether Python gives no value.
+// fails reports whether Python has no value.
 func (v verdict) fails() bool { return strings.HasPrefix(v.python, "!") }
 
-// same tells whether both give the same value, or both none.
+// same reports whether both have the same value, or both none.
 func (v verdict) same() bool {
 	if v.fails() || v.err != nil {
 		return v.fails() && v.err != nil
@@ -254,7 +254,7 @@ func (v verdict) String() string {
 	return fmt.Sprintf("%s\n  Python: %s\n  here:   %s", v.source, v.python, text)
 }
 
-// says tells whether our error has one of the texts.
+// says reports whether our error has one of the texts.
 func (v verdict) says(texts ...string) bool {
 	return v.err != nil && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(v.err.Error(), text) })
 }
@@ -345,7 +345,7 @@ func (v verdict) difference() string {
 	return ""
 }
 
-// TestPythonCorpus holds the language against what CPython has said of the
+// TestPythonCorpus compares the language with what CPython has said of the
 // expressions of the corpus. Each difference is one of those that are documented,
 // and each documented one is seen.
 func TestPythonCorpus(t *testing.T) {

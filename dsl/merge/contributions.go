@@ -259,7 +259,7 @@ func (m *merger) reportGuest(p *tree.Pipeline, invited *tree.Contribution, at di
 	m.Report(diag.Diagnostic{Span: at, Code: rules.Contribution, Message: message, Hint: hint, Related: []diag.Related{rule}})
 }
 
-// askedOwner returns whom to ask about a pipeline.
+// askedOwner returns the owner to ask about a pipeline.
 func askedOwner(p *tree.Pipeline) string {
 	if p.Owner == "" {
 		return "whoever owns the pipeline"

@@ -160,7 +160,7 @@ func TestBothParsersOfJSONAgree(t *testing.T) {
 	}
 }
 
-// What is written comes back equal, and writing it again gives the same bytes.
+// What is written comes back equal, and writing it again produces the same bytes.
 // Only a number without a fraction may come back as a whole one.
 func TestJSONComesBack(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func TestUnknownFormatIsAnError(t *testing.T) {
 	}
 }
 
-// TestRenderTakesAnySpan gives spans that do not fit their source.
+// TestRenderTakesAnySpan renders spans that do not fit their source.
 func TestRenderTakesAnySpan(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

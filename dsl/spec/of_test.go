@@ -82,7 +82,7 @@ type everything struct {
 	Hidden func() `yaml:"-"`
 }
 
-// inner stands below.
+// inner is below.
 type inner struct {
 	// Name is needed.
 	Name string `yaml:"name" required:"true" pattern:"id"`
@@ -112,7 +112,7 @@ type everything struct {
 	Flag, Share, Wait, At, Size, Limit, Who, List, Counts, Any, Map, Texts, Lists, Inner, Inners, Maybe int
 }
 
-// inner stands below.
+// inner is below.
 type inner struct {
 	// Name is needed.
 	Name string

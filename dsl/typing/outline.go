@@ -23,7 +23,7 @@ type Outline struct {
 	Rest    *Outline
 
 	Elem  *Outline // of a list
-	Words []any    // the only possible values besides null; nil for any
+	Words []any    // the only possible values apart from null; nil for any
 
 	// Why is the reason why the value may be null, such as "it is optional in …". It is empty if the proof of
 	// degradation reports the null.

@@ -81,7 +81,7 @@ func (f *fanout) assign(t *testing.T, owners ...int) {
 	f.version++
 }
 
-// get gives the answer to a call, which must be one that the description allows.
+// get returns the answer to a call, which must be one that the description allows.
 func (f *fanout) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+path, nil)

@@ -16,7 +16,7 @@ import (
 	"procaas/engine/model"
 )
 
-// Who switches off at night does not lift the limit that somebody has set by day.
+// An operator who switches off at night does not lift the limit that somebody has set by day.
 func TestConsoleChangesOneThingOfAControl(t *testing.T) {
 	t.Parallel()
 	n, c := newNode(t), browser(t)

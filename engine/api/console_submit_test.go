@@ -142,7 +142,7 @@ func TestConsoleSubmitsEvents(t *testing.T) {
 	has(page("?type=expense-claimed&from="+run.ID), `value="paper"`, `name="/payload/sum" value="40"`)
 }
 
-// Submitters may sign in to submit, and see no more than that. Those of other pipelines, and viewers, submit nothing.
+// Submitters may sign in to submit, and see only that. Those of other pipelines, and viewers, submit nothing.
 func TestConsoleSubmitsByRole(t *testing.T) {
 	t.Parallel()
 	n := claimsNode(t)

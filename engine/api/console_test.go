@@ -143,7 +143,7 @@ func browser(t *testing.T) *http.Client {
 	return &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// do sends a request of a browser, and gives status, address of a redirect and page.
+// do sends a request of a browser, and returns status, address of a redirect and page.
 func do(t *testing.T, c *http.Client, method, address string, form url.Values) (int, string, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode()))

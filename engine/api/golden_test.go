@@ -69,7 +69,7 @@ func TestRecordedRequests(t *testing.T) {
 	})
 }
 
-// list gives the values of an argument.
+// list returns the values of an argument.
 func list(d *datadriven.TestData, name string) []string {
 	if a, ok := d.Arg(name); ok {
 		return a.Vals

@@ -9,7 +9,7 @@ import (
 )
 
 // TestGuardLetsThroughByTheRulesOfTheAPI sends the token in a header of its own: that of
-// Authorization belongs to whom the request is for.
+// Authorization belongs to the addressee of the request.
 func TestGuardLetsThroughByTheRulesOfTheAPI(t *testing.T) {
 	t.Parallel()
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -45,7 +45,7 @@ func (l *piped) dial() net.Conn {
 	return here
 }
 
-// TestSlowAndSilentClientsAreCut gives each way of holding a connection its time,
+// TestSlowAndSilentClientsAreCut checks the time of each way to hold a connection,
 // in virtual time, and no more.
 func TestSlowAndSilentClientsAreCut(t *testing.T) {
 	t.Parallel()
@@ -232,7 +232,7 @@ func TestOddRequestsGetPlainAnswers(t *testing.T) {
 	}
 }
 
-// exchange sends bytes and gives all that comes back.
+// exchange sends bytes and returns all that comes back.
 func exchange(addr, request string) (string, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

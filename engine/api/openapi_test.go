@@ -99,7 +99,7 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 	}
 }
 
-// TestBodiesSayWhatTheyTake holds the description of bodies against their readers: all but
+// TestBodiesSayWhatTheyTake compares the description of bodies with their readers: all but
 // CloudEvents refuse members that they do not know.
 func TestBodiesSayWhatTheyTake(t *testing.T) {
 	t.Parallel()
@@ -190,7 +190,7 @@ func TestEveryOperationSaysWhoMayCallIt(t *testing.T) {
 	}
 }
 
-// TestEveryOperationHasItsNeed holds the table of needs against the operations,
+// TestEveryOperationHasItsNeed compares the table of needs with the operations,
 // both ways.
 func TestEveryOperationHasItsNeed(t *testing.T) {
 	t.Parallel()
@@ -210,7 +210,7 @@ func TestEveryOperationHasItsNeed(t *testing.T) {
 	}
 }
 
-// TestEnumerationsAreComplete holds the lists that stand in tags against those of the engine.
+// TestEnumerationsAreComplete compares the lists in tags with those of the engine.
 func TestEnumerationsAreComplete(t *testing.T) {
 	t.Parallel()
 	s := newServer(Options{})

@@ -88,7 +88,7 @@ func TestStrictQueuesRefuseTypesThatNobodyAsksFor(t *testing.T) {
 	}
 }
 
-// An operator who mistypes a type is told so, and nothing is done. To open one makes it known.
+// A mistyped type is an error, and nothing is done. To open one makes it known.
 func TestUnheardTypesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})

@@ -56,7 +56,7 @@ func TestClientThatHasGoneSubmitsNothing(t *testing.T) {
 	}
 }
 
-// A hungEngine accepts nothing before its caller gives up.
+// A hungEngine accepts nothing before its caller stops waiting.
 type hungEngine struct{ *fakeEngine }
 
 func (hungEngine) Submit(ctx context.Context, _ []intake.Submission) ([]intake.Submitted, error) {

@@ -92,7 +92,7 @@ func nextEvent(t *testing.T, lines *bufio.Scanner) (e told, ok bool) {
 	return e, false
 }
 
-// A stream tells of each change once, goes on behind the event that a caller names, and ends
+// A stream tells of each change once, continues after the event that a caller names, and ends
 // with the node.
 func TestShardMapIsStreamed(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ func (n *countedNode) Nodes(ctx context.Context) ([]records.NodeView, error) {
 	return n.Node.Nodes(ctx)
 }
 
-// Open tabs share one answer, so that twenty of them cost no more than one.
+// Open tabs share one answer, so that twenty of them cost as much as one.
 func TestTabsShareOneRead(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))

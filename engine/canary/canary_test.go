@@ -69,7 +69,7 @@ func (f *traffic) second() {
 	f.last = f.trial.Decide(f.at, tallies, "old")
 }
 
-// run lets seconds pass until the trial ends or has all keys, and gives how many runs of the new
+// run lets seconds pass until the trial ends or has all keys, and returns how many runs of the new
 // version were compared last.
 func (f *traffic) run(most int) (judged int) {
 	for range most {

@@ -28,7 +28,7 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": cluster.URL})
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
 	e := nodes(t, l, s.Ports())[0]
-	// One key lives here, one there; both keys that are told of it live at home.
+	// One key lives here, one there; both keys that hear of it live at home.
 	here, there := "", ""
 	for i := 0; here == "" || there == ""; i++ {
 		key := fmt.Sprint("key-", i)
@@ -91,7 +91,7 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	}
 }
 
-// A cell that shows less than it has answered is refused: its keys wait, and people are told.
+// A cell that shows less than it has answered is refused: its keys wait, and people get an alert.
 func TestCellThatWasSetBackIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)

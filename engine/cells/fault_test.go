@@ -25,7 +25,7 @@ type faulty struct {
 	once       [2]sync.Once
 }
 
-// before gives the cell with what shall happen.
+// before returns the cell with what shall happen.
 func (f *faulty) before(db *store.Cell) *store.Cell {
 	f.Cell = *db
 	db.Inbox, db.Runs = faultyInbox{db.Inbox, f}, faultyRuns{db.Runs, f}
@@ -259,7 +259,7 @@ func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 	})
 }
 
-// A part of an export is bounded, whatever size the runs have.
+// A part of an export is bounded for runs of any size.
 func TestExportIsBounded(t *testing.T) {
 	t.Parallel()
 	s := open(t, enginetest.MigratedPostgres(t), nil)

@@ -140,7 +140,7 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	home, b, c := enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
 	others := map[string]string{"b": b, "c": c}
 	first, second := open(t, home, others), open(t, home, others)
-	first.SetPart(4) // several parts, so that others work while one stands still
+	first.SetPart(4) // several parts, so that others work while one is frozen
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
 	engines := nodes(t, l, first.Ports(), second.Ports())
 
@@ -222,7 +222,7 @@ func TestMoveOfAHeavySlot(t *testing.T) {
 	}
 }
 
-// A timed cell tells for how long each part of a move stands still.
+// A timed cell tells for how long each part of a move is frozen.
 type timed struct {
 	store.SlotMoves
 	*windows
@@ -251,7 +251,7 @@ func (c *timed) Open(ctx context.Context, move string, after int64) error {
 	return err
 }
 
-// BenchmarkFreeze tells for how long a slot stands still while all slots move, with few
+// BenchmarkFreeze tells for how long a slot is frozen while all slots move, with few
 // and with many runs that wait in them. It should not grow with these.
 func BenchmarkFreeze(b *testing.B) {
 	for _, waiting := range []int{1_000, 10_000, 100_000} {

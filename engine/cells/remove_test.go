@@ -82,7 +82,7 @@ func TestCellIsRemoved(t *testing.T) {
 	}
 }
 
-// What works on a database since before it became a cell gives way to other cells like one that was opened later, and a
+// What works on a database since before it became a cell yields to other cells like one that was opened later, and a
 // database that has tasks becomes none.
 func TestStoresThatWereOpenBeforeTheCellsGiveWay(t *testing.T) {
 	t.Parallel()

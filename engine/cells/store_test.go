@@ -35,7 +35,7 @@ func open(t testing.TB, home string, others map[string]string) *cells.Store {
 }
 
 // openAs does so too, with the time after which moves are taken over, and a function that
-// may stand before each cell.
+// may be before each cell.
 func openAs(t testing.TB, home string, others map[string]string, takeOver time.Duration,
 	before func(name string, store *store.Cell) *store.Cell,
 ) *cells.Store {

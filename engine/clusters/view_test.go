@@ -9,7 +9,7 @@ import (
 	"procaas/dsl/diag"
 )
 
-// Who is told why a partition is where it is hears what its worker does, and which of the
+// The explanation of a partition's place says what its worker does, and which of the
 // others would not get it.
 func TestExplainTellsWhomLeversHold(t *testing.T) {
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestExplainTellsWhomLeversHold(t *testing.T) {
 	}
 }
 
-// A pin that a ban or a drain speaks against is told of, whichever was pulled first.
+// A pin that a ban or a drain contradicts is reported, whichever was pulled first.
 func TestLeversThatContradictEachOtherAreTold(t *testing.T) {
 	t.Parallel()
 	yaml := "clusters:\n  - id: c\n    partitions: 4\n    workers:\n" +

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What decides about a run must give the same for the same input, so it may not look around:
+// What decides about a run must return the same for the same input, so it may not look around:
 // its packages import nothing that does, start no goroutine and read no clock.
 func TestCoreIsPure(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func TestAwaitInsideACallTakesOneEventWhateverCrashes(t *testing.T) {
 	}
 }
 
-// awaitWithin runs one event to its end, with a crash at a checkpoint, and gives the
+// awaitWithin runs one event to its end, with a crash at a checkpoint, and returns the
 // number of checkpoints.
 func awaitWithin(t *testing.T, store store.Store, crashAt int, after bool) int {
 	t.Helper()

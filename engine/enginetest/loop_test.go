@@ -63,7 +63,7 @@ func TestARepeatedStageGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// throughLoop runs one event to its end, with a crash at a checkpoint, and gives the
+// throughLoop runs one event to its end, with a crash at a checkpoint, and returns the
 // number of checkpoints.
 func throughLoop(t *testing.T, store store.Store, crashAt int, after bool) int {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 	"procaas/engine/enginetest/patience"
 )
 
-// proxied gives a connection to a test schema through a proxy, and one past it.
+// proxied returns a connection to a test schema through a proxy, and one past it.
 func proxied(t *testing.T) (p *enginetest.Proxy, through string, past *pgx.Conn) {
 	t.Helper()
 	dsn := enginetest.Postgres(t)

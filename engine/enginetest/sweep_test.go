@@ -104,7 +104,7 @@ var sweepStages = map[string]int{"begin/first/a": 0, "begin/first/b": 0, "begin/
 // sweepWays tells the calls that a handler is inside of.
 var sweepWays = map[string]string{"adding/only/c": "begin/third/call>"}
 
-// sweepEnv gives the process to be killed its sweepJob.
+// sweepEnv passes the sweepJob to the process that is killed.
 const sweepEnv = "PROCAAS_TEST_SWEEP"
 
 // A sweepJob is what a process shall do: take one event to its end, and die at
@@ -364,7 +364,7 @@ func (s *sweeper) expire(ctx context.Context, nodes []int64) error {
 	}
 }
 
-// compare holds the end against that of a run without a crash.
+// compare compares the end with that of a run without a crash.
 func (s *sweeper) compare(job sweepJob, want, have sweepReport) {
 	s.t.Helper()
 	if len(have.Runs) != len(want.Runs) {

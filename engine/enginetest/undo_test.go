@@ -110,7 +110,7 @@ type cancelled struct {
 	check      func(t *testing.T, what string, calls []engine.Call)
 }
 
-// cancelWithin runs one event to its end, with a crash at a checkpoint, and gives the
+// cancelWithin runs one event to its end, with a crash at a checkpoint, and returns the
 // number of checkpoints.
 func cancelWithin(t *testing.T, db store.Store, flow cancelled, crashAt int, after bool) int {
 	t.Helper()

@@ -44,7 +44,7 @@ func newFleet(t testing.TB, watched ...fallback.Watched) *fleet {
 	}
 }
 
-// run lets seconds pass in which the calls of some handlers fail, and gives what
+// run lets seconds pass in which the calls of some handlers fail, and returns what
 // changed. Each second another node decides.
 func (f *fleet) run(seconds int, fails func(path string) bool) []string {
 	f.t.Helper()
@@ -150,7 +150,7 @@ func TestFailedProbeExtendsWithoutDoubling(t *testing.T) {
 	}
 }
 
-// outFor lets a handler fail until it goes out, and gives for how long.
+// outFor lets a handler fail until it goes out, and returns for how long.
 func (f *fleet) outFor() time.Duration {
 	f.t.Helper()
 	for range 120 {

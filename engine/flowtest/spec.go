@@ -53,11 +53,11 @@ type File struct {
 	// requests that no mock answers.
 	Stubs spec.Names `yaml:"stubs"`
 
-	// Configs are live settings for all tests of the file, in place of those that
+	// Configs are live settings for all tests of the file, instead of those that
 	// the pipelines begin with.
 	Configs *expr.Value `yaml:"configs" kind:"map" expr:"no"`
 
-	// Secrets are what !secret NAME gives in the tests of the file.
+	// Secrets are the values of !secret NAME in the tests of the file.
 	Secrets map[string]string `yaml:"secrets"`
 
 	// Mocks answer calls in all tests of the file, as those of a test do, which
@@ -75,14 +75,14 @@ type Test struct {
 	// Name says what holds, such as: an order is offered to a driver.
 	Name string `yaml:"name" required:"true"`
 
-	// Start is when the test begins by the virtual clock, which stands still unless
+	// Start is when the test begins by the virtual clock, which stops unless
 	// something waits; 2026-01-01T00:00:00Z when it is left out.
 	Start time.Time `yaml:"start"`
 
-	// Configs are live settings, besides those of the file.
+	// Configs are live settings, in addition to those of the file.
 	Configs *expr.Value `yaml:"configs" kind:"map" expr:"no"`
 
-	// Secrets are what !secret NAME gives, besides those of the file.
+	// Secrets are values of !secret NAME, in addition to those of the file.
 	Secrets map[string]string `yaml:"secrets"`
 
 	// Entities are what is known of keys before the first event.
@@ -98,7 +98,7 @@ type Test struct {
 	// to all further calls. A call that repeats another one with its
 	// Idempotency-Key gets the same answer when that was a success. Requests that
 	// have no mock go to the stub services, and fail the test when there are none.
-	// The mock of a handler that calls a pipeline stands for the whole call: its
+	// The mock of a handler that calls a pipeline replaces the whole call: its
 	// reply are the outputs, request its inputs, its failure is final, and nothing
 	// of that pipeline runs.
 	Mocks map[string][]*Answer `yaml:"mocks" one:"true"`
@@ -106,7 +106,7 @@ type Test struct {
 	// Events are handed in, in order.
 	Events []*Event `yaml:"events" one:"true" required:"true"`
 
-	// Changes are what happens besides events while the runs go on.
+	// Changes are what happens in addition to events while the runs go on.
 	Changes []*Change `yaml:"changes" one:"true"`
 
 	// Until is when the test ends. Without it, it ends when nothing is left to do,
@@ -129,7 +129,7 @@ type Event struct {
 	// Type is the type of the event.
 	Type string `yaml:"type"`
 
-	// Trigger fires a trigger, in place of type: its event is handed in when its schedule says so
+	// Trigger fires a trigger, instead of type: its event is handed in when its schedule says so
 	// next, by the clock of the test. The same trigger fires again at its next time.
 	Trigger string `yaml:"trigger"`
 
@@ -217,7 +217,7 @@ type Control struct {
 	// RateLimit bounds the calls, such as 10/s.
 	RateLimit string `yaml:"rate-limit"`
 
-	// Over says what becomes of calls over the limit.
+	// Over says what happens to calls over the limit.
 	Over string `yaml:"over" enum:"wait,skip"`
 
 	// Rollout lets a handler run in this percentage of the runs.

@@ -83,7 +83,7 @@ func (f *File) Paths(name string) []string { return beside(name, f.Pipelines, ".
 // StubPaths returns its files of stub services.
 func (f *File) StubPaths(name string) []string { return beside(name, f.Stubs) }
 
-// beside gives paths as they are seen from a file.
+// beside returns paths as they are seen from a file.
 func beside(name string, paths []string, otherwise ...string) []string {
 	if len(paths) == 0 {
 		paths = otherwise

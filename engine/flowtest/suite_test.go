@@ -128,7 +128,7 @@ func TestReferenceOfTests(t *testing.T) {
 	}
 }
 
-// request stands for the type of package handlers, which is to our right.
+// request replaces the type of package handlers, which is to our right.
 var request = engine.HandlerType{Type: tree.Type{Name: "request", Spec: &spec.Spec{
 	Name: "Request", Doc: "Request calls.", Inline: true,
 	Fields: []*spec.Field{{Elem: &spec.Field{}, Kind: datum.MapKind, Doc: "any"}},

@@ -86,7 +86,7 @@ type handed struct {
 	run     string
 	refused *intake.Error
 
-	undecided bool // nobody could tell whether the state will allow it
+	undecided bool // nobody could know whether the state will allow it
 }
 
 // An Emit is an event that a handler has emitted.

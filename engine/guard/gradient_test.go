@@ -142,7 +142,7 @@ func TestGradientDoesNotGrowUnused(t *testing.T) {
 	}
 }
 
-// What is short in comparison with the time-out is never too slow, whatever it was
+// What is short in comparison with the time-out is never too slow, even if it was
 // before: else a service that once answered from its cache would stay at its limit.
 func TestGradientGrowsWhileCallsAreShort(t *testing.T) {
 	t.Parallel()

@@ -149,7 +149,7 @@ func TestLoansEndWhenNodesComeOrGo(t *testing.T) {
 }
 
 // Whatever comes to which node, the parts never come to more than the limit; and of the calls, no
-// more begin in any second than the limit and what the pages allow besides: a call at once for each
+// more begin in any second than the limit and what the pages allow in addition: a call at once for each
 // node, and a second's worth while parts move.
 func TestLoansNeverExceedTheLimit(t *testing.T) {
 	t.Parallel()

@@ -35,8 +35,8 @@ func less(calls []*spot, a, b model.Lane) bool {
 	return false
 }
 
-// A gate gives each turn to a lane with the fewest calls in flight, and sends a call away only from a
-// lane with the most calls, whoever comes and goes.
+// A gate assigns each turn to a lane with the fewest calls in flight, and sends a call away only from a
+// lane with the most calls, while others come and go.
 func TestLanesTakeTurnsAtAGate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -24,7 +24,7 @@ type crowd struct {
 	begun     map[string]int
 }
 
-// A waiting run stands by a time.
+// A waiting run is ordered by a time.
 type waiting struct {
 	model.Intake
 	at time.Time
@@ -99,7 +99,7 @@ func TestPipelinesShareByWeight(t *testing.T) {
 	})
 }
 
-// Many pipelines of one owner have no more than the one of another, and many events of a source no
+// Many pipelines of one owner have at most the part of the one of another, and many events of a source no
 // more than few of others.
 func TestOwnersAndSourcesShare(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 )
 
 // A run must have one driver at a time, and no news may be lost: not one that comes while the
-// driver gives its turn up.
+// driver ends its turn.
 func TestOneGoroutineDrivesARunAndHearsAllNews(t *testing.T) {
 	t.Parallel()
 	const each = 2_000

@@ -103,7 +103,7 @@ func post(ctx context.Context, t *testing.T, url, body string) *http.Request {
 	return r
 }
 
-// said makes a request and gives the status and the body of the reply.
+// said makes a request and returns the status and the body of the reply.
 func said(rt http.RoundTripper, r *http.Request) (string, error) {
 	resp, err := rt.RoundTrip(r)
 	if err != nil {
@@ -197,7 +197,7 @@ func TestTransportEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// Many at once, of which some give up: each gets its own answer.
+// Many at once, of which some stop waiting: each gets its own answer.
 func TestTransportMixesNothingUp(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

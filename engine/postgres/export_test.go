@@ -25,5 +25,5 @@ func (s *Store) Age() {
 	s.presence.session.since = s.presence.session.since.Add(-time.Hour)
 }
 
-// Pool gives the connections of a store.
+// Pool returns the connections of a store.
 func (s *Store) Pool() *pgxpool.Pool { return s.db.pool }

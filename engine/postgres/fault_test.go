@@ -168,7 +168,7 @@ func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 }
 
 // A dead node whose transaction is stuck does not keep its runs: when the network
-// holds the end of what the node has sent, and when the process stands still
+// holds the end of what the node has sent, and when the process pauses
 // between two parts.
 func TestATakeoverEndsTransactionsThatAreStuck(t *testing.T) {
 	t.Parallel()

@@ -118,7 +118,7 @@ func (c *crew) join(name, dsn string, lease time.Duration) *member {
 }
 
 // load submits events of some keys through all nodes until stop is closed, one
-// after the other for each key, with the same id until there is an answer. It gives
+// after the other for each key, with the same id until there is an answer. It returns
 // the runs of each key, in their order.
 func (c *crew) load(keys int, stop <-chan struct{}, nodes ...*member) map[string][]string {
 	var mu sync.Mutex

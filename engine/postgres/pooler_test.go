@@ -88,7 +88,7 @@ func startBouncer(t *testing.T) (direct, through string) {
 	}
 }
 
-// database makes a database, and gives its URL through the pooler: PgBouncer does
+// database makes a database, and returns its URL through the pooler: PgBouncer does
 // not pass search_path on. It goes with the cluster: PgBouncer 1.18 may crash when a
 // database is dropped that it has connections to.
 func database(t *testing.T, direct, through string) string {

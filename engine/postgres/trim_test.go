@@ -34,7 +34,7 @@ func join(t *testing.T, s *postgres.Store) int64 {
 	return node
 }
 
-// trimAll trims until there is no more, and gives the number of parts.
+// trimAll trims until nothing is left, and returns the number of parts.
 func trimAll(t *testing.T, s *postgres.Store) (parts int) {
 	t.Helper()
 	for parts = 1; ; parts++ {

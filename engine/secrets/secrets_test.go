@@ -20,7 +20,7 @@ import (
 	"procaas/engine/model"
 )
 
-// knowing gives secrets that were given out.
+// knowing returns secrets that were given out.
 func knowing(t interface{ Fatal(...any) }, texts ...string) *Set {
 	s := New(func(s datum.Secret) (string, error) { return s.Name, nil })
 	for _, text := range texts {
@@ -110,7 +110,7 @@ func escaped(s, format string) string {
 	return out.String()
 }
 
-// Texts without secrets stay as they are, whatever escapes they hold.
+// Texts without secrets stay as they are, with any escapes.
 func TestOtherTextStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	s := knowing(t, "pässwörd😀-1")

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens anew")
 
-// golden holds what was written against a file.
+// golden compares what was written with a file.
 func golden(t *testing.T, name string, have []byte) {
 	t.Helper()
 	file := filepath.Join("..", "..", "testdata", "simulate", name)
@@ -37,7 +37,7 @@ func golden(t *testing.T, name string, have []byte) {
 }
 
 // The article: a fixed interval never lets the service up again, exponential
-// growth does. The same whatever the seed.
+// growth does. The same for any seed.
 func TestFixedNeverRecoversAndExponentialDoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
@@ -153,7 +153,7 @@ func TestWhatAbandonedAttemptsReachTheService(t *testing.T) {
 	}
 }
 
-// What else may happen to a service than that it stops: who repeats at once keeps it down all the
+// What else may happen to a service than that it stops: callers that repeat at once keep it down all the
 // same, unless it refuses, which costs it nothing.
 func TestFaults(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ func openFast(t *testing.T) *Store {
 }
 
 // SQLite ends the transaction by itself when the disk is full. What comes after that in
-// the same transaction must not be written either: its callers are told that it is not.
+// the same transaction must not be written either: its callers learn that it is not.
 func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
 	t.Parallel()
 	s := openFast(t)
@@ -62,7 +62,7 @@ func put(kind string, payload int) func(*tx) error {
 	}
 }
 
-// together hands writes in while another one is under way, so that they share the next
+// together hands writes in while another one runs, so that they share the next
 // transaction.
 func together(t *testing.T, s *Store, writes ...func(*tx) error) (errs []error) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// flood lets n requests come at once and gives how long the last one took.
+// flood lets n requests come at once and returns how long the last one took.
 func flood(ctx context.Context, c *crowd, n int) time.Duration {
 	began := time.Now()
 	var all sync.WaitGroup

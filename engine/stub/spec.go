@@ -13,7 +13,7 @@ var specFiles embed.FS
 
 // A Spec says which stub services to serve.
 type Spec struct {
-	// Seed is what chance is drawn from: the same seed gives the same latencies
+	// Seed is what chance is drawn from: the same seed has the same latencies
 	// and failures.
 	Seed int `yaml:"seed" default:"1"`
 
@@ -55,7 +55,7 @@ type Route struct {
 	// Latency is how long an answer takes: a duration, or min and max.
 	Latency *expr.Value `yaml:"latency" expr:"no"`
 
-	// Overload makes the route slower while many requests are under way.
+	// Overload makes the route slower while many requests are in flight.
 	Overload *Overload `yaml:"overload"`
 
 	// Failure makes some of the calls fail.
@@ -73,7 +73,7 @@ type Route struct {
 type Overload struct {
 	Span diag.Span `yaml:"-"`
 
-	// Above is how many requests at once the route bears.
+	// Above is how many requests at once the route can take.
 	Above int `yaml:"above" required:"true" min:"0" max:"1000000"`
 
 	// Factor multiplies the time of an answer.

@@ -67,7 +67,7 @@ func (l *ledger) set(run string, version int64, status model.Status, driven bool
 	l.driven[run] = driven
 }
 
-// fail lets the store answer with an error, or not any more.
+// fail lets the store answer with an error, or no longer.
 func (l *ledger) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,7 +34,7 @@ type rig struct {
 	now     time.Time
 }
 
-// A fakeWorker answers healthchecks as it is told to.
+// A fakeWorker answers healthchecks as the test says.
 type fakeWorker struct {
 	mu     sync.Mutex // guards the following
 	report string     // of the extended healthcheck; empty for 404
@@ -71,7 +71,7 @@ func (w *fakeWorker) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 
 const healthy = `{"requests": 20, "drops": 0, "busy": 0.3, "age_s": 1000, "window_s": 2, "partitions": {}}`
 
-// stalls lets the machine stand still for a while: a worker that is asked late is not down.
+// stalls lets the machine pause for a while: a worker that is asked late is not down.
 const stalls = "    healthcheck: {timeout: 1m}\n"
 
 // newRig makes a cluster of n workers and 12 partitions; more is YAML of the cluster.
@@ -228,7 +228,7 @@ func TestWorkerThatHasEndedIsLeftAtOnce(t *testing.T) {
 	}
 }
 
-// Where reports come seldom, a worker is asked again before it is given up; one that is known
+// Where reports come seldom, a worker is asked again before it counts as down; one that is known
 // to be down is not waited for each time.
 func TestSilentWorkersAreAskedAgainWhereReportsAreSeldom(t *testing.T) {
 	t.Parallel()

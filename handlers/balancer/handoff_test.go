@@ -76,7 +76,7 @@ func TestHandoffBringsWorkersToTheAssignment(t *testing.T) {
 	}
 	r.agrees(workers)
 
-	// A worker that is about to stop gives away what it has, step by step.
+	// A worker that is about to stop hands over what it has, step by step.
 	workers[0].Drain()
 	for i := 0; len(held(workers[0])) > 0; i++ {
 		if i > 100 {

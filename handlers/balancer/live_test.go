@@ -141,7 +141,7 @@ func poisoned(l *Live, p int, at float64) bool {
 	return ok && e.parts[p].crash.of(at, flapHalf) >= poison/2
 }
 
-// A cluster in which nothing happens moves nothing, whatever its policy.
+// A cluster in which nothing happens moves nothing, under any policy.
 func TestIdleClusterStays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -108,7 +108,7 @@ func keepsTheRules(t *rapid.T, name string) {
 	}
 }
 
-// In no minute does v5 move more of free will than its budget has, whatever happens. Moves
+// In no minute does v5 move more of free will than its budget has, in any case. Moves
 // off workers that are down or draining are not of free will.
 func TestV5MovesWithinItsBudget(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestV5MovesWithinItsBudget(t *testing.T) {
 	})
 }
 
-// loaded is a report of workers that serve 100 requests each: usual gives loads that last for
+// loaded is a report of workers that serve 100 requests each: usual has loads that last for
 // a while, now what happens in this step.
 func loaded(c *Cluster, where []int, at float64, usual, now *rand.Rand) *Report {
 	n := c.Workers
@@ -361,7 +361,7 @@ func TestServeReadsNotANumberAsUntold(t *testing.T) {
 	}
 }
 
-// Who tells only what has to be told is answered, and what nobody has gets a worker that
+// Reports with only the required fields are answered, and what nobody has gets a worker that
 // may hold it, by every policy.
 func TestServeTakesWhatIsLeftOut(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tideOf lets partitions see loads for hours, and gives how much of a deviation is taken to stay.
+// tideOf lets partitions see loads for hours, and returns how much of a deviation is taken to stay.
 func tideOf(hours float64, load func(p int, at float64) float64) (*tide, []partition) {
 	const n, step = 60, 10
 	parts, t := make([]partition, n), newTide(n)

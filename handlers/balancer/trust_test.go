@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// hotAt gives reports of six workers of capacity 100 on which partition 0 gets hot when
+// hotAt returns reports of six workers of capacity 100 on which partition 0 gets hot when
 // hot says so.
 func hotAt(hot func(t float64) bool, where []int, t float64) *Report {
 	r := &Report{

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// overloaded gives reports of four workers of capacity 100, the first of which gets 150.
+// overloaded returns reports of four workers of capacity 100, the first of which gets 150.
 // count says what the weight of a partition counts, of what was asked for and what share
 // of it was served.
 func overloaded(steps int, count func(asked, served float64) float64) (c Cluster, reports []*Report) {

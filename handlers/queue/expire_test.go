@@ -63,7 +63,7 @@ func TestExpireDropsOldDays(t *testing.T) {
 	}
 }
 
-// Who puts tasks in a transaction of its own needs no second connection: there may be none
+// A caller that puts tasks in its own transaction needs no second connection: there may be none
 // before it ends.
 func TestPutInATransactionNeedsOneConnection(t *testing.T) {
 	t.Parallel()

@@ -2,5 +2,5 @@ package queue
 
 import "github.com/jackc/pgx/v5/pgxpool"
 
-// Pool gives the connections of a store.
+// Pool returns the connections of a store.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }

@@ -9,7 +9,7 @@ import (
 
 func at(rank, second int) place { return place{rank, time.Unix(int64(second), 0).UTC()} }
 
-// start gives where a claim of the type begins to look now. The look goes on.
+// start returns where a claim of the type begins to look now. The look goes on.
 func (h *horizon) start(t string) (*look, place) {
 	l := h.look([]string{t})
 	return l, l.from[t]
@@ -36,7 +36,7 @@ func TestHorizon(t *testing.T) {
 	h.took(begins(at(0, 5)), nil)
 	h.lower(map[string]place{"t": at(0, 3)})
 	l := begins(at(0, 3))
-	h.lower(map[string]place{"t": at(-1, 9)}) // while the look is under way
+	h.lower(map[string]place{"t": at(-1, 9)}) // during the look
 	h.lower(map[string]place{"t": at(0, 4)})
 	h.took(l, map[string]place{"t": at(0, 8)})
 	h.took(begins(at(-1, 9)), map[string]place{"t": at(0, 8)})

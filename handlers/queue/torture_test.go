@@ -67,7 +67,7 @@ func TestNoTaskIsLostOrDoneTwice(t *testing.T) {
 					return
 				default:
 				}
-				// Who means to finish has all the time in the world, so that the test ends
+				// A worker that means to finish has all the time in the world, so that the test ends
 				// on a slow machine, too.
 				fate, lease := chance.IntN(3), time.Hour
 				if fate < 2 {

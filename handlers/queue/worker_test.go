@@ -184,8 +184,8 @@ func TestEndsOfAttempts(t *testing.T) {
 	}
 }
 
-// A deaf store loses the beats of its worker, and gives it no second task, as when a
-// process stands still.
+// A deaf store loses the beats of its worker, and hands it no second task, as when a
+// process pauses.
 type deaf struct {
 	*queue.Store
 	off, given atomic.Bool
@@ -226,7 +226,7 @@ func TestWorkerThatIsNotHeardOfLosesItsTask(t *testing.T) {
 	<-began
 
 	// A worker of other tasks takes it from the first one. The second holds it for long
-	// enough on a machine that stands still at times.
+	// enough on a machine that pauses at times.
 	carer := queue.NewWorker(s, queue.WorkerOptions{Name: "carer", Lease: time.Second})
 	queue.Register(carer, queue.Kind[int]{Name: "other"}, func(context.Context, queue.Job[int]) error { return nil })
 	run(t, carer)

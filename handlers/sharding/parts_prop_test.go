@@ -158,7 +158,7 @@ func newStage(t *testing.T, s scenario) *stage {
 	return p
 }
 
-// call calls a handler of a transfer until it needs no repetition.
+// call calls a handler of a transfer until it needs no retry.
 func (p *stage) call(name, run string, fields map[string]any) error {
 	types := sharding.Bind(sharding.Types(), p.Service, sharding.BindOptions{
 		Limits: &transfer.Limits{
@@ -379,7 +379,7 @@ func TestPartsOfKeysMoveUnderWrites(t *testing.T) {
 	}
 }
 
-// The example of the manual: a folder of a user moves, and what the user has besides stays.
+// The example of the manual: a folder of a user moves, and the rest of the user's rows stays.
 func TestRowsOfTheWiderKeyStayWhenAPartMoves(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []columnType{textTypes[0], wholeTypes[0], otherTypes[0]} {

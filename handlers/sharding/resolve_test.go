@@ -122,7 +122,7 @@ func TestChangesReachOtherProcesses(t *testing.T) {
 	if c, err := other.Watch(wait, "mail", start.Next); err != nil || c.Reset {
 		t.Errorf("nothing new: %+v, %v", c, err)
 	}
-	// Files that are read again make a new index: who waits for changes of the former one is told.
+	// Files that are read again make a new index: those that wait for changes of the former one learn of it.
 	told := make(chan transfers.ShardChanges, 1)
 	go func() {
 		c, err := other.Watch(ctx, "mail", start.Next)

@@ -218,7 +218,7 @@ func (r *rig) enroll(id string) *shardmap.Map {
 	return m
 }
 
-// guard calls the guard on a shard in a transaction of its own, and gives its SQLSTATE.
+// guard calls the guard on a shard in a transaction of its own, and returns its SQLSTATE.
 func (r *rig) guard(shard string, p shardmap.Placement) string {
 	r.t.Helper()
 	return sqlState(r.t, r.try(shard, "select procaas.guard($1, $2, $3)", p.Map, p.Key, p.Epoch))
@@ -249,7 +249,7 @@ func (r *rig) ask(shard, sql string, into any) {
 	}
 }
 
-// where gives the condition of the rows of a placement in a table, as s1 has it.
+// where returns the condition of the rows of a placement in a table, as s1 has it.
 func (r *rig) where(m *shardmap.Map, table *tree.ShardTable, placement string) string {
 	r.t.Helper()
 	rows, ok, err := m.Rows(r.t.Context(), table, placement)
@@ -266,7 +266,7 @@ func (r *rig) where(m *shardmap.Map, table *tree.ShardTable, placement string) s
 	return where
 }
 
-// dial gives a connection to a shard, or to the map, which ends with the test.
+// dial returns a connection to a shard, or to the map, which ends with the test.
 func (r *rig) dial(shard string) *pgx.Conn {
 	r.t.Helper()
 	c, err := pgx.Connect(r.t.Context(), r.shards[shard])

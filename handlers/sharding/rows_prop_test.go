@@ -25,7 +25,7 @@ type columnType struct {
 	plain  bool // publications filter by it
 }
 
-// nothing stands for null.
+// nothing means null.
 const nothing = "\x00"
 
 var (
@@ -151,7 +151,7 @@ func drawKey(t *rapid.T, k keyspace) string {
 	return key.String()
 }
 
-// home gives the placement of a row as the contract says: the longest one among the first columns,
+// home returns the placement of a row as the contract says: the longest one among the first columns,
 // then the slot or the stretch; empty when there is none.
 func (k keyspace) home(row []string) string {
 	for n := len(row); n > 0; n-- {
@@ -282,7 +282,7 @@ func (k keyspace) create(t *rapid.T, c *pgx.Conn) *tree.ShardTable {
 	return table
 }
 
-// pick gives the numbers of the rows that move, after it has tried to publish them.
+// pick returns the numbers of the rows that move, after it has tried to publish them.
 func (k keyspace) pick(t *rapid.T, c *pgx.Conn, rows transfer.Table) []string {
 	ctx := context.Background()
 	where, err := transfer.Condition(ctx, c, rows)

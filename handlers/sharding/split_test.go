@@ -229,7 +229,7 @@ func TestPartitionedTablesAreRefusedWithTheWayOut(t *testing.T) {
 }
 
 // A transfer that has switched owns nothing in the map any more, but it may be rolled back, and it deletes in
-// the end: until then its placement keeps its rows, whatever operators wish.
+// the end: until then its placement keeps its rows, even against operators.
 func TestNothingIsRegroupedWhileATransferIsObserved(t *testing.T) {
 	t.Parallel()
 	r := moverOn(t, newRig(t, rangeMap), time.Minute)
@@ -260,8 +260,8 @@ func TestNothingIsRegroupedWhileATransferIsObserved(t *testing.T) {
 	}
 }
 
-// A part that cannot be told from others gets no placement, and one that is made part of the rest again
-// is found there at once by whoever was refused.
+// A part that cannot be distinguished from others gets no placement, and one that is made part of the rest again
+// is found there at once by callers that were refused.
 func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, strings.Replace(mailMap, "key: [user, folder]", "key: [user, folder, mail]", 1))

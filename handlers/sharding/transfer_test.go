@@ -128,7 +128,7 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 // death of the coordinator there.
 func (r *mover) at(point string, f func() error) { r.atEach(map[string]func() error{point: f}) }
 
-// atEach is at for several points, and gives those that no transfer has come to.
+// atEach is at for several points, and returns those that no transfer has come to.
 func (r *mover) atEach(first map[string]func() error) (left func() []string) {
 	var mu sync.Mutex
 	take := func(at string) func() error {

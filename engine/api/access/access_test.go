@@ -84,7 +84,7 @@ func TestCallersGetInWhereTheyMay(t *testing.T) {
 	}
 }
 
-// tries sends wrong tokens, and then another one, and gives its status.
+// tries sends wrong tokens, and then another one, and returns its status.
 func tries(s *Checker, wrong int, from, token string) int {
 	send := func(token string) int {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -157,7 +157,7 @@ func TestForeignHostsAreRefusedOnThisMachine(t *testing.T) {
 			}
 		}
 	}
-	// What a proxy of this machine passes on may come from anybody, whatever host it names.
+	// What a proxy of this machine passes on may come from anybody and name any host.
 	for _, header := range []string{"X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host", "Via", "CF-Connecting-IP"} {
 		for host, want := range map[string]int{
 			"127.0.0.1:8080": 421, "localhost": 421, "[::1]": 421, "evil.example": 421,

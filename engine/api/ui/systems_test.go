@@ -225,7 +225,7 @@ func (held) Controls(context.Context) ([]guard.ControlView, error) {
 	return []guard.ControlView{{Path: "p/s/h", Control: guard.Control{Mode: guard.ModeHold}, By: "ann", Reason: "they asked"}}, nil
 }
 
-// Who may not switch sees no switches. For the others they come first, with what is set and how to lift it.
+// Users who may not switch see no switches. For the others they come first, with what is set and how to lift it.
 func TestSwitchesAreForThoseWhoMay(t *testing.T) {
 	t.Parallel()
 	o := options()

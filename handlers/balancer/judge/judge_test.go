@@ -24,7 +24,7 @@ var (
 	oldFile = flag.String("old", "", "compare with the results of this file, and take those of v4 from it")
 )
 
-// short gives scenarios of different kinds: of some hundred those that take the least time
+// short returns scenarios of different kinds: of some hundred those that take the least time
 // and in which v4 drops something.
 func short() []int {
 	return []int{398, 333, 290, 269, 315, 405, 384, 409, 388, 323, 324, 348, 349, 416, 351}

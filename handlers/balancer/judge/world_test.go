@@ -59,7 +59,7 @@ type world struct {
 	last   *balancer.Report
 	out    result
 	steps  int
-	traced io.Writer // where moves are told; nil for nowhere
+	traced io.Writer // where moves are reported; nil for nowhere
 }
 
 // newWorld lays a cluster out. Each stream of chance is for something else, so that what
@@ -151,7 +151,7 @@ func (w *world) weigh(r *rand.Rand, total float64) {
 	}
 }
 
-// place gives each partition its first worker.
+// place assigns each partition to its first worker.
 func (w *world) place() {
 	byLoad := w.s.Initial == "lpt"
 	order := make([]int, len(w.at))
@@ -251,7 +251,7 @@ func (w *world) speed(i int, t float64) float64 {
 	return x
 }
 
-// loads gives the requests a second for each partition, apart from chance.
+// loads returns the requests a second for each partition, apart from chance.
 func (w *world) loads(t float64) []float64 {
 	s, load := &w.s, make([]float64, len(w.base))
 	keep, day := math.Exp2(-s.Step/s.DriftTime), 1.0
@@ -344,7 +344,7 @@ func (w *world) step(t float64) *passed {
 	return x
 }
 
-// ask lets requests come, and gives those that reach each worker. need is the work that
+// ask lets requests come, and returns those that reach each worker. need is the work that
 // they are when nothing is cold.
 func (w *world) ask(t float64, x *passed, need *float64) (asked []float64) {
 	s := &w.s

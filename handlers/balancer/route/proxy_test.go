@@ -63,7 +63,7 @@ type worker struct {
 	holder *handoff.Holder
 	name   string
 	seen   atomic.Int64 // requests for a partition that was not held
-	serve  atomic.Value // a func(http.ResponseWriter, *http.Request) in place of the echo
+	serve  atomic.Value // a func(http.ResponseWriter, *http.Request) instead of the echo
 }
 
 func newWorker(t *testing.T, name string) *worker {
@@ -109,7 +109,7 @@ func (w *worker) release(t *testing.T, version int64) {
 	}
 }
 
-// assignmentTo gives the only partition to one of the workers.
+// assignmentTo assigns the only partition to one of the workers.
 func assignmentTo(version int64, owner int, workers ...*worker) clusters.Assignment {
 	a := clusters.Assignment{Cluster: clusterID, Version: version, Owners: []int{owner}, Since: []int64{version}}
 	for _, w := range workers {
@@ -175,7 +175,7 @@ func TestProxyPassesRequestsOn(t *testing.T) {
 	}
 }
 
-// TestProxyWaitsForAPartitionThatMoves releases the partition first, and gives it to the new
+// TestProxyWaitsForAPartitionThatMoves releases the partition first, and assigns it to the new
 // worker only after requests have been refused by both.
 func TestProxyWaitsForAPartitionThatMoves(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Who asks for a key while another key below the same part is registered gets the placement of its own
+// A caller that asks for a key while another key below the same part is registered gets the placement of its own
 // key, or an error, but never that of the other one: the guard would let it write to the wrong shard.
 func TestOneRegistrationDoesNotAnswerForAnotherKey(t *testing.T) {
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestOneRegistrationDoesNotAnswerForAnotherKey(t *testing.T) {
 			defer close(done)
 			got, failed = registrar{m}.register(t.Context(), "42/archive")
 		}()
-		synctest.Wait() // it waits for the registration that is under way
+		synctest.Wait() // it waits for the current registration
 		close(release)
 		<-done
 		if got.Key != "" || failed == nil {

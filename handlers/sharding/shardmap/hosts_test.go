@@ -291,7 +291,7 @@ func BenchmarkPolling(b *testing.B) {
 	}
 }
 
-// resolving gives a map of a million keys on 1,000 shards whose hosts are known.
+// resolving returns a map of a million keys on 1,000 shards whose hosts are known.
 func resolving() *Map {
 	m := manyShards(1000)
 	fresh(m)
@@ -335,7 +335,7 @@ func BenchmarkLookupParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkResolve gives whole answers: the placement, the hosts and the connection string.
+// BenchmarkResolve makes whole answers: the placement, the hosts and the connection string.
 func BenchmarkResolve(b *testing.B) {
 	m, keys := benchMap(), benchKeys()
 	for i := 0; b.Loop(); i++ {

@@ -22,7 +22,7 @@ type harm struct {
 	refused  bool // the map does not switch for it either
 }
 
-// What may befall it. A shard that is cut off stays so until the coordinator has given up.
+// What may befall it. A shard that is cut off stays so until the coordinator has stopped trying.
 const (
 	killed    = "killed"
 	sourceCut = "source cut off"

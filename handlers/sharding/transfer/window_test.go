@@ -111,7 +111,7 @@ type moved struct {
 	began, switched time.Time
 }
 
-// move moves the key to a shard, all but the cleanup, for which it gives the mover.
+// move moves the key to a shard, all but the cleanup, for which it returns the mover.
 func (w *world) move(spec transfer.Spec, method string, to int) (done moved, m *transfer.Mover) {
 	w.t.Helper()
 	ctx := w.t.Context()

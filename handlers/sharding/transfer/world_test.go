@@ -66,7 +66,7 @@ type world struct {
 	owner string
 	ended string // the transfer that has switched last
 
-	refuses bool // the map does not switch, whoever wants it
+	refuses bool // the map does not switch for anybody
 }
 
 func newWorld(t testing.TB) *world {
@@ -191,7 +191,7 @@ func (w *world) count(shard int, sql string, args ...any) (n int64) {
 	return n
 }
 
-// fill gives the key rows, and others some too.
+// fill adds rows for the key and for some others.
 func (w *world) fill(rows int) {
 	w.t.Helper()
 	w.exec(0, `insert into mail (uid, mid, subject, body, tags, weight)
@@ -217,7 +217,7 @@ func (w *world) spec() transfer.Spec {
 	}
 }
 
-// claim is what the map gives to a coordinator; done when the transfer has switched.
+// claim is what the map returns to a coordinator; done when the transfer has switched.
 func (w *world) claim(id string) (c transfer.Claim, done bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -376,7 +376,7 @@ func (l *load) rate() int {
 	return int(float64(writes) / max(last.Sub(first), time.Millisecond).Seconds())
 }
 
-// worst returns the longest write that was under way between two times.
+// worst returns the longest write in flight between two times.
 func (l *load) worst(from, to time.Time) (longest time.Duration) {
 	for _, one := range l.writers {
 		for _, s := range one.spells {
@@ -420,7 +420,7 @@ func pgxPause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// try writes once; false when it has to be tried again.
+// try writes once; false when the caller must try again.
 func (o *writer) try(ctx context.Context, w *world, conns map[int]*pgx.Conn, mid int64, body string) bool {
 	shard, epoch := w.placed()
 	c := conns[shard]

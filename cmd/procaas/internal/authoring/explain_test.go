@@ -10,7 +10,7 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 )
 
-// Each value that a field takes in place of a mapping, or of a list of values, is in what explain
+// Each value that a field takes instead of a mapping, or of a list of values, is in what explain
 // says of the field.
 func TestExplainShowsAllValuesOfAllFields(t *testing.T) {
 	t.Parallel()

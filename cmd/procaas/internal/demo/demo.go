@@ -129,7 +129,7 @@ func demo(ctx context.Context, s cli.Streams, o demoOptions) error {
 	return d.run(ctx)
 }
 
-// scratchStore gives a node without a store a temporary one. forget removes it.
+// scratchStore creates a temporary store for a node without one. forget removes it.
 func scratchStore(f *serve.Flags) (forget func(), err error) {
 	if f.Store != "" {
 		return func() {}, nil

@@ -7,7 +7,7 @@ import (
 
 var someToken = regexp.MustCompile(`procaas_[A-Za-z0-9_-]{43}`)
 
-// The token that a refusal offers is one that does.
+// A refusal offers a token that works.
 func TestOfferedAdminTokenIsStrong(t *testing.T) {
 	t.Parallel()
 	f := AccessFlags{Token: "secret", Open: []string{"none"}}

@@ -51,7 +51,7 @@ func order(t *testing.T, follow func(handoff.Order) (handoff.State, error), vers
 	return s
 }
 
-// call sends a request for partition 0, and gives the status.
+// call sends a request for partition 0, and returns the status.
 func call(t *testing.T, w *reference.Worker, path string) (int, reference.Answer, http.Header) {
 	t.Helper()
 	r := httptest.NewRequest("GET", path, nil)

@@ -219,7 +219,7 @@ func spread(v inbox.View) map[string][]int {
 		mean := total / int64(len(there))
 		for _, slot := range slices.SortedStableFunc(slices.Values(of[from]), heavier) {
 			to := slices.MinFunc(there, func(a, b string) int { return cmp.Compare(loads[a], loads[b]) })
-			// No cell gives below the mean or gets more than it. So the next spread moves nothing.
+			// No cell falls below the mean or rises above it. So the next spread moves nothing.
 			if n := weigh(slot); loads[from]-n >= mean && loads[to]+n <= mean+store.InboxSlots {
 				loads[from], loads[to], out[to] = loads[from]-n, loads[to]+n, append(out[to], slot)
 			}

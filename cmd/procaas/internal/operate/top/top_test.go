@@ -104,7 +104,7 @@ func goldenText(t *testing.T, name, have string) {
 	}
 }
 
-// Who is on call sees at once what is down, who switched what off and until when, and why calls fail.
+// A person on call sees at once what is down, who switched what off and until when, and why calls fail.
 func TestTopTellsOfTroubles(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
@@ -148,7 +148,7 @@ func TestTopTellsOfTroubles(t *testing.T) {
 	goldenText(t, "top_troubles.golden", string(v.draw(&screen{})))
 }
 
-// Who is on call sees whom to call and what can wait, wherever 120 columns or the terminal have room.
+// A person on call sees the owners and what can wait, wherever 120 columns or the terminal have room.
 func TestTopTellsOwnersAndWhatIsCritical(t *testing.T) {
 	t.Parallel()
 	core := func(h *stats.HandlerInfo) { h.Owner, h.Critical = "team-core", true }

@@ -154,7 +154,7 @@ func (v *topView) still() string {
 	return fmt.Sprintf("%s %s still, the oldest for %s: %s", diag.Plural(total, "run"), verb, seconds(oldest), someOf(words))
 }
 
-// notes returns the lines below a handler: who switched it off and why, and its last error.
+// notes returns the lines below a handler: the operator who switched it off, the reason, and its last error.
 func (v *topView) notes(h *stats.HandlerInfo) []string {
 	var notes []string
 	if c := v.switchOf(h); c != nil {

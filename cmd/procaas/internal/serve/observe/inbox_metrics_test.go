@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A seenInbox is an inbox that says what it is told to.
+// A seenInbox is an inbox with prepared answers.
 type seenInbox struct {
 	inbox.Cells
 	view inbox.View
@@ -50,7 +50,7 @@ func TestInboxMetrics(t *testing.T) {
 	}
 }
 
-// gathered gives the values of a collector by name and label.
+// gathered returns the values of a collector by name and label.
 func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()

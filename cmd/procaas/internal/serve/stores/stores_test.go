@@ -8,7 +8,7 @@ import (
 	"procaas/engine/store"
 )
 
-// A database without cells has all slots, whatever its table of slots says.
+// A database without cells has all slots, even if its table of slots differs.
 func TestUniqueNamesNeedNoCells(t *testing.T) {
 	t.Parallel()
 	db, err := Options{DSN: enginetest.MigratedPostgres(t)}.Open(t.Context(), slog.New(slog.DiscardHandler))
