@@ -703,6 +703,8 @@ func (f *fakeEngine) Find(_ context.Context, name string) (definitions.Version, 
 
 func (f *fakeEngine) Canary() *canary.State { return nil }
 
+func (f *fakeEngine) LastTrial(context.Context) (*canary.State, error) { return nil, nil }
+
 func (f *fakeEngine) ShareTrial(context.Context, float64, bool, store.Actor) (*canary.State, error) {
 	return nil, &definitions.CanaryError{Message: "no canary runs"}
 }

@@ -122,7 +122,7 @@ func triable(old, now *Definition, d diff.Diff) error {
 func (f *Follower) ShareTrial(ctx context.Context, percent float64, hold bool, by store.Actor) (*canary.State, error) {
 	return f.change(ctx, by, func(t *canary.State, at time.Time) (canary.Event, error) {
 		if t.Old != f.Library.Present().Bundle.Hash {
-			return canary.Event{}, refuse("%s", noCanary)
+			return canary.Event{}, refuseEnded(nil)
 		}
 		t.Hold, t.Phase = hold, canary.Running
 		return t.Turn(percent, at), nil
@@ -130,30 +130,44 @@ func (f *Follower) ShareTrial(ctx context.Context, percent float64, hold bool, b
 }
 
 // EndTrial ends the trial: new runs use the old version. At 100 % of the keys, nodes may have made
-// the new one current already.
+// the new one current already. A trial that was promoted meanwhile stays so, which is not an error.
 func (f *Follower) EndTrial(ctx context.Context, by store.Actor) (*canary.State, error) {
-	return f.change(ctx, by, func(t *canary.State, at time.Time) (canary.Event, error) {
+	t, err := f.change(ctx, by, func(t *canary.State, at time.Time) (canary.Event, error) {
 		why := by.Name + " rolled it back"
 		if by.Reason != "" {
 			why += ": " + by.Reason
 		}
 		return t.End(canary.RolledBack, why, at), nil
 	})
+	if _, refused := errors.AsType[*CanaryError](err); refused && t != nil && t.Phase == canary.Promoted {
+		return t, nil
+	}
+	return t, err
 }
 
-const noCanary = "no canary runs, and no version is in the shadow; procaas versions lists the versions"
+const noCanary = "no canary runs, and no version is in the shadow"
+
+// refuseEnded says that no trial lasts, and how the last one ended.
+func refuseEnded(t *canary.State) error {
+	const versions = "; procaas versions lists the versions"
+	if t == nil || t.Phase == "" {
+		return refuse(noCanary + versions)
+	}
+	return refuse("%s; the last one, of version %.12s, is %s: %s%s", noCanary, t.New, t.Phase, t.Why, versions)
+}
 
 func (f *Follower) change(
 	ctx context.Context, by store.Actor, do func(*canary.State, time.Time) (canary.Event, error),
 ) (*canary.State, error) {
+	var last *canary.State
 	err := f.steer(ctx, by, func(s *fallback.State, at time.Time) ([]canary.Event, error) {
-		if !s.Canary.Lasts() {
-			return nil, refuse("%s", noCanary)
+		if last = s.Canary; !last.Lasts() {
+			return nil, refuseEnded(last)
 		}
-		e, err := do(s.Canary, at)
+		e, err := do(last, at)
 		return []canary.Event{e}, err
 	})
-	return f.Trials.Canary(), err
+	return last, err
 }
 
 // steerTries is how often a change is tried if other decisions come first.
@@ -178,7 +192,13 @@ func (f *Follower) steer(ctx context.Context, by store.Actor, do func(*fallback.
 	return errors.New("other decisions come before this one, try again")
 }
 
-// Canary returns the last trial, or nil.
+// LastTrial reads the last trial from the store. It returns nil if there was none.
+func (f *Follower) LastTrial(ctx context.Context) (*canary.State, error) {
+	err := f.Trials.Refresh(ctx)
+	return f.Canary(), err
+}
+
+// Canary returns the last trial that this node knows, or nil.
 func (f *Follower) Canary() *canary.State { return f.Trials.Canary() }
 
 // Heed applies the state of the trial. A version in memory is served at once, so the node that

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
@@ -23,9 +24,11 @@ type Versions interface {
 	Previous(ctx context.Context) (definitions.Version, error)
 	Find(ctx context.Context, name string) (definitions.Version, error)
 
-	// Canary returns the last trial of a new version, or nil. ShareTrial changes its share of the
-	// keys, and EndTrial rolls it back.
+	// Canary returns the last trial of a new version that the node knows, or nil. LastTrial reads it
+	// from the store. ShareTrial changes its share of the keys, and EndTrial rolls it back, unless
+	// it was promoted meanwhile.
 	Canary() *canary.State
+	LastTrial(ctx context.Context) (*canary.State, error)
 	ShareTrial(ctx context.Context, percent float64, hold bool, by store.Actor) (*canary.State, error)
 	EndTrial(ctx context.Context, by store.Actor) (*canary.State, error)
 }
@@ -73,8 +76,9 @@ func (g *Group) versionOperations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/rollback", ID: "roll-back", Tag: "admin",
 			Summary: "End the canary or the shadow, or make an earlier version current on all nodes",
-			About: "If a canary runs, new runs of all keys use the old version again. A version in the shadow is dropped. Otherwise the server reads the version from its store and needs no files. The checks are those of a reload. Runs that have " +
-				"begun keep their version.",
+			About: "If a canary runs, new runs of all keys use the old version again. A version in the shadow is dropped. " +
+				"Otherwise the server reads the version from its store and needs no files. The checks are those of a reload. Runs that have " +
+				"begun keep their version. Within a minute after a canary was rolled back, `to` is required.",
 			Example: wire.Rollback{Reason: "charges twice"}, Replies: rest.OK("The differences."),
 			Refusals: []string{
 				problem.UnknownVersion, problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.CanaryRefused,
@@ -103,13 +107,20 @@ type versionsPath struct {
 	Other string `path:"other" doc:"The other version, or at least its first 4 digits."`
 }
 
+// justEnded is how long after the end of a canary a rollback without a version may be meant for it.
+const justEnded = time.Minute
+
 type rollback struct {
 	Body wire.Rollback `required:"false"`
 }
 
 func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error) {
 	how := definitions.Change{To: in.Body.To, Drop: in.Body.Drop}
-	if t := g.Versions.Canary(); t.Lasts() {
+	t, err := g.Versions.LastTrial(c.Context())
+	if err != nil {
+		return found, err
+	}
+	if t.Lasts() {
 		serves := t.Runs()
 		v := definitions.Version{Version: t.Old}
 		if how.To != "" {
@@ -122,7 +133,7 @@ func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error
 			if err != nil {
 				return found, ofVersion(err)
 			}
-			if !serves || t.Percent < 100 {
+			if t.Phase != canary.Promoted && (!serves || t.Percent < 100) {
 				found, err = g.Versions.Differ(c.Context(), t.New, t.Old)
 				return found, ofVersion(err)
 			}
@@ -130,6 +141,10 @@ func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error
 		}
 	}
 	if how.To == "" {
+		if t != nil && t.Phase == canary.RolledBack && time.Since(t.Ended) < justEnded {
+			return found, problem.New(problem.CanaryRefused, "the canary of version %.12s is rolled back already: %s; "+
+				"name a version to replace the current one, too", t.New, t.Why)
+		}
 		v, err := g.Versions.Previous(c.Context())
 		if err != nil {
 			return found, ofVersion(err)

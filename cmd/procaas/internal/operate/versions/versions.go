@@ -122,7 +122,8 @@ func rollbackCommand() *cobra.Command {
 		Short: "End a canary or a shadow, or make an earlier version of the pipelines current",
 		Long: `rollback ends the canary if one runs: new runs of all keys use the current version
 again. It drops a version in the shadow. Otherwise it makes a version current that the store keeps. No files are needed.
-Without VERSION, it is the version that the current one replaced.
+Without VERSION, it is the version that the current one replaced. Within a minute after
+a canary was rolled back, the server wants a VERSION.
 
 Runs that have begun keep their version. To move them, run procaas runs migrate
 afterwards. A node that restarts with the files of a version that was rolled back takes
