@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,19 +40,25 @@ type rollout struct {
 	nodes []*crashing
 	sent  int
 	hook  *hookStub // hears alerts of all nodes
+	paths sync.Map  // that the service was called at, and of calls in the shadow "shadow "+path
 }
 
 // newRollout starts nodes whose new version calls a path.
 func newRollout(t *testing.T, path string, db string, nodes int) (*rollout, []*child) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/bad" {
+	r := &rollout{T: t, ctx: ctx, dir: t.TempDir(), hook: &hookStub{}}
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		path := req.URL.Path
+		if req.Header.Get("X-Procaas-Shadow") != "" {
+			path = "shadow " + path
+		}
+		r.paths.Store(path, true)
+		if req.URL.Path == "/bad" {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 		}
 	}))
 	t.Cleanup(service.Close)
-	r := &rollout{T: t, ctx: ctx, dir: t.TempDir(), hook: &hookStub{}}
 	hooks := httptest.NewServer(r.hook)
 	t.Cleanup(hooks.Close)
 	r.write(strings.ReplaceAll(canaried, "URL", service.URL))
@@ -310,4 +317,59 @@ func TestCanaryIsPromoted(t *testing.T) {
 		t.Errorf("have %+v, %v", versions, err)
 	}
 	children[0].terminate()
+}
+
+// TestShadowSurvivesKill9 kills the node that put a version in the shadow, in the middle of its replays. The other one goes on,
+// and the dead one comes back with the new files and replays, too. No run uses the version, and nobody calls its services,
+// until it is promoted.
+func TestShadowSurvivesKill9(t *testing.T) {
+	t.Parallel()
+	r, children := newRollout(t, "/new", enginetest.Postgres(t), 2)
+	one, two := r.nodes[0], r.nodes[1]
+	d, err := one.client.Reload(r.ctx, wire.Reload{Shadow: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := func(least int) func(canary.View) bool {
+		return func(v canary.View) bool {
+			runs, differ := v.Shadow.Compared()
+			if differ != runs {
+				t.Fatalf("%d of %d runs differ; want all, since they call another path", differ, runs)
+			}
+			return v.Phase == canary.InShadow && runs >= least
+		}
+	}
+	for range 3 {
+		before, _ := r.until(two, "replays", compared(1)).Shadow.Compared()
+		keys := r.submit(one, 100)
+		children[0].kill()
+		for key, version := range r.versions(two, keys) {
+			if version != d.Old {
+				t.Errorf("key %s ran on %.8s, which is in the shadow", key, version)
+			}
+		}
+		r.until(two, "replays of the other node", compared(before+1))
+		children[0] = one.start(r.ctx)
+		r.until(one, "the node that came back", compared(before+2))
+	}
+	v, err := two.client.Canary(r.ctx)
+	if err != nil || v.New != d.New || v.Shadow.Causes[0].Was == "" || len(v.Shadow.Causes[0].Examples) == 0 {
+		t.Errorf("have %+v, %v", v, err)
+	}
+	for _, path := range []string{"/new", "shadow /new", "shadow /old"} {
+		if _, called := r.paths.Load(path); called {
+			t.Errorf("a replay has called %s", path)
+		}
+	}
+	if _, err := two.client.Promote(r.ctx, wire.Promotion{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until(one, "the end", func(v canary.View) bool { return v.Phase == canary.Promoted })
+	for key, version := range r.versions(two, r.submit(one, 10)) {
+		if version != d.New {
+			t.Errorf("key %s ran on %.8s after the promotion", key, version)
+		}
+	}
+	children[0].terminate()
+	children[1].terminate()
 }
