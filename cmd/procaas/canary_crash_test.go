@@ -332,15 +332,14 @@ func TestShadowSurvivesKill9(t *testing.T) {
 	}
 	compared := func(least int) func(canary.View) bool {
 		return func(v canary.View) bool {
-			runs, differ := v.Shadow.Compared()
-			if differ != runs {
-				t.Fatalf("%d of %d runs differ; want all, since they call another path", differ, runs)
+			if n := v.Shadow.Total(); n.Same > 0 {
+				t.Fatalf("want that all runs differ, since they call another path; have %s", n.Text())
 			}
-			return v.Phase == canary.InShadow && runs >= least
+			return v.Phase == canary.InShadow && v.Shadow.Total().Different >= least
 		}
 	}
 	for range 3 {
-		before, _ := r.until(two, "replays", compared(1)).Shadow.Compared()
+		before := r.until(two, "replays", compared(1)).Shadow.Total().Different
 		keys := r.submit(one, 100)
 		children[0].kill()
 		for key, version := range r.versions(two, keys) {
@@ -353,7 +352,7 @@ func TestShadowSurvivesKill9(t *testing.T) {
 		r.until(one, "the node that came back", compared(before+2))
 	}
 	v, err := two.client.Canary(r.ctx)
-	if err != nil || v.New != d.New || v.Shadow.Causes[0].Was == "" || len(v.Shadow.Causes[0].Examples) == 0 {
+	if err != nil || v.New != d.New || v.Shadow.Differences[0].Was == "" || len(v.Shadow.Differences[0].Examples) == 0 {
 		t.Errorf("have %+v, %v", v, err)
 	}
 	for _, path := range []string{"/new", "shadow /new", "shadow /old"} {

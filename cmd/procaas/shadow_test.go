@@ -65,7 +65,7 @@ func TestShadowMakesOnlySafeCalls(t *testing.T) {
 		}
 		eventually(t, "4 replays", func() bool {
 			v, err := o.client.Canary(t.Context())
-			return err == nil && len(v.Shadow.Pipelines) == 1 && v.Shadow.Pipelines[0].Same+v.Shadow.Pipelines[0].Different == 4
+			return err == nil && v.Shadow.Total().Same+v.Shadow.Total().Different == 4
 		})
 		o.command(0, want, "canary")
 		versions, err := o.client.Versions(t.Context(), 10)

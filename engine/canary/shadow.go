@@ -3,6 +3,7 @@ package canary
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 const InShadow = "shadow"
 
 const (
-	mostCauses   = 20  // kinds of differences that a trial tells apart
+	mostDiffers  = 30  // differences that a trial tells apart
 	mostSkipped  = 10  // reasons to skip runs that a trial tells apart
 	mostExamples = 3   // runs that a kind names
 	mostPiped    = 200 // pipelines that a trial tells apart
@@ -29,14 +30,15 @@ const Others = "others"
 // Shadowed has what the replays with a version in the shadow have found.
 type Shadowed struct {
 	Pipelines []Replays `json:"pipelines"` // by name
-	Causes    []Cause   `json:"causes"`    // the most frequent first
-	Other     int       `json:"other"`     // runs that differ in yet another thing
 	Skipped   []Skip    `json:"skipped"`   // the most frequent first
 	Calls     int       `json:"calls"`     // real calls
+
+	Differences []ShadowDifference `json:"differences"` // the most frequent first
+	Other       int                `json:"other"`       // number of differences beyond those
 }
 
 func newShadowed() *Shadowed {
-	return &Shadowed{Pipelines: []Replays{}, Causes: []Cause{}, Skipped: []Skip{}}
+	return &Shadowed{Pipelines: []Replays{}, Differences: []ShadowDifference{}, Skipped: []Skip{}}
 }
 
 // Replays counts the runs of a pipeline that were replayed.
@@ -47,8 +49,8 @@ type Replays struct {
 	Skipped   int    `json:"skipped"`
 }
 
-// A Cause is the first difference of some runs.
-type Cause struct {
+// A ShadowDifference is a difference that some runs have. A run has it once.
+type ShadowDifference struct {
 	Pipeline string   `json:"pipeline"`
 	Kind     string   `json:"kind"`
 	Path     string   `json:"path"`
@@ -56,7 +58,8 @@ type Cause struct {
 	What     string   `json:"what"` // in words
 	Was      string   `json:"was"`  // in the first of the runs
 	Now      string   `json:"now"`
-	Runs     int      `json:"runs"`
+	Runs     int      `json:"runs"`     // that have it
+	First    int      `json:"first"`    // of these, runs that differ in it first; the others may only follow from another one
 	Examples []string `json:"examples"` // some of the runs
 }
 
@@ -68,10 +71,10 @@ type Skip struct {
 
 // A Replay is the result of one replay, or a real call of it.
 type Replay struct {
-	Pipeline string `json:"p,omitempty"`
-	Cause    *Cause `json:"c,omitempty"` // its first difference; its Examples may have the run
-	Skip     string `json:"s,omitempty"` // why it was not compared
-	Call     bool   `json:"r,omitempty"` // it is a real call
+	Pipeline string             `json:"p,omitempty"`
+	Differs  []ShadowDifference `json:"d,omitempty"` // by time; Examples may have the run
+	Skip     string             `json:"s,omitempty"` // why it was not compared
+	Call     bool               `json:"r,omitempty"` // it is a real call
 }
 
 // IsInShadow reports whether nodes replay runs with the new version.
@@ -119,9 +122,14 @@ func (s *Shadowed) add(r Replay, n int) {
 	case r.Skip != "":
 		p.Skipped += n
 		s.skip(r.Skip, n)
-	case r.Cause != nil:
+	case len(r.Differs) > 0:
 		p.Different += n
-		s.cause(*r.Cause, n)
+		for i, d := range r.Differs {
+			s.differ(d, n, i == 0)
+		}
+		slices.SortStableFunc(s.Differences, func(a, b ShadowDifference) int {
+			return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(b.First, a.First))
+		})
 	default:
 		p.Same += n
 	}
@@ -154,62 +162,70 @@ func (s *Shadowed) skip(why string, n int) {
 	slices.SortStableFunc(s.Skipped, func(a, b Skip) int { return b.Runs - a.Runs })
 }
 
-func (s *Shadowed) cause(c Cause, n int) {
-	i := slices.IndexFunc(s.Causes, func(k Cause) bool { return k.id() == c.id() })
+func (s *Shadowed) differ(d ShadowDifference, n int, first bool) {
+	i := slices.IndexFunc(s.Differences, func(k ShadowDifference) bool { return k.id() == d.id() })
 	switch {
 	case i >= 0:
-	case len(s.Causes) >= mostCauses:
+	case len(s.Differences) >= mostDiffers:
 		s.Other += n
 		return
 	default:
-		i = len(s.Causes)
-		s.Causes = append(s.Causes, Cause{Pipeline: c.Pipeline, Kind: c.Kind, Path: c.Path, At: c.At, Examples: []string{}})
+		i = len(s.Differences)
+		s.Differences = append(s.Differences, ShadowDifference{
+			Pipeline: d.Pipeline, Kind: d.Kind, Path: d.Path, At: d.At, Examples: []string{},
+		})
 	}
-	k := &s.Causes[i]
+	k := &s.Differences[i]
 	if k.What == "" {
-		k.What, k.Was, k.Now = c.What, c.Was, c.Now
+		k.What, k.Was, k.Now = d.What, d.Was, d.Now
 	}
-	k.Runs += n
-	for _, run := range c.Examples {
+	if k.Runs += n; first {
+		k.First += n
+	}
+	for _, run := range d.Examples {
 		if len(k.Examples) < mostExamples && !slices.Contains(k.Examples, run) {
 			k.Examples = append(k.Examples, run)
 		}
 	}
-	slices.SortStableFunc(s.Causes, func(a, b Cause) int { return b.Runs - a.Runs })
 }
 
 // id is the same for the same difference of several runs.
-func (c Cause) id() [4]string { return [4]string{c.Pipeline, c.Kind, c.Path, c.At} }
+func (d *ShadowDifference) id() [4]string { return [4]string{d.Pipeline, d.Kind, d.Path, d.At} }
 
-// Compared returns how many runs were compared, and how many of them differ. The receiver may be
-// nil.
-func (s *Shadowed) Compared() (runs, differ int) {
+// Total returns the sums over all pipelines. The receiver may be nil.
+func (s *Shadowed) Total() (all Replays) {
 	if s == nil {
-		return 0, 0
+		return all
 	}
 	for _, p := range s.Pipelines {
-		runs += p.Same + p.Different
-		differ += p.Different
+		all.Same += p.Same
+		all.Different += p.Different
+		all.Skipped += p.Skipped
 	}
-	return runs, differ
+	return all
 }
 
-// An Examples remembers for which causes a node has reported enough examples. The zero value is
+// Text formats the counts for people.
+func (r Replays) Text() string {
+	return fmt.Sprintf("%d as before, %d different, %d skipped", r.Same, r.Different, r.Skipped)
+}
+
+// An Examples remembers for which differences a node has reported enough examples. The zero value is
 // ready to use. It is for one goroutine.
 type Examples struct {
 	turn string
 	of   map[[4]string]int
 }
 
-// Trim removes the example and the words from a cause that has enough of them. A report without
+// Trim removes the example and the words from a difference that has enough of them. A report without
 // them is equal to others, so that they are stored as one.
-func (e *Examples) Trim(s *State, c *Cause) {
+func (e *Examples) Trim(s *State, d *ShadowDifference) {
 	if turn := s.turn(); e.turn != turn {
 		e.turn, e.of = turn, map[[4]string]int{}
 	}
-	if n := e.of[c.id()]; n >= mostExamples || n == 0 && len(e.of) >= 2*mostCauses {
-		c.What, c.Was, c.Now, c.Examples = "", "", "", nil
+	if n := e.of[d.id()]; n >= mostExamples || n == 0 && len(e.of) >= 2*mostDiffers {
+		d.What, d.Was, d.Now, d.Examples = "", "", "", nil
 		return
 	}
-	e.of[c.id()]++
+	e.of[d.id()]++
 }

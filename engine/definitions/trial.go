@@ -67,7 +67,7 @@ func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Orde
 		if t := s.Canary; t.Lasts() && t.Old == old.Bundle.Hash {
 			what := "a canary of version %.12s runs already, at %g %%; promote it or roll it back first"
 			if t.IsInShadow() {
-				what = "version %.12s is in the shadow already, of %g %% of the runs; promote it or roll it back first"
+				what = "version %.12s is in the shadow of %g %% of the runs already; promote it or roll it back first"
 			}
 			return nil, refuse(what, t.New, t.Percent)
 		}

@@ -28,7 +28,8 @@ const (
 	rests       = 3                      // times as long as a replay took: it uses at most a quarter of a processor
 	longestRest = 100 * time.Millisecond // real calls leave the processor alone
 	muchSlower  = 0.5                    // a run may take longer by this share
-	mostText    = 200                    // bytes of a value that is shown
+	mostText    = 200                    // characters of a value that is shown
+	mostTold    = 8                      // differences of one run that are counted
 )
 
 // A Shadow replays the ended runs of one node with the version in the shadow.
@@ -140,13 +141,7 @@ func (s *Shadow) report(e over, v Verdict) {
 	case v.Why != "":
 		outcome, one.Skip = "skipped", brief(v.Why)
 	case len(v.Found) > 0:
-		d := v.Found[0]
-		outcome, one.Cause = "different", &canary.Cause{
-			Pipeline: e.pipeline, Kind: d.Kind, Path: d.Path, At: brief(d.At), What: brief(d.String()), Was: brief(d.Was), Now: brief(d.Now),
-			Examples: []string{e.run},
-		}
-		s.examples.Trim(e.trial, one.Cause)
-		s.Metrics.ShadowDifferences.WithLabelValues(e.pipeline, d.Kind).Inc()
+		outcome, one.Differs = "different", s.differs(e, v.Found)
 	}
 	s.Metrics.ShadowRuns.WithLabelValues(e.pipeline, outcome).Inc()
 	s.Tally(e.trial.Tally(one, at))
@@ -154,6 +149,25 @@ func (s *Shadow) report(e over, v Verdict) {
 		s.Metrics.ShadowCalls.Inc()
 		s.Tally(e.trial.Tally(canary.Replay{Call: true}, at))
 	}
+}
+
+// differs returns the first differences of a run, each once.
+func (s *Shadow) differs(e over, found []Difference) (out []canary.ShadowDifference) {
+	seen := map[string]bool{}
+	for _, d := range found {
+		if seen[d.id()] || len(out) == mostTold {
+			continue
+		}
+		seen[d.id()] = true
+		one := canary.ShadowDifference{
+			Pipeline: e.pipeline, Kind: d.Kind, Path: d.Path, At: brief(d.At), What: brief(d.String()), Was: brief(d.Was), Now: brief(d.Now),
+			Examples: []string{e.run},
+		}
+		s.examples.Trim(e.trial, &one)
+		s.Metrics.ShadowDifferences.WithLabelValues(e.pipeline, d.Kind).Inc()
+		out = append(out, one)
+	}
+	return out
 }
 
 // brief bounds a text that is kept and shown.

@@ -134,7 +134,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}, []string{"pipeline", "outcome"})
 	m.ShadowDifferences = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_shadow_differences_total",
-		Help: "Runs that differ in the shadow, by the kind of their first difference, such as request or slower.",
+		Help: "Differences of runs in the shadow, by kind, such as request or slower. At most 8 of each run count.",
 	}, []string{"pipeline", "kind"})
 	m.ShadowCalls = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "procaas_shadow_calls_total",

@@ -117,7 +117,7 @@ type overviewData struct {
 	Services  []guard.ServiceInfo // those that fail first
 	Down      bool                // one of them fails
 	StoreDown bool
-	Canary    *canary.View // that runs
+	Canary    *canary.View // that runs, or a version in the shadow
 }
 
 type statusCount struct {
@@ -149,7 +149,7 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 	}
 	slices.SortStableFunc(d.Services, func(a, b guard.ServiceInfo) int { return cmp.Compare(calm(a), calm(b)) })
 	d.Down = len(d.Services) > 0 && calm(d.Services[0]) == 0
-	if t := c.o.Engine.Canary(); t.Runs() {
+	if t := c.o.Engine.Canary(); t.Lasts() {
 		v := t.View()
 		d.Canary = &v
 	}

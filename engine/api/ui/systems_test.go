@@ -21,6 +21,7 @@ import (
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	engineinbox "procaas/engine/inbox"
+	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/records"
 	"procaas/engine/stats"
@@ -318,6 +319,25 @@ func (tried) Versions(context.Context, int) ([]definitions.Version, error) {
 		{Version: "0123456789abcdef", State: definitions.StateCurrent, By: "ann", Changes: "~ handler p/s/h"},
 		{Version: "fedcba9876543210", State: "canary 5%", By: "<b>", Runs: 7},
 	}, nil
+}
+
+func TestDifferencesInTheShadowAreShown(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	s := canary.Begin("0123456789abcdef", "fedcba9876543210", canary.Order{Percent: 5, Shadow: true}, 4, nil, "ann", "be polite", at)
+	one := canary.ShadowDifference{Pipeline: "p", Kind: "request", Path: "p/s/h", What: "p/s/h sends another body", Was: `"<a>"`, Now: `"b"`, Examples: []string{"r1"}}
+	for range 2 {
+		s.Decide(at, []model.Tally{s.Tally(canary.Replay{Pipeline: "p", Differs: []canary.ShadowDifference{one}}, at), s.Tally(canary.Replay{Pipeline: "p"}, at)}, s.Old)
+	}
+	s.Decide(at, []model.Tally{s.Tally(canary.Replay{Pipeline: "p", Skip: "it is too large"}, at), s.Tally(canary.Replay{Call: true}, at)}, s.Old)
+	o := options()
+	o.Engine.History = tried{trial: s}
+	page(t, ui.New(o), "/console/versions", http.StatusOK, "<h2>Shadow</h2>", "<b>5 %</b> of the ended runs", "2 as before, 2 different, 1 skipped",
+		"p/s/h sends another body", `<code>&#34;&lt;a&gt;&#34;</code>`, `href="/console/runs/r1"`, "1 skipped: it is too large.", "made 1 real calls")
+	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: tried{trial: s}}
+	page(t, ui.New(o), "/", http.StatusOK, `<a href="/console/versions">Shadow</a>`, "2 as before, 2 different, 1 skipped")
+	s.End(canary.RolledBack, "ann rolled it back", at)
+	page(t, ui.New(o), "/console/versions", http.StatusOK, "The last shadow", "in the shadow of <b>5 %</b> of the ended runs", "p/s/h sends another body")
 }
 
 func TestCanariesAndFrozenFallbacksAreShown(t *testing.T) {

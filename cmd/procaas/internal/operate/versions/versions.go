@@ -214,7 +214,7 @@ func canaryCommand() *cobra.Command {
 		Long: `canary shows the canary that procaas reload --canary began: its share of the keys, what
 comes next, and the numbers of both versions at this share. Of a canary that has ended
 it shows why. Of a version in the shadow it shows the counts of its replays, the most
-frequent first differences, and some runs that have them.
+frequent differences, and some runs that have them.
 
 FAILURES are runs that failed or wait for an operator. ERRORS are first attempts of a
 handler that failed. LATENCY (ms) and CALLS show the median and the 90th percentile of
@@ -261,11 +261,15 @@ func showShadow(q *cli.Call, s *canary.Shadowed) error {
 			return err
 		}
 	}
-	for _, c := range s.Causes {
-		fmt.Fprintf(q.Out, "\n%s: %s\n  was  %s\n  now  %s\n  such as %s\n", diag.Plural(c.Runs, "run"), c.What, c.Was, c.Now, strings.Join(c.Examples, ", "))
+	for _, d := range s.Differences {
+		fmt.Fprintf(q.Out, "\n%s: %s\n  was  %s\n  now  %s\n", diag.Plural(d.Runs, "run"), d.What, d.Was, d.Now)
+		if d.First < d.Runs {
+			fmt.Fprintf(q.Out, "  after another difference in %s\n", diag.Plural(d.Runs-d.First, "run"))
+		}
+		fmt.Fprintf(q.Out, "  such as %s\n", strings.Join(d.Examples, ", "))
 	}
 	if s.Other > 0 {
-		fmt.Fprintf(q.Out, "\n%s: yet other differences\n", diag.Plural(s.Other, "run"))
+		fmt.Fprintf(q.Out, "\n%s more\n", diag.Plural(s.Other, "difference"))
 	}
 	for _, k := range s.Skipped {
 		fmt.Fprintf(q.Out, "skipped: %s: %s\n", diag.Plural(k.Runs, "run"), k.Why)
@@ -278,9 +282,9 @@ func showShadow(q *cli.Call, s *canary.Shadowed) error {
 
 // CanaryLine summarizes a canary, or a version in the shadow, in one line.
 func CanaryLine(v canary.View) string {
-	if runs, differ := v.Shadow.Compared(); v.Shadow != nil {
-		return fmt.Sprintf("shadow  %s %s, %g%% of the ended runs, against %s: %d compared, %d differ",
-			cli.Short(v.New), shadowPhase(v.Phase), v.Percent, cli.Short(v.Old), runs, differ)
+	if v.Shadow != nil {
+		return fmt.Sprintf("shadow  %s %s, %g%% of the ended runs, against %s: %s",
+			cli.Short(v.New), shadowPhase(v.Phase), v.Percent, cli.Short(v.Old), v.Shadow.Total().Text())
 	}
 	return fmt.Sprintf("canary  %s %s at %g%% of keys, against %s", cli.Short(v.New), v.Phase, v.Percent, cli.Short(v.Old))
 }
@@ -327,9 +331,11 @@ and the call is safe: a GET, or its service says shadow: true. It sends no secre
 	flags.IntVar(&how.Runs, "runs", canary.DefaultLeast, "how many runs of the new version each share of a canary has at least")
 	flags.BoolVar(&how.Hold, "hold", false, "stay at the share of the canary until procaas promote")
 	flags.StringSliceVar(&how.Ignore, "ignore", nil, "what a canary does not compare: "+strings.Join(canary.Kinds(), ", "))
-	c.MarkFlagsMutuallyExclusive("canary", "shadow")
 	return cli.Formatted(c, func(q *cli.Call) (err error) {
 		how.Reason, how.Drop, how.Step = *reason, *drop, wire.Duration(*step)
+		if *share != "" && *beside != "" {
+			return cli.Usagef("want --canary or --shadow, have both")
+		}
 		var tried func(version string) string
 		if *share == "" {
 			if how.Hold || len(how.Ignore) > 0 || c.Flags().Changed("step") || c.Flags().Changed("runs") {
