@@ -154,7 +154,8 @@ func TestNodesShareTheQuotaOfASubmitter(t *testing.T) {
 		here, _ := r.start(three)
 		there, _ := r.start(three)
 		ctx := context.Background()
-		_, secret, err := here.NewToken(ctx, credentials.TokenSpec{Name: "shop", Role: credentials.RoleSubmitter, Quota: "10/s"}, store.Actor{Name: "ann"})
+		_, secret, err := here.NewToken(ctx, credentials.TokenSpec{Name: "shop", Role: credentials.RoleSubmitter, Quota: "10/s"},
+			store.Actor{Name: "ann"})
 		if err != nil {
 			t.Fatal(err)
 		}

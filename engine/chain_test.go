@@ -110,7 +110,8 @@ func TestHonestChainsAreUnharmed(t *testing.T) {
 			fmt.Fprintf(&b, "  - {id: p%d, stages: [{id: s, handlers: [{id: h, send: {value: p%d}}]}]}\n", i, i+1)
 		}
 		b.WriteString("  - {id: p10, stages: [{id: s, handlers: [{id: last, step: {}}]}]}\n")
-		b.WriteString("  - {id: poll, stages: [{id: a, handlers: [{id: slow, step: {}}]}, {id: b, handlers: [{id: again, send: {value: poll}}]}]}\n")
+		b.WriteString("  - {id: poll, stages: [{id: a, handlers: [{id: slow, step: {}}]}, {id: b, handlers: [{id: again, send: " +
+			"{value: poll}}]}]}\n")
 		r.on("slow", func(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
 			time.Sleep(engine.HopEvery)
 			return model.Result{}, ctx.Err()

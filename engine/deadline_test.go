@@ -50,7 +50,8 @@ func TestHangingServiceHoldsUpUntilTheDeadline(t *testing.T) {
 		if took := time.Since(began); took < 2*time.Second || took > 2100*time.Millisecond {
 			t.Errorf("want the run held up for 2s, have %s", took)
 		}
-		if h := v.Handlers[0]; h.Outcome != model.OutcomeFailed || !strings.Contains(h.Error, "the deadline of handler work/a/tell, 2s, has passed during attempt 1") {
+		if h := v.Handlers[0]; h.Outcome != model.OutcomeFailed ||
+			!strings.Contains(h.Error, "the deadline of handler work/a/tell, 2s, has passed during attempt 1") {
 			t.Errorf("want tell left out for its deadline, have %+v", h)
 		}
 		calls := r.calls.Calls()
@@ -249,7 +250,10 @@ func (m *deadlineModel) draw() string {
 			path := fmt.Sprintf("p/s%d/h%d%d", i, i, j)
 			fmt.Fprintf(&b, "    - id: h%d%d\n      critical: %v\n", i, j, rapid.Bool().Draw(m.T, "critical"))
 			m.own[path] = deadline("      ", "of a handler")
-			what := rapid.SampledFrom([]string{"request: {}" + again, "request: {}" + again, "call: {pipeline: sub}", "for-each: {items: [1, 2, 3], max-parallel: 2}\n      request: {}" + again})
+			what := rapid.SampledFrom([]string{
+				"request: {}" + again, "request: {}" + again, "call: {pipeline: sub}",
+				"for-each: {items: [1, 2, 3], max-parallel: 2}\n      request: {}" + again,
+			})
 			fmt.Fprintf(&b, "      %s\n", what.Draw(m.T, "what"))
 		}
 	}
@@ -318,7 +322,10 @@ func (m *deadlineModel) happen() {
 		if _, ok := m.held[path]; ok {
 			delete(m.held, path)
 		} else {
-			m.held[path] = core.Verdict{Hold: m.now.Add(time.Hour), Reason: "held", People: rapid.Bool().Draw(m.T, "by people"), Turn: rapid.Bool().Draw(m.T, "in line")}
+			m.held[path] = core.Verdict{
+				Hold: m.now.Add(time.Hour), Reason: "held", People: rapid.Bool().Draw(m.T, "by people"),
+				Turn: rapid.Bool().Draw(m.T, "in line"),
+			}
 		}
 	default:
 		m.pass(time.Duration(rapid.IntRange(50, 2500).Draw(m.T, "ms")) * time.Millisecond)

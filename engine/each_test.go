@@ -161,7 +161,8 @@ func TestManyItemsWriteFewCheckpoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			written := 0
-			yaml := strings.Replace(strings.ReplaceAll(eachOf, "ITEMS", "2000"), "max-parallel: 20", "max-parallel: 20, max-items: 2000, on-failure: collect", 1)
+			yaml := strings.Replace(strings.ReplaceAll(eachOf, "ITEMS", "2000"), "max-parallel: 20",
+				"max-parallel: 20, max-items: 2000, on-failure: collect", 1)
 			r := newVirtualRig(t, yaml, func(o *engine.VirtualOptions) {
 				o.Saved = func(c model.Change) { written += len(c.Checkpoint) }
 			})

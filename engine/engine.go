@@ -154,7 +154,8 @@ func New(o Options) (*Engine, error) {
 		Library: &e.library, Bundles: o.Store.Bundles, Log: o.Log, Node: o.Name, Overrule: o.Overrule, Accepted: e.Runs,
 	}
 	e.Steering = &steering.Steering{
-		Store: o.Store, Library: &e.library, Settings: settings, Degrader: fallback.New(o.Store.Degradation), Guard: &guard.Guard{Slots: o.MaxInFlight},
+		Store: o.Store, Library: &e.library, Settings: settings, Degrader: fallback.New(o.Store.Degradation),
+		Guard: &guard.Guard{Slots: o.MaxInFlight},
 		Stats: &stats.Stats{Metrics: o.Metrics}, Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
 	}
 	turns := &intake.Turns{Slots: o.MaxInFlight}
@@ -171,7 +172,8 @@ func New(o Options) (*Engine, error) {
 	})
 	e.Runs.Node, e.Runs.IsOff = e.driver, e.OffAt
 	e.Acceptor = intake.NewAcceptor(intake.Parts{
-		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Turns: turns, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health, Metrics: o.Metrics,
+		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Turns: turns, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health,
+		Metrics: o.Metrics,
 	})
 	e.Reruns = &intake.Reruns{Runs: e.Runs, Acceptor: e.Acceptor}
 	e.Explainer = explain.New(o.Store, &e.library, settings, e.Effects)

@@ -34,7 +34,8 @@ pipelines:
     stages:
       - id: a
         handlers:
-          - {id: fetch, step: {value: {price: 7}}, result: {total: !$ sources.fetch.response.price, note: !$ event.payload.text}, retry: {attempts: 2, min-delay: 1h, max-delay: 1h, jitter: 0, on: any}}
+          - {id: fetch, step: {value: {price: 7}}, result: {total: !$ sources.fetch.response.price, note: !$ event.payload.text},
+             retry: {attempts: 2, min-delay: 1h, max-delay: 1h, jitter: 0, on: any}}
           - id: tell
             critical: false
             enabled: !$ configs.NOTIFY.enabled and shared-state.total > 5 and flow.state == 'created' and shared-state.note != 'x'

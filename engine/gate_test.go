@@ -444,7 +444,8 @@ func TestAnImprovedLimitIsKeptAtOnce(t *testing.T) {
 			if found := *e.Services()[0].Limit; found != want {
 				t.Fatalf("want a limit of %d after a round, have %d", want, found)
 			}
-			if kept, err := r.store.Documents.Document(t.Context(), "services", "limits"); err != nil || string(kept.Value) != fmt.Sprintf(`{"orders":%d}`, want) {
+			if kept, err := r.store.Documents.Document(t.Context(), "services", "limits"); err != nil ||
+				string(kept.Value) != fmt.Sprintf(`{"orders":%d}`, want) {
 				t.Errorf("want the limit %d in the store, have %s and %v", want, kept.Value, err)
 			}
 		}

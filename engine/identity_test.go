@@ -17,9 +17,11 @@ const keyed = `
 pipelines:
   - id: work
     stages:
-      - {id: a, handlers: [{id: each, for-each: {items: [1, 2]}, step: {value: !$ item}}, {id: inside, call: {pipeline: sub}}, {id: send, step: {value: 1}}]}
+      - {id: a, handlers: [{id: each, for-each: {items: [1, 2]}, step: {value: !$ item}},
+          {id: inside, call: {pipeline: sub}}, {id: send, step: {value: 1}}]}
   - {id: sub, inputs: {}, stages: [{id: a, handlers: [{id: one, step: {value: 1}}]}]}
-  - {id: undone, stages: [{id: a, handlers: [{id: book, step: {value: 1}, compensate: {step: {value: 2}}}, {id: deep, call: {pipeline: pay}, compensate: {step: {value: 3}}}]}, {id: b, handlers: [{id: bad, step: {}}]}]}
+  - {id: undone, stages: [{id: a, handlers: [{id: book, step: {value: 1}, compensate: {step: {value: 2}}},
+      {id: deep, call: {pipeline: pay}, compensate: {step: {value: 3}}}]}, {id: b, handlers: [{id: bad, step: {}}]}]}
   - {id: pay, inputs: {}, stages: [{id: a, handlers: [{id: card, step: {value: 1}}]}]}
   - {id: more, stages: [{id: a, handlers: [{id: child, step: {value: 1}}]}]}
 `

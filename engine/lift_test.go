@@ -159,7 +159,10 @@ func TestRunsLeaveTheQueueOfALimitWhenItsHandlerIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	limit := guard.ControlChange{Enabled: true, RateLimit: "1/m"}
 	for name, c := range map[string]struct{ text, limited, off string }{
-		"a limit of the files":        {strings.Replace(crowded, "retry: {attempts: 2}", "rate-limit: {rate: 1/m, burst: 1}", 1), "", "work/b/tell"},
+		"a limit of the files": {
+			strings.Replace(crowded, "retry: {attempts: 2}", "rate-limit: {rate: 1/m, burst: 1}", 1), "",
+			"work/b/tell",
+		},
 		"a limit of an operator":      {crowded, "work/b/tell", "work/b/tell"},
 		"a limit of the stage":        {crowded, "work/b", "work/b/tell"},
 		"a switch of the stage":       {crowded, "work/b/tell", "work/b"},

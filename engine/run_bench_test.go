@@ -50,7 +50,8 @@ func benchPlan(b *testing.B, n int) *planner.Plan {
 	}
 	yaml.WriteString("}\n  stages:\n  - id: s\n    handlers:\n")
 	for i := range n {
-		fmt.Fprintf(&yaml, "    - id: h%d\n      request: {id: !$ shared-state.s%d.id, tariff: !$ event.payload.order.tariff}\n      result: {s%d: !$ sources.h%d.response.order}\n", i, i, i+1, i)
+		fmt.Fprintf(&yaml, "    - id: h%d\n      request: {id: !$ shared-state.s%d.id, tariff: !$ event.payload.order.tariff}\n     "+
+			" result: {s%d: !$ sources.h%d.response.order}\n", i, i, i+1, i)
 	}
 	return plan(b, yaml.String())
 }

@@ -109,12 +109,14 @@ const calledPipeline = `- id: q
   stages:
   - id: s0
     handlers:
-    - {id: aside, critical: false, detached: true, request: {x: !$ inputs.x}, retry: {attempts: 3, min-delay: 10ms}, result: {d: !$ sources.aside.response}}
+    - {id: aside, critical: false, detached: true, request: {x: !$ inputs.x}, retry: {attempts: 3, min-delay: 10ms},
+       result: {d: !$ sources.aside.response}}
     - {id: one, request: {x: !$ inputs.x}, retry: {attempts: 3, min-delay: 10ms}, result: {a: !$ sources.one.response}}
     - {id: two, critical: false, request: {y: !$ inputs.y}, retry: {attempts: 3, min-delay: 10ms}, result: {b: !$ sources.two.response}}
   - id: s1
     handlers:
-    - {id: later, critical: false, request: {a: !$ shared-state.a, b: !$ shared-state.b}, retry: {attempts: 2, min-delay: 10ms}, result: {c: !$ sources.later.response}}
+    - {id: later, critical: false, request: {a: !$ shared-state.a, b: !$ shared-state.b}, retry: {attempts: 2, min-delay: 10ms},
+       result: {c: !$ sources.later.response}}
 `
 
 // drawCall calls a pipeline, perhaps for each item of a list. It returns a number that
@@ -207,7 +209,8 @@ func (w world) drawLoop(t *rapid.T, b *strings.Builder, i int, name *rapid.Gener
 		name.Draw(t, "item"), rapid.IntRange(0, 4).Draw(t, "items"), rapid.IntRange(1, 3).Draw(t, "parallel"),
 		rapid.SampledFrom([]string{"fail", "continue"}).Draw(t, "on-failure"))
 	b.WriteString("    shared-state: {x: 1, y: 2, z: 3}\n")
-	fmt.Fprintf(b, "    result: {%s: !$ \"reduce(sources.s%d.response, (#acc * 7 + (#?.x ?? 3) + (#?.y ?? 5) * 3 + (#?.z ?? 7) * 5) %% 1000, 0)\"}\n", name.Draw(t, "all"), i)
+	fmt.Fprintf(b, "    result: {%s: !$ \"reduce(sources.s%d.response, (#acc * 7 + (#?.x ?? 3) + (#?.y ?? 5) * 3 + (#?.z ?? 7) * "+
+		"5) %% 1000, 0)\"}\n", name.Draw(t, "all"), i)
 	var handlers []string
 	for j := range rapid.IntRange(1, 4).Draw(t, "handlers") {
 		var h strings.Builder
@@ -232,7 +235,8 @@ func (w world) drawLoop(t *rapid.T, b *strings.Builder, i int, name *rapid.Gener
 			fmt.Fprintf(&h, "      call: {pipeline: q, with: {x: !$ \"%s\"}}\n      result: {%s: !$ \"(sources.%s.response?.n ?? 5) + %s\"}\n",
 				any.Draw(t, "reads"), own.Draw(t, "writes"), id, any.Draw(t, "adds"))
 		default:
-			fmt.Fprintf(&h, "      request: {x: !$ %s}\n      retry: {attempts: 3, min-delay: 10ms}\n      result: {%s: !$ \"(sources.%s.response + %s) %% 1000\"}\n",
+			fmt.Fprintf(&h, "      request: {x: !$ %s}\n      retry: {attempts: 3, min-delay: 10ms}\n      result: {%s: !$ "+
+				"\"(sources.%s.response + %s) %% 1000\"}\n",
 				any.Draw(t, "reads"), own.Draw(t, "writes"), id, any.Draw(t, "adds"))
 			drawOnError(t, &h, critical, own)
 			if !critical && rapid.Bool().Draw(t, "fallback") {
@@ -248,7 +252,8 @@ func (w world) drawLoop(t *rapid.T, b *strings.Builder, i int, name *rapid.Gener
 func drawOnError(t *rapid.T, b *strings.Builder, critical bool, name *rapid.Generator[string]) {
 	switch rapid.IntRange(0, 6).Draw(t, "on-error") {
 	case 0:
-		fmt.Fprintf(b, "      on-error: [{on: 5xx, then: fail}, {on: timeout, then: continue, result: {%s: !$ error.attempts + shared-state.%s}}]\n",
+		fmt.Fprintf(b, "      on-error: [{on: 5xx, then: fail}, {on: timeout, then: continue, result: {%s: !$ error.attempts + "+
+			"shared-state.%s}}]\n",
 			name.Draw(t, "sets"), name.Draw(t, "from"))
 	case 1:
 		fmt.Fprintf(b, "      on-error: [{when: !$ shared-state.%s %% 2 == 0, then: continue, result: {%s: 5}}]\n",

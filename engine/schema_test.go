@@ -16,7 +16,8 @@ const promised = `
 configs: {LIMIT: {most: 5}}
 config-schemas: {LIMIT: {type: object, required: [most], properties: {most: {type: integer, maximum: 10}}}}
 events:
-  - {type: order, payload: {type: object, required: [id], properties: {id: {type: string}, lines: {type: array, items: {type: object, required: [sku]}}}}}
+  - {type: order, payload: {type: object, required: [id], properties: {id: {type: string},
+      lines: {type: array, items: {type: object, required: [sku]}}}}}
   - {type: done, payload: {type: object, required: [id], properties: {id: {type: string}}}}
 pipelines:
   - id: order

@@ -48,7 +48,8 @@ func drawUndoing(t *rapid.T) string {
 	})
 	for i := range rapid.IntRange(1, 3).Draw(t, "stages") {
 		if rapid.IntRange(0, 2).Draw(t, "repeated") == 0 {
-			fmt.Fprintf(&b, "      - id: s%d\n        for-each: %s\n        handlers:\n          - {id: h, critical: %v, call: {pipeline: q}}\n          - {id: g, critical: %v, request: {x: 7}}\n",
+			fmt.Fprintf(&b, "      - id: s%d\n        for-each: %s\n        handlers:\n          - {id: h, critical: %v, call: "+
+				"{pipeline: q}}\n          - {id: g, critical: %v, request: {x: 7}}\n",
 				i, many.Draw(t, "elements"), rapid.Bool().Draw(t, "critical"), rapid.Bool().Draw(t, "critical"))
 			continue
 		}

@@ -306,7 +306,8 @@ const saga = `
 pipelines:
   - id: work
     stages:
-      - {id: a, handlers: [{id: one, step: {}, compensate: {step: {}, retry: {attempts: 5, min-delay: 1m, factor: 1, jitter: 0, on: [any]}}}]}
+      - {id: a, handlers: [{id: one, step: {}, compensate: {step: {},
+          retry: {attempts: 5, min-delay: 1m, factor: 1, jitter: 0, on: [any]}}}]}
       - {id: b, handlers: [{id: two, step: {}}]}
       - {id: c, handlers: [{id: three, step: {}}]}
 `

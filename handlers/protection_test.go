@@ -55,7 +55,8 @@ func newCaller(t *testing.T, server *stub.Server, service, protection string) *c
 	t.Helper()
 	text := strings.NewReplacer("SERVICE", service, "PROTECTION", protection).Replace(stubborn)
 	urls := map[string]string{service: server.URLs()[service]}
-	b, found := dsl.Load([]diag.File{{Name: "work.yaml", Data: []byte(text)}}, dsl.Options{Types: engine.Types(handlers.All()), ServiceURLs: urls})
+	b, found := dsl.Load([]diag.File{{Name: "work.yaml", Data: []byte(text)}},
+		dsl.Options{Types: engine.Types(handlers.All()), ServiceURLs: urls})
 	if b == nil {
 		t.Fatalf("have %+v", found)
 	}

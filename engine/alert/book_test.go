@@ -366,7 +366,8 @@ func TestServiceIsDownBeforeARunFails(t *testing.T) {
 	if !a.Since.Equal(since) || a.Owner != "team-orders" || a.Kind.Severity() != "critical" || a.Error == "" {
 		t.Errorf("want since when, whose and why, have %+v", a)
 	}
-	if want := "procaas top --sort failures --server http://s; procaas runs list --status parked --server http://s"; a.Look("http://s") != want {
+	look := "procaas top --sort failures --server http://s; procaas runs list --status parked --server http://s"
+	if a.Look("http://s") != look {
 		t.Errorf("want the command to look, have %q", a.Look("http://s"))
 	}
 	s.services[0].FailingSince = nil
@@ -382,7 +383,8 @@ func TestPipelineThatMultipliesIsTold(t *testing.T) {
 	s.parked = append(s.parked, stats.ParkedRuns{Pipeline: "work", Reason: stats.ParkedLoop, For: "work/a/fetch", Runs: 9123, Since: since})
 	s.want("+ PipelineMultiplies work/a/fetch")
 	a := *s.book.firing[(&Alert{Kind: PipelineMultiplies, Path: "work/a/fetch"}).ID()]
-	if want := "work/a/fetch: the runs of the pipeline start more and more of its runs; 9123 runs wait for the budget of that"; a.Summary() != want {
+	want := "work/a/fetch: the runs of the pipeline start more and more of its runs; 9123 runs wait for the budget of that"
+	if a.Summary() != want {
 		t.Errorf("want %q, have %q", want, a.Summary())
 	}
 	if want := "procaas runs list --status parked --pipeline work --server http://s"; a.Look("http://s") != want {

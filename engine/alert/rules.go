@@ -34,7 +34,8 @@ type rule struct {
 // and the commands for an operator contain them. The commands name server, which may be empty.
 func WriteRules(w io.Writer, server string) error {
 	var b bytes.Buffer
-	b.WriteString("# Alerting rules for Prometheus, written by procaas gen alerts. They hold for all pipelines,\n# and stay as they are when pipelines change.\ngroups:\n")
+	b.WriteString("# Alerting rules for Prometheus, written by procaas gen alerts. They hold for all pipelines,\n" +
+		"# and stay as they are when pipelines change.\ngroups:\n")
 	writeGroup(&b, "procaas", nodeRules(server))
 	writeGroup(&b, "procaas-pipelines", pipelineRules(server))
 	writeGroup(&b, "procaas-handlers", handlerRules(server))
@@ -101,7 +102,8 @@ func nodeRules(server string) []rule {
 				"Their workers are too few, too slow or away, or the type is paused.", queues),
 		}, {
 			name: "ProcaasQueueUnasked", after: "5m", labels: severity("warning"),
-			expr: fmt.Sprintf(`max by (type) (procaas_queue_tasks{state="ready"}) > 0 and on (type) time() - max by (type) (procaas_queue_asked_timestamp_seconds) > %d`, unaskedTasks),
+			expr: fmt.Sprintf(`max by (type) (procaas_queue_tasks{state="ready"}) > 0 and on (type) `+
+				`time() - max by (type) (procaas_queue_asked_timestamp_seconds) > %d`, unaskedTasks),
 			annotations: explain("nobody asks for tasks of {{ $labels.type }}, and {{ $value }} wait",
 				"Their workers do not run, or whoever put them has mistyped the type: procaas queue move gives them the right one.", queues),
 		}, {
@@ -133,7 +135,8 @@ func handlerTolerance(critical bool) string {
 
 // failing is the share of failures where it exceeds the tolerance.
 func failing(counter, label, by, tolerance string) string {
-	return fmt.Sprintf(`sum by %[3]s (rate(%[1]s{%[2]s="failed"}[5m])) / sum by %[3]s (rate(%[1]s{%[2]s=~"succeeded|failed"}[5m])) > on %[3]s group_left (owner) %[4]s`,
+	return fmt.Sprintf(`sum by %[3]s (rate(%[1]s{%[2]s="failed"}[5m])) / `+
+		`sum by %[3]s (rate(%[1]s{%[2]s=~"succeeded|failed"}[5m])) > on %[3]s group_left (owner) %[4]s`,
 		counter, label, by, tolerance)
 }
 
@@ -177,7 +180,8 @@ func pipelineRules(server string) []rule {
 // longer than seconds.
 func parkedFor(reasons string, seconds int) string {
 	const by = "max by (pipeline, reason) "
-	return fmt.Sprintf(`%[1]s(procaas_runs_parked{reason=~"%[2]s"}) + on (pipeline) group_left (owner) 0 * %[3]s and on (pipeline, reason) %[1]s(procaas_runs_parked_oldest_seconds) > %[4]d`,
+	return fmt.Sprintf(`%[1]s(procaas_runs_parked{reason=~"%[2]s"}) + on (pipeline) group_left (owner) 0 * %[3]s `+
+		`and on (pipeline, reason) %[1]s(procaas_runs_parked_oldest_seconds) > %[4]d`,
 		by, reasons, pipelineTolerance, seconds)
 }
 

@@ -39,7 +39,8 @@ pipelines:
           - {id: note, set: {order: 1}}
       - id: notify
         handlers:
-          - {id: bonus, owner: "the {{ 'bonus' }} team", critical: false, request: {url: http://127.0.0.1:9/}, fallback: {min-success-ratio: 0.7}}
+          - {id: bonus, owner: "the {{ 'bonus' }} team", critical: false, request: {url: http://127.0.0.1:9/},
+             fallback: {min-success-ratio: 0.7}}
           - {id: mail, critical: false, request: {url: http://127.0.0.1:9/}}
   - id: quiet
     stages: [{id: only, handlers: [{id: later, set: {}}]}]

@@ -174,7 +174,10 @@ func newServer(o Options) *server {
 // operations lists all routes.
 func (s *server) operations() []rest.Operation {
 	p := &s.Engine
-	office := &admin.Group{Status: p.Status, Tokens: p.Tokens, Versions: p.Versions, Inbox: s.Inbox, Configured: s.Token != "", Reload: s.Reload}
+	office := &admin.Group{
+		Status: p.Status, Tokens: p.Tokens, Versions: p.Versions, Inbox: s.Inbox, Configured: s.Token != "",
+		Reload: s.Reload,
+	}
 	events := &intake.Group{Intake: p.Intake, Runs: p.Runs, Streams: s.streams}
 	var all []rest.Operation
 	for _, group := range []interface{ Operations() []rest.Operation }{

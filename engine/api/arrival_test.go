@@ -352,8 +352,9 @@ func TestWhoWritesBeforeItReadsGetsItsRefusal(t *testing.T) {
 		head string // but for the length
 		want int
 	}{
-		"a large event":    {"POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Type: application/json\r\n", 413},
-		"a large task":     {"POST /v1/queues/thumbs/tasks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Type: application/json\r\n", 413},
+		"a large event": {"POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Type: application/json\r\n", 413},
+		"a large task": {"POST /v1/queues/thumbs/tasks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Type: " +
+			"application/json\r\n", 413},
 		"of another type":  {"POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Type: image/png\r\n", 415},
 		"without a token":  {"PUT /admin/v1/configs/CITIES HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n", 401},
 		"to another place": {"POST /v2/events HTTP/1.1\r\nHost: x\r\n", 404},

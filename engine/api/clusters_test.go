@@ -117,7 +117,8 @@ func TestRouteNamesTheWorkerOfAKey(t *testing.T) {
 	}
 	f.assign(t, 1, -1)
 	status, body := f.get(t, "/v1/clusters/fanout/route?key="+keys[0])
-	if want := `{"cluster":"fanout","version":1,"partition":0,"worker":{"id":"w1","url":"http://127.0.0.1:9102","zone":"a"}}`; status != 200 || strings.TrimSpace(body) != want {
+	want := `{"cluster":"fanout","version":1,"partition":0,"worker":{"id":"w1","url":"http://127.0.0.1:9102","zone":"a"}}`
+	if status != 200 || strings.TrimSpace(body) != want {
 		t.Errorf("have %d %s, want %s", status, body, want)
 	}
 	for path, want := range map[string]string{

@@ -74,7 +74,8 @@ func TestConsoleRetriesForAnOperatorOfTheHandler(t *testing.T) {
 	f.end("run-1", model.Failed)
 	for act, want := range map[string]int{
 		"/run-1?do=cancel": http.StatusForbidden, "/run-1?do=retry": http.StatusSeeOther,
-		"/run-1?do=rerun": http.StatusForbidden, "?handler=" + getOrder + "&do=cancel": http.StatusForbidden, "?handler=" + getOrder + "&do=retry": http.StatusOK,
+		"/run-1?do=rerun": http.StatusForbidden, "?handler=" + getOrder + "&do=cancel": http.StatusForbidden, "?handler=" + getOrder +
+			"&do=retry": http.StatusOK,
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/console/runs"+act, nil)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -93,11 +94,13 @@ func TestConsoleRunsAgain(t *testing.T) {
 	b := browser(t)
 	run := at + "/console/runs/run-1"
 	post(api.New(api.Options{Engine: portsOf(f)}), `{"type": "new-order-created", "key": "k"}`)
-	if code, _, body := do(t, b, http.MethodPost, run, url.Values{"do": {"rerun"}}); code != http.StatusConflict || !strings.Contains(body, "it has not ended") {
+	if code, _, body := do(t, b, http.MethodPost, run, url.Values{"do": {"rerun"}}); code != http.StatusConflict ||
+		!strings.Contains(body, "it has not ended") {
 		t.Errorf("of a run that has not ended: have %d\n%s", code, body)
 	}
 	f.end("run-1", model.Succeeded)
-	if _, _, body := do(t, b, http.MethodGet, run, nil); !strings.Contains(body, `<option>fetch-order`) || !strings.Contains(body, "Run again") {
+	if _, _, body := do(t, b, http.MethodGet, run, nil); !strings.Contains(body, `<option>fetch-order`) ||
+		!strings.Contains(body, "Run again") {
 		t.Errorf("want a form with the stages, have\n%s", body)
 	}
 	code, to, body := do(t, b, http.MethodPost, run, url.Values{"do": {"rerun"}, "from": {"notify"}, "reason": {"sent to nobody"}})

@@ -31,7 +31,8 @@ events:
         sum: {type: number}
         kind: {enum: [travel, food]}
         urgent: {type: boolean}
-        lines: {type: array, minItems: 1, items: {type: object, required: [what], properties: {what: {type: string}, cost: {type: integer}}}}
+        lines: {type: array, minItems: 1,
+          items: {type: object, required: [what], properties: {what: {type: string}, cost: {type: integer}}}}
         notes: {}
   - {type: expense-approved, payload: {type: object, required: [expense], properties: {expense: {type: string}, sum: {type: number}}}}
 pipelines:
@@ -84,7 +85,8 @@ func TestConsoleSubmitsEvents(t *testing.T) {
 	id := hidden.FindStringSubmatch(form)[1]
 	filled := url.Values{
 		"type": {"expense-claimed"}, "id": {id}, "reason": {"the printer is broken"},
-		"/payload/expense": {"e-1"}, "/payload/sum": {"forty"}, "/payload/kind": {`"food"`}, "/payload/lines/0/what": {""}, "/payload/notes": {"{"},
+		"/payload/expense": {"e-1"}, "/payload/sum": {"forty"}, "/payload/kind": {`"food"`}, "/payload/lines/0/what": {""},
+		"/payload/notes": {"{"},
 	}
 	_, _, body := do(t, c, http.MethodPost, at, filled)
 	has(html.UnescapeString(body), `id="fault-/payload/notes">want JSON`, `value="forty"`, `<option value=""food"" selected>`)
@@ -112,7 +114,8 @@ func TestConsoleSubmitsEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	have, _ := json.Marshal(run.Event.Payload)
-	if string(have) != `{"expense":"e-1","kind":"food","lines":[{"what":"paper"}],"sum":40,"urgent":true}` || run.Event.Source != "console/anonymous" {
+	if string(have) != `{"expense":"e-1","kind":"food","lines":[{"what":"paper"}],"sum":40,"urgent":true}` ||
+		run.Event.Source != "console/anonymous" {
 		t.Errorf("have %s of %s", have, run.Event.Source)
 	}
 	if code, again, body := do(t, c, http.MethodPost, at, filled); code != http.StatusSeeOther || again != to {
@@ -129,7 +132,8 @@ func TestConsoleSubmitsEvents(t *testing.T) {
 	has(form, "awaited.payload.sum == event.payload.sum", `name="/payload/expense" value="e-1"`, `name="/payload/sum" value="40"`)
 	has(page("?type=expense-noted&run="+run.ID), "No schema says", `"expense": "e-1"`)
 	code, to, body = do(t, c, http.MethodPost, at, url.Values{
-		"type": {"expense-approved"}, "run": {run.ID}, "id": {hidden.FindStringSubmatch(form)[1]}, "/payload/expense": {"e-1"}, "/payload/sum": {"40"},
+		"type": {"expense-approved"}, "run": {run.ID}, "id": {hidden.FindStringSubmatch(form)[1]}, "/payload/expense": {"e-1"},
+		"/payload/sum": {"40"},
 	})
 	if code != http.StatusSeeOther || to != "/console/runs/"+run.ID {
 		t.Fatalf("have %d %s\n%s", code, to, body)

@@ -24,7 +24,8 @@ var pages = []string{
 	"/", "/console/pipelines/new-order-created", "/console/handlers/" + getOrder, "/console/runs", "/console/runs?status=failed&since=1h",
 	"/console/runs/run-1", "/console/runs/run-1/why/get-order",
 	"/console/runs/run-1/compare?with=run-1", "/console/keys/taxi-order/k", "/console/incidents", "/console/queue",
-	"/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/versions", "/console/submit", "/console/submit?type=new-order-created", "/console/playground", "/console/sign-in",
+	"/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/versions", "/console/submit",
+	"/console/submit?type=new-order-created", "/console/playground", "/console/sign-in",
 	"/console/runs/nobody", "/console/pipelines/new-order-creatd",
 }
 
@@ -321,7 +322,8 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	}
 
 	n.orders.Store(http.StatusOK)
-	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/runs", url.Values{"do": {"retry"}, "handler": {getOrder}}); code != http.StatusOK ||
+	retry := url.Values{"do": {"retry"}, "handler": {getOrder}}
+	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/runs", retry); code != http.StatusOK ||
 		!strings.Contains(body, "<b>1</b> runs would resume") {
 		t.Errorf("want to see which runs that would be, have %d\n%s", code, body)
 	}
@@ -372,7 +374,8 @@ func TestPlaygroundChecksAndKeepsNothing(t *testing.T) {
 		!strings.Contains(body, "a/s/h") {
 		t.Errorf("have\n%s", body)
 	}
-	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, sett: {}}]}]}]"); !strings.Contains(body, `error <a href="/console/docs/PC`) ||
+	body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, sett: {}}]}]}]")
+	if !strings.Contains(body, `error <a href="/console/docs/PC`) ||
 		!strings.Contains(body, "line 1") {
 		t.Errorf("have\n%s", body)
 	}

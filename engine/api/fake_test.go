@@ -906,7 +906,8 @@ func (f *fakeEngine) Recorded(ctx context.Context, filter store.RunFilter) ([]re
 			out = append(out, records.Recorded{RunView: r, State: "created", Recording: checkpoint.RunRecording{
 				Configs: json.RawMessage(`{"NOTIFY_SWITCH":{"enabled":true}}`),
 				Calls: []checkpoint.RecordedCall{{
-					Ref: r.Pipeline + "/fetch-order/get-order", Attempt: 1, Took: 5 * time.Millisecond, Status: 200, Response: json.RawMessage(`{"id":"o-1"}`),
+					Ref: r.Pipeline + "/fetch-order/get-order", Attempt: 1, Took: 5 * time.Millisecond, Status: 200,
+					Response: json.RawMessage(`{"id":"o-1"}`),
 				}},
 			}})
 		}

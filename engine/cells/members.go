@@ -318,7 +318,9 @@ func (s *members) beatAt(ctx context.Context, p *part, number int64, lease time.
 }
 
 // beatCell renews the lease of a member. If the cell forgot something that it had answered, nothing is asked of it any more.
-func (s *members) beatCell(ctx context.Context, p *part, db *store.Cell, m *member, lease time.Duration, bundle string) (store.Beat, error) {
+func (s *members) beatCell(
+	ctx context.Context, p *part, db *store.Cell, m *member, lease time.Duration, bundle string,
+) (store.Beat, error) {
 	b, err := db.Ledger.Beat(ctx, m.number, lease, bundle)
 	if err = m.seen.Check(m.number, b, err); errors.Is(err, store.ErrLost) {
 		p.leave(err)

@@ -41,8 +41,10 @@ var _ inbox.Cells = (*Store)(nil)
 func (s *Store) Ports() store.Store {
 	home, t := s.directory.home, Tasks{s.directory}
 	return store.Store{
-		Inbox: s.members, Ledger: s.members, Runs: s.runs, Bundles: bundles{home.Bundles, s.members}, Settings: home.Settings, Tokens: home.Tokens, Audits: s.runs,
-		Degradation: degradation{home.Degradation, s.members}, Documents: home.Documents, Waker: s.directory, Gauge: s.members, Trimmer: s.runs, Scattered: s,
+		Inbox: s.members, Ledger: s.members, Runs: s.runs, Bundles: bundles{home.Bundles, s.members}, Settings: home.Settings,
+		Tokens: home.Tokens, Audits: s.runs,
+		Degradation: degradation{home.Degradation, s.members}, Documents: home.Documents, Waker: s.directory, Gauge: s.members,
+		Trimmer: s.runs, Scattered: s,
 		Tasks: &store.TaskStore{Queue: t, Work: t, Maintenance: t, Admin: t}, Close: s.Close,
 	}
 }

@@ -143,7 +143,9 @@ type mortalQueue struct {
 	m *mortal
 }
 
-func (q mortalQueue) PackTasks(ctx context.Context, move, target string, slots []int, ids []int64, taken bool) (p store.TaskParcel, err error) {
+func (q mortalQueue) PackTasks(
+	ctx context.Context, move, target string, slots []int, ids []int64, taken bool,
+) (p store.TaskParcel, err error) {
 	return p, q.m.step("pack", move, func() error {
 		p, err = q.SharedTasks.PackTasks(ctx, move, target, slots, ids, taken)
 		return err

@@ -145,7 +145,10 @@ func valuesOf(t reflect.Type) []any {
 	case *Record:
 		return []any{&Record{}, &Record{Path: "a/b/c/compensate", Outcome: "x", Attempts: 2}}
 	case *RunRecording:
-		return []any{&RunRecording{}, &RunRecording{Lost: "<a>", Size: 1, Calls: []RecordedCall{{Ref: "a/b/c", Response: json.RawMessage(`[1]`)}}}}
+		return []any{&RunRecording{}, &RunRecording{
+			Lost: "<a>", Size: 1,
+			Calls: []RecordedCall{{Ref: "a/b/c", Response: json.RawMessage(`[1]`)}},
+		}}
 	case *Run:
 		return []any{
 			&Run{Shared: map[string]json.RawMessage{}, Handlers: []Record{}},

@@ -181,7 +181,8 @@ func Read(data []byte) (Run, error) {
 		return c, fmt.Errorf("read checkpoint: %w", err)
 	}
 	if c.Format != Format {
-		return c, fmt.Errorf("read checkpoint: want format %d or less, have %d: it was written by another version of the engine", Format, c.Format)
+		return c, fmt.Errorf("read checkpoint: want format %d or less, have %d: it was written by another version of the engine",
+			Format, c.Format)
 	}
 	return c, nil
 }

@@ -57,7 +57,8 @@ func TestExplainTellsWhomLeversHold(t *testing.T) {
 func TestLeversThatContradictEachOtherAreTold(t *testing.T) {
 	t.Parallel()
 	yaml := "clusters:\n  - id: c\n    partitions: 4\n    workers:\n" +
-		"      - {id: w1, url: 'http://127.0.0.1:1', zone: a}\n      - {id: w2, url: 'http://127.0.0.1:2', zone: b}\n      - {id: w3, url: 'http://127.0.0.1:3'}\n"
+		"      - {id: w1, url: 'http://127.0.0.1:1', zone: a}\n      - {id: w2, url: 'http://127.0.0.1:2', zone: b}\n      - {id: " +
+		"w3, url: 'http://127.0.0.1:3'}\n"
 	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
 	if b == nil {
 		t.Fatal(found)

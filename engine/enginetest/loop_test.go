@@ -28,9 +28,11 @@ pipelines:
         for-each: {items: !$ event.payload, max-parallel: 2, on-failure: collect}
         shared-state: {a: 0, b: 0, c: none}
         handlers:
-          - {id: a, step: {value: !$ item}, retry: {attempts: 2, min-delay: 1s, on: [any]}, result: {a: !$ sources.a.response * shared-state.factor}}
+          - {id: a, step: {value: !$ item}, retry: {attempts: 2, min-delay: 1s, on: [any]},
+             result: {a: !$ sources.a.response * shared-state.factor}}
           - {id: b, step: {value: !$ item + index}, result: {b: !$ sources.b.response}}
-          - {id: c, critical: false, step: {value: !$ shared-state.a + shared-state.b}, retry: {attempts: 1}, result: {c: !$ sources.c.response}, fallback: {result: {c: out}}}
+          - {id: c, critical: false, step: {value: !$ shared-state.a + shared-state.b}, retry: {attempts: 1},
+             result: {c: !$ sources.c.response}, fallback: {result: {c: out}}}
         result: {all: !$ "map(sources.lines.response, .error?.class ?? [.response?.a, .response?.b, .response?.c])"}
       - id: behind
         handlers: [{id: d, step: {value: !$ shared-state.all}}]

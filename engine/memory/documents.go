@@ -38,7 +38,9 @@ func (m documentPort) DocumentsOf(ctx context.Context, kind, prefix string) ([]s
 }
 
 // WriteDocuments implements [store.Documents].
-func (m documentPort) WriteDocuments(ctx context.Context, node int64, writes []store.DocumentWrite, audits []store.Audited) ([]int64, error) {
+func (m documentPort) WriteDocuments(
+	ctx context.Context, node int64, writes []store.DocumentWrite, audits []store.Audited,
+) ([]int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {

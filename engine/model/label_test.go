@@ -21,8 +21,10 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 	long := strings.Repeat("x", 101)
 	for text, want := range map[string]string{
-		"city": `labels such as city=berlin,vip=yes, have "city"`, "city=": "label city: want a value of 1 to 100 printable bytes", "=x": `label "": want a name`,
-		"a=1,a=2": "each label once, have a twice", "a=" + long: "label a: want a value", long + "=1": "at most 40 letters", "a b=1": "want a name",
+		"city": `labels such as city=berlin,vip=yes, have "city"`, "city=": "label city: want a value of 1 to 100 printable bytes",
+		"=x":      `label "": want a name`,
+		"a=1,a=2": "each label once, have a twice", "a=" + long: "label a: want a value", long + "=1": "at most 40 letters",
+		"a b=1":                               "want a name",
 		"a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1": "at most 8 labels, have 9", "a=x\ny": "printable", "a=\xff": "printable",
 	} {
 		if _, err := model.ParseLabels(text); err == nil || !strings.Contains(err.Error(), want) {

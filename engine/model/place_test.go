@@ -28,8 +28,14 @@ func TestPlaceAfter(t *testing.T) {
 		{name: "until now", change: model.Change{Status: model.Parked, Due: now}, want: model.PlaceReady},
 		{name: "another definition is asked for", change: model.Change{Status: model.Parked, Due: later}, order: "hash", want: model.PlaceParked},
 		{name: "parked, to be undone", change: model.Change{Status: model.Parked, Due: later}, order: undo, want: model.PlaceReady},
-		{name: "failed, to be undone", change: model.Change{Status: model.Failed}, ordered: true, block: true, order: undo, want: model.PlaceReady},
-		{name: "deferred, to be undone", change: model.Change{Status: model.Waiting, Defer: true}, ordered: true, order: undo, want: model.PlaceReady},
+		{
+			name: "failed, to be undone", change: model.Change{Status: model.Failed}, ordered: true, block: true, order: undo,
+			want: model.PlaceReady,
+		},
+		{
+			name: "deferred, to be undone", change: model.Change{Status: model.Waiting, Defer: true}, ordered: true, order: undo,
+			want: model.PlaceReady,
+		},
 		{name: "undoes already", change: model.Change{Status: model.Parked, Due: later, Undoing: true}, order: undo, want: model.PlaceParked},
 	} {
 		if have := c.change.PlaceAfter(c.ordered, c.block, c.order, now); have != c.want {

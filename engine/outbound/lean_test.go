@@ -25,17 +25,18 @@ func TestLeanReadsWhatNetHTTPReads(t *testing.T) {
 	t.Parallel()
 	pack := zipped("packed")
 	for name, reply := range map[string]string{
-		"length":                     ok,
-		"no body":                    "HTTP/1.1 204 No Content\r\n\r\n",
-		"not modified":               "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n",
-		"empty":                      "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-		"chunked":                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n3;x=y\r\ncde\r\n0\r\n\r\n",
-		"trailer":                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Sum\r\n\r\n2\r\nab\r\n0\r\nSum: 7\r\n\r\n",
-		"until the end":              "HTTP/1.1 200 OK\r\n\r\nall of it",
-		"HTTP/1.0":                   "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold",
-		"connection: close":          "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
-		"a provisional reply":        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok,
-		"gzip":                       "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: " + strconv.Itoa(len(pack)) + "\r\n\r\n" + pack,
+		"length":              ok,
+		"no body":             "HTTP/1.1 204 No Content\r\n\r\n",
+		"not modified":        "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n",
+		"empty":               "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+		"chunked":             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n3;x=y\r\ncde\r\n0\r\n\r\n",
+		"trailer":             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Sum\r\n\r\n2\r\nab\r\n0\r\nSum: 7\r\n\r\n",
+		"until the end":       "HTTP/1.1 200 OK\r\n\r\nall of it",
+		"HTTP/1.0":            "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold",
+		"connection: close":   "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+		"a provisional reply": "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok,
+		"gzip": "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: " + strconv.Itoa(len(pack)) +
+			"\r\n\r\n" + pack,
 		"gzip until the end":         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + pack,
 		"no gzip after all":          "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nno",
 		"gzip that breaks off":       "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 12\r\n\r\n" + pack[:12],
@@ -82,7 +83,8 @@ func TestLeanReadsWhatNetHTTPReads(t *testing.T) {
 					continue
 				}
 				body, err := io.ReadAll(resp.Body)
-				fmt.Fprintln(out, resp.Status, resp.Header, resp.Trailer, resp.ContentLength, resp.Uncompressed, resp.Request == r, string(body), err != nil)
+				fmt.Fprintln(out, resp.Status, resp.Header, resp.Trailer, resp.ContentLength, resp.Uncompressed, resp.Request == r,
+					string(body), err != nil)
 				resp.Body.Close()
 			}
 			if have.String() != want.String() {
@@ -130,7 +132,10 @@ func TestLeanLeavesTheUnusualToNetHTTP(t *testing.T) {
 	}{
 		"a large body":   {url: plain.URL, body: large, want: "200 POST " + large},
 		"unknown length": {url: plain.URL, body: "{}", change: func(r *http.Request) { r.ContentLength = -1 }, want: "200 POST {}"},
-		"100-continue":   {url: plain.URL, body: "{}", change: func(r *http.Request) { r.Header.Set("Expect", "100-continue") }, want: "200 POST {}"},
+		"100-continue": {
+			url: plain.URL, body: "{}", change: func(r *http.Request) { r.Header.Set("Expect", "100-continue") },
+			want: "200 POST {}",
+		},
 		"another method": {url: plain.URL, change: func(r *http.Request) { r.Method = "REPORT" }, want: "200 REPORT "},
 		"to be closed":   {url: plain.URL, body: "{}", change: func(r *http.Request) { r.Close = true }, want: "200 POST {}"},
 		"a header that is none": {

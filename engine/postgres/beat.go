@@ -16,10 +16,12 @@ const (
 	renewNode = `update leases set seen = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 microsecond', bundle = $3,
 	beats = beats + 1
 	where node = $1 and exists (select from nodes where node = $1 and gone is null)`
-	readBeat = `select clock_timestamp(), (select gone is null from nodes where node = $1), (select coalesce(max(beats), 0) from leases where node = $1),
+	readBeat = `select clock_timestamp(), (select gone is null from nodes where node = $1),
+	(select coalesce(max(beats), 0) from leases where node = $1),
 	(select coalesce(array_agg(id), '{}') from runs where node = $1 and cancel is not null),
 	(select coalesce(array_agg(id || ' ' || move), '{}') from runs where node = $1 and move is not null),
-	(select count(*) from (select from runs where place = 'ready' and (- priority, deadline) >= ($2, $3) order by - priority, deadline, seq limit 1000) r),
+	(select count(*) from (select from runs where place = 'ready' and (- priority, deadline) >= ($2, $3)
+	order by - priority, deadline, seq limit 1000) r),
 	(select min(due) from runs where place in ('parked', 'scheduled') and due > '-infinity' and due >= $4),
 	(select revision from settings),
 	(select count(*) from nodes join leases using (node) where gone is null and lease_until >= clock_timestamp()),
@@ -37,7 +39,8 @@ const (
 const (
 	countOwned = "select count(*) from runs where node = $1 and place = 'running'"
 	findCauses = `with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
-		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c where c.cause is not null)
+		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c
+		where c.cause is not null)
 	select coalesce(array_agg(cause order by cause), '{}') from c where cause is not null`
 )
 

@@ -142,7 +142,8 @@ const (
 	bringBack = `update runs set place = case was when 'deferred' then 'queued' else was end, was = null
 	where inbox_slot(key) = any ($1::int[]) and place = 'away'`
 	// Parked runs whose wait has ended meanwhile.
-	stirSlots = `update runs r set place = 'ready' where inbox_slot(r.key) = any ($1::int[]) and r.ordered and r.place = 'parked' and r.awaits is not null
+	stirSlots = `update runs r set place = 'ready' where inbox_slot(r.key) = any ($1::int[]) and r.ordered and r.place = 'parked'
+	and r.awaits is not null
 	and exists (select from runs q where q.flow = r.flow and q.key = r.key and q.place = 'queued' and q.bundle = ''
 		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`
 )
@@ -325,8 +326,10 @@ func (c cell) Export(ctx context.Context, what store.CellPart, slots []int, sinc
 }
 
 var imports = map[store.CellPart]string{
-	store.CellRuns: "insert into runs overriding system value select * from json_populate_recordset(null::runs, $1::json) on conflict do nothing",
-	store.CellKeys: `insert into keys (flow, key, state, shared) select flow, key, state, shared from json_populate_recordset(null::keys, $1::json)
+	store.CellRuns: "insert into runs overriding system value select * from json_populate_recordset(null::runs, $1::json) on " +
+		"conflict do nothing",
+	store.CellKeys: `insert into keys (flow, key, state, shared) select flow, key, state, shared
+	from json_populate_recordset(null::keys, $1::json)
 	on conflict do nothing`,
 	store.CellOutbox: `insert into inbox_outbox (slot, origin, intake)
 	select slot, origin, intake from json_populate_recordset(null::inbox_outbox, $1::json) order by number`,

@@ -8,9 +8,11 @@ import (
 )
 
 var saveLeaves = readying(`update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
-	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class, place = c.place, node = 0, cancel = null, move = nullif(c.move, ''),
+	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class,
+	place = c.place, node = 0, cancel = null, move = nullif(c.move, ''),
 	due = coalesce(c.due, r.due), cause = c.cause, awaits = c.awaits, listens = c.awaits is not null, heard = c.heard,
-	since = case when r.cause = c.cause and c.cause <> '' then coalesce(r.since, clock_timestamp()) else clock_timestamp() end, ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
+	since = case when r.cause = c.cause and c.cause <> '' then coalesce(r.since, clock_timestamp()) else clock_timestamp() end,
+	ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
 	started = case when c.begun then r.started end, losses = case when c.progress then 0 else r.losses end, tried = false
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
 	$8::timestamptz[], $9::bool[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[], $15::bool[]) as

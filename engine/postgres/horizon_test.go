@@ -49,7 +49,8 @@ func TestAnOpenTransactionDoesNotMakeLooksLonger(t *testing.T) {
 	const gone, looks = 30_000, 300
 	for _, place := range []string{"ready", "parked"} {
 		run(t, c, `insert into runs (id, accepted, due, deadline, priority, ordered, block, place, flow, key, pipeline, event)
-			select $1 || n, now(), now() - interval '1 minute', now(), 0, false, false, $1, 'orders', 'k', 'made', '' from generate_series(1, $2::int) n`, place, gone)
+			select $1 || n, now(), now() - interval '1 minute', now(), 0, false, false, $1, 'orders', 'k', 'made', ''
+			from generate_series(1, $2::int) n`, place, gone)
 	}
 	run(t, c, "delete from runs")
 	began := time.Now()

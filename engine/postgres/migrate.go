@@ -90,7 +90,8 @@ func misplaced(err, none error, elsewhere, first string) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("the store's tables are in the schema %s, but new ones would be made in %s, which comes first on the search path of the role: "+
+	return fmt.Errorf("the store's tables are in the schema %s, but new ones would be made in %s, which comes first on the "+
+		"search path of the role: "+
 		"add search_path=%s to the address of the store, such as postgres://host/database?search_path=%s", elsewhere, first, elsewhere,
 		elsewhere)
 }

@@ -94,7 +94,8 @@ func TestTrimForgetsOldIDsInParts(t *testing.T) {
 	accept(t, s, intake("unfinished"))
 	run(t, c, "update events set accepted = accepted - interval '8 days' where id = 'unfinished'")
 	run(t, c, `insert into events select 'many', n::text, 'gone', '', now() - interval '8 days' from generate_series(1, 12000) n`)
-	run(t, c, `insert into events select 'procaas/trigger/yearly', n::text, 'gone', '', now() - interval '8 days' from generate_series(1, 3) n`)
+	run(t, c, `insert into events select 'procaas/trigger/yearly', n::text, 'gone', '', now() - interval '8 days'
+		from generate_series(1, 3) n`)
 	if parts := trimAll(t, s); parts != 3 {
 		t.Errorf("want 12,000 ids to go in 3 parts, have %d", parts)
 	}

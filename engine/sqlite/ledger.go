@@ -122,7 +122,8 @@ const (
 	countSomeReady = "select count(*) from (select 1 from runs where place = 'ready' limit 1000)"
 	countNodes     = "select count(*) from nodes where gone is null"
 	findCauses     = `with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
-		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c where c.cause is not null)
+		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c
+		where c.cause is not null)
 	select cause from c where cause is not null`
 	outagesRevision  = "select revision, decided from fallback"
 	settingsRevision = "select coalesce(max(revision), 0) from audit"

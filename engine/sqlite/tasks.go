@@ -85,7 +85,8 @@ const (
 
 	findKey       = "select id, again, next_payload from task_keys where type = ? and uid = ?"
 	insertTaskKey = "insert into task_keys (type, uid, id) values (?, ?, ?)"
-	followKey     = `update task_keys set again = 1, next_due = ?, next_rank = ?, next_tolerance = ?, next_timeout = ?, next_slot = ?, next_key = ?,
+	followKey     = `update task_keys set again = 1, next_due = ?, next_rank = ?, next_tolerance = ?, next_timeout = ?,
+	next_slot = ?, next_key = ?,
 		next_payload = ? where type = ? and uid = ?`
 	aloneKey = "update task_keys set again = 0 where id = ?"
 

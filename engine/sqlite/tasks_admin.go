@@ -448,7 +448,8 @@ const (
 	liveOrder = " order by place = 'scheduled', case when place = 'scheduled' then 0 else rank end, case when place = 'scheduled' then " +
 		"due else deadline end, id limit ?"
 	deadOrder = " order by ended desc, id desc limit ?"
-	endedTask = `select id, type, key, '', x'', 0, case when cancelled then 'cancelled' else 'completed' end, 0, due, due, deadline, begun, 0, ended, 0, epoch,
+	endedTask = `select id, type, key, '', x'', 0, case when cancelled then 'cancelled' else 'completed' end, 0, due, due,
+	deadline, begun, 0, ended, 0, epoch,
 		0, 0, worker, '' from task_history where cancelled = ? and ? = '' and `
 )
 

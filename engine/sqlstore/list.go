@@ -112,11 +112,13 @@ func (s *Store) Count(ctx context.Context, f store.RunFilter) (counts []store.Ru
 	return counts, err
 }
 
+const countBundles = "select bundle, count(*) from runs where bundle <> '' and bundle not like '%+%' group by bundle"
+
 // CountBundles implements [store.Runs].
 func (s *Store) CountBundles(ctx context.Context) (map[string]int, error) {
 	counts := map[string]int{}
 	var rows []struct{} // without runs that were just handed out with a choice of two versions
-	err := browse(ctx, s.db, &rows, "select bundle, count(*) from runs where bundle <> '' and bundle not like '%+%' group by bundle", nil, func(r Row) (none struct{}, err error) {
+	err := browse(ctx, s.db, &rows, countBundles, nil, func(r Row) (none struct{}, err error) {
 		var hash string
 		var n int
 		err = r.Scan(&hash, &n)

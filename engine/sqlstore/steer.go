@@ -93,7 +93,8 @@ func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 
 const (
 	// Like a failed run that the later runs of its key have passed, as they will again.
-	unignoreRun = `insert into runs (seq, id, flow, key, ordered, block, place, version, generation, pipeline, priority, accepted, due, deadline, labels, event)
+	unignoreRun = `insert into runs (seq, id, flow, key, ordered, block, place, version, generation, pipeline, priority, accepted,
+	due, deadline, labels, event)
 	{with seq} select seq, id, flow, key, ordered, false, 'failed', version, generation, pipeline, coalesce({priority}, 0),
 	accepted, accepted, accepted, labels, event from history where id = $1 and status = 'ignored'`
 	forgetIgnored = "delete from history where id = $1 and status = 'ignored'"

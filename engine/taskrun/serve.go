@@ -342,7 +342,10 @@ func (s *Server) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedT
 		case used > t.Failures: // this attempt is it
 			return run, nil
 		case view.Status == model.Failed:
-			_, err := s.Runs.RetryAttempt(ctx, run, store.Actor{Name: model.TaskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
+			_, err := s.Runs.RetryAttempt(ctx, run, store.Actor{
+				Name:   model.TaskSource(p.ID),
+				Reason: fmt.Sprintf("attempt %d of the task", t.Attempt()),
+			})
 			return run, err
 		case view.Status != model.Cancelled:
 			return run, nil

@@ -16,7 +16,8 @@ import (
 // drawLive makes a cluster with a random map, policy and number of workers.
 func drawLive(t *rapid.T) *tree.Cluster {
 	n := rapid.IntRange(1, 7).Draw(t, "workers")
-	yaml := fmt.Sprintf("clusters:\n  - id: c\n    partitions: %d\n    step: 2s\n    policy: %s\n    map: {rule: %s, replicas: %d, seed: %d}\n    workers:\n",
+	yaml := fmt.Sprintf("clusters:\n  - id: c\n    partitions: %d\n    step: 2s\n    policy: %s\n    map: {rule: %s, replicas: "+
+		"%d, seed: %d}\n    workers:\n",
 		rapid.IntRange(1, 20).Draw(t, "partitions"), rapid.SampledFrom(Names()).Draw(t, "policy"),
 		rapid.SampledFrom([]string{"ring", "zone", "random"}).Draw(t, "rule"), rapid.IntRange(1, n).Draw(t, "replicas"),
 		rapid.IntRange(0, 99).Draw(t, "seed"))
@@ -236,7 +237,8 @@ func TestDrainedWorkerIsSpreadOverTheOthers(t *testing.T) {
 // liveOf makes a cluster with a policy whose workers may hold everything.
 func liveOf(t *testing.T, policy string, workers, partitions int) *state {
 	t.Helper()
-	yaml := fmt.Sprintf("clusters:\n  - id: c\n    partitions: %d\n    step: 2s\n    policy: %s\n    map: {rule: ring, replicas: %d}\n    workers:\n", partitions, policy, workers)
+	yaml := fmt.Sprintf("clusters:\n  - id: c\n    partitions: %d\n    step: 2s\n    policy: %s\n    map: {rule: ring, replicas: "+
+		"%d}\n    workers:\n", partitions, policy, workers)
 	for i := range workers {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d'}\n", i, 9100+i)
 	}

@@ -278,9 +278,11 @@ func TestGini(t *testing.T) {
 	}
 }
 
-const initExample = `{"type":"init","seed":1,"workers":2,"partitions":2,"capacity":[10,null],"zone":["a","b"],"allowed":[[0,1],[1,0]],"assignment":[0,1],"step_s":2}`
+const initExample = `{"type":"init","seed":1,"workers":2,"partitions":2,` +
+	`"capacity":[10,null],"zone":["a","b"],"allowed":[[0,1],[1,0]],"assignment":[0,1],"step_s":2}`
 
-const observeExample = `{"type":"observe","t":2,"up":[true,true],"draining":[false,false],"requests":[5,5],"drops":[0,0],"busy":[0.5,0.5],"age_s":[100,90],"weights":[5,null],"assignment":[0,1]}`
+const observeExample = `{"type":"observe","t":2,"up":[true,true],"draining":[false,false],` +
+	`"requests":[5,5],"drops":[0,0],"busy":[0.5,0.5],"age_s":[100,90],"weights":[5,null],"assignment":[0,1]}`
 
 func TestServeAnswersEachReport(t *testing.T) {
 	t.Parallel()

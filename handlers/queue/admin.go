@@ -273,7 +273,8 @@ from task_dead t where ` + chosen + ` order by t.ended desc, t.id desc limit $5`
 	peekEnded = planned + `
 select t.id, t.type, t.key, '', null::bytea, 0, 0::smallint, 0::smallint, t.due, t.due, t.deadline, t.begun,
 	null::timestamptz, 0, t.epoch, 0, 0, t.worker, '', t.ended
-from task_history t where t.cancelled = $7 and $4 = '' and $6 = '' and (cardinality($1::bigint[]) = 0 or t.id = any($1)) and ($2 = '' or t.type = $2)
+from task_history t where t.cancelled = $7 and $4 = '' and $6 = '' and (cardinality($1::bigint[]) = 0 or t.id = any($1))
+	and ($2 = '' or t.type = $2)
 	and ($3 = '' or t.key = $3)
 order by t.ended desc, t.id desc limit $5`
 )

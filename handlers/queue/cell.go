@@ -202,7 +202,9 @@ func (s *sharedTasks) SeekTasks(ctx context.Context, slots []int) (parcels [][]i
 }
 
 // PackTasks implements [store.SharedTasks]. Claims by key wait for the first parcel, so it takes as few round trips as it can.
-func (s *sharedTasks) PackTasks(ctx context.Context, move, target string, slots []int, ids []int64, taken bool) (p store.TaskParcel, err error) {
+func (s *sharedTasks) PackTasks(
+	ctx context.Context, move, target string, slots []int, ids []int64, taken bool,
+) (p store.TaskParcel, err error) {
 	if taken { // nobody takes one of a frozen slot, if the tasks of its key are counted
 		rows, err := s.pool.Query(ctx, findTaken, here(slots))
 		if err != nil {

@@ -70,7 +70,8 @@ func TestAShorterLeaseCounts(t *testing.T) {
 	if n, err := s.ReclaimTasks(t.Context(), 10, 1); err != nil || n != 0 {
 		t.Fatalf("have %d tasks back, %v, want none: the worker was heard of", n, err)
 	}
-	if lost, err := s.ReportTasks(t.Context(), queue.Report{Completed: []queue.Ref{got[1].Ref(), again[0].Ref()}}); err != nil || len(lost) > 0 {
+	if lost, err := s.ReportTasks(t.Context(), queue.Report{Completed: []queue.Ref{got[1].Ref(), again[0].Ref()}}); err != nil ||
+		len(lost) > 0 {
 		t.Fatalf("have lost %v, %v, want none", lost, err)
 	}
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -97,8 +98,12 @@ func TestMigrationKeepsTasks(t *testing.T) {
 	t.Parallel()
 	dsn := enginetest.Postgres(t)
 	s := open(t, dsn)
-	put(t, s, queue.Spec{Type: "taken"}, queue.Spec{Type: "ready"}, queue.Spec{Type: "bounded", Key: "k"}, queue.Spec{Type: "bounded", Key: "k"})
-	claim := queue.Claim{Worker: "w", Lease: time.Microsecond, Types: []queue.Want{{Type: "taken", Limit: 1}, {Type: "bounded", Limit: 2, MaxPerKey: 1}}}
+	put(t, s, queue.Spec{Type: "taken"}, queue.Spec{Type: "ready"}, queue.Spec{Type: "bounded", Key: "k"},
+		queue.Spec{Type: "bounded", Key: "k"})
+	claim := queue.Claim{
+		Worker: "w", Lease: time.Microsecond,
+		Types: []queue.Want{{Type: "taken", Limit: 1}, {Type: "bounded", Limit: 2, MaxPerKey: 1}},
+	}
 	if got, err := s.ClaimTasks(t.Context(), claim); err != nil || len(got) != 2 {
 		t.Fatalf("have %+v, %v, want 2 tasks", got, err)
 	}

@@ -96,7 +96,8 @@ with ended as materialized (
 		next_payload
 	from follow where next_due > now()
 ), kept as (
-	update task_keys k set id = f.next_id, again = false, next_payload = '' from follow f where k.type = any (array[f.type]) and k.uid = any (array[f.uid])
+	update task_keys k set id = f.next_id, again = false, next_payload = '' from follow f where k.type = any (array[f.type])
+	and k.uid = any (array[f.uid])
 ), freed as (
 	delete from task_keys k using ended e where k.type = any (array[e.type]) and k.uid = any (array[e.uid]) and not e.again
 )

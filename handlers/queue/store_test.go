@@ -40,7 +40,8 @@ func TestConformance(t *testing.T) {
 	plans := enginetest.Plans{
 		Tables: []string{"tasks", "task_leases", "task_schedule", "task_keys", "task_dead", "task_history", "task_history_rest"},
 		Allowed: map[string]string{
-			"with freed as (\n\tupdate tasks w set state = 0, listed = 0 where w.id = any(array(\n\t\tselect a.id from (": "looks, now and then, at all " +
+			"with freed as (\n\tupdate tasks w set state = 0, listed = 0 where w.id = any(array(\n\t\tselect a.id from (": "" +
+				"looks, now and then, at all " +
 				"that were put aside",
 			"delete from task_history_rest":  "is empty as a rule",
 			"delete from task_dead where id": "takes the oldest first, by their ids",

@@ -63,13 +63,15 @@ func TestHandlersPutTakeAndCancel(t *testing.T) {
 	if done["done"] != 1 || done["lost"] != 0 {
 		t.Errorf("have %v, want it done", done)
 	}
-	if _, err := handle(t, store.Tasks(), "queue.take", func(h *queue.TakeTasks) { h.Type, h.Done = "mail", []any{"x"} }); !model.IsPermanent(err) {
+	if _, err := handle(t, store.Tasks(), "queue.take",
+		func(h *queue.TakeTasks) { h.Type, h.Done = "mail", []any{"x"} }); !model.IsPermanent(err) {
 		t.Errorf("have %v, want what is no task refused", err)
 	}
 	if _, err := handle(t, store.Tasks(), "queue.cancel", func(h *queue.CancelTasks) { h.Type = "mail" }); !model.IsPermanent(err) {
 		t.Errorf("have %v, want a key or a name asked for", err)
 	}
-	if out := must(handle(t, store.Tasks(), "queue.cancel", func(h *queue.CancelTasks) { h.Type, h.Unique = "mail", "u" })); out["cancelled"] != 1 {
+	if out := must(handle(t, store.Tasks(), "queue.cancel",
+		func(h *queue.CancelTasks) { h.Type, h.Unique = "mail", "u" })); out["cancelled"] != 1 {
 		t.Errorf("have %v, want one cancelled", out)
 	}
 }

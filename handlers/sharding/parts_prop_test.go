@@ -135,7 +135,8 @@ func (s scenario) sql() string {
 		if s.linked && i > 0 {
 			link = `, foreign key ("A") references "Rows0" on delete cascade`
 		}
-		out = append(out, fmt.Sprintf(`create table "Rows%d" (%s, long int generated always as (length(note)) stored, note text, primary key (%s)%s)`,
+		out = append(out, fmt.Sprintf(`create table "Rows%d" (%s, long int generated always as (length(note)) stored, note text,
+			primary key (%s)%s)`,
 			i, strings.Join(columns, ", "), key, link))
 	}
 	return strings.Join(out, ";")

@@ -35,7 +35,8 @@ type rig struct {
 	docs     store.Documents // which have the transfers; nil for none
 }
 
-const tables = `create table messages (user_id bigint, id bigint, folder text not null default '', body text, primary key (user_id, id, folder));
+const tables = `create table messages (user_id bigint, id bigint, folder text not null default '', body text,
+	primary key (user_id, id, folder));
 	create table labels (user_id bigint, id bigint, primary key (user_id, id))`
 
 // newRig makes shards s1 and s2 of maps that text describes. HOST1 and HOST2 in it are
@@ -72,7 +73,8 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 			", user: postgres, admin: procaas, parameters: {sslmode: disable}}")
 		for _, c := range servers {
 			r.shards["server"] = c.URL
-			r.exec("server", "do $$ begin create role procaas superuser login; exception when duplicate_object or unique_violation then null; end $$")
+			r.exec("server", "do $$ begin create role procaas superuser login; exception when duplicate_object or unique_violation "+
+				"then null; end $$")
 		}
 	}
 	text = strings.ReplaceAll(text, "CONNECT", "connect: {database: "+database+", user: postgres, parameters: {sslmode: disable}}")

@@ -211,7 +211,8 @@ func TestPartitionedTablesAreRefusedWithTheWayOut(t *testing.T) {
 		{`create table labels_0 partition of labels for values with (modulus 1, remainder 0)`, "table labels: it is partitioned: list its " +
 			"partitions (labels_0)"},
 		{
-			`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)); create table labels_old () inherits (labels)`,
+			`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id));
+				create table labels_old () inherits (labels)`,
 			"table labels: it has tables that inherit from it (labels_old)",
 		},
 		{

@@ -263,7 +263,8 @@ func TestSQLOfARoleCalledProcaasRunsInPublic(t *testing.T) {
 		r.must("shard.run", map[string]any{"map": "mail", "shard": "s1", "sql": sql})
 	}
 	var schemas string
-	r.ask("s1", "select string_agg(schemaname || '.' || tablename, ' ' order by tablename) from pg_tables where tablename in ('notes', 'more')", &schemas)
+	r.ask("s1", "select string_agg(schemaname || '.' || tablename, ' ' order by tablename) from pg_tables where tablename in "+
+		"('notes', 'more')", &schemas)
 	if schemas != "public.more public.notes" {
 		t.Errorf("the tables are %s, want both in public", schemas)
 	}

@@ -276,7 +276,8 @@ func (c *client) check(shard string) {
 		t.Errorf("%d of 250 old rows are there", n)
 	}
 	other := map[string]string{"s1": "s2", "s2": "s1"}[shard]
-	if n := r.number(other, "select (select count(*) from messages where user_id = 42) + (select count(*) from labels where user_id = 42)"); n != 0 {
+	if n := r.number(other, "select (select count(*) from messages where user_id = 42) + (select count(*) from labels where "+
+		"user_id = 42)"); n != 0 {
 		t.Errorf("%d rows are left on %s", n, other)
 	}
 	if n := r.number("s1", "select count(*) from messages where user_id = 7"); n != 200 {

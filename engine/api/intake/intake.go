@@ -49,7 +49,8 @@ type Group struct {
 func Refusals(more ...string) []string {
 	return append(more,
 		problem.IDConflict, problem.EventRejected, problem.UnknownEventType, problem.MissingKey, problem.InvalidEvent, problem.InvalidPayload,
-		problem.BatchRefused, problem.QuotaExceeded, problem.Overloaded, problem.TooLong, problem.KeyMoving, problem.CellAway, problem.StoreUnavailable)
+		problem.BatchRefused, problem.QuotaExceeded, problem.Overloaded, problem.TooLong, problem.KeyMoving, problem.CellAway,
+		problem.StoreUnavailable)
 }
 
 // exampleRun is the id of a run in examples.
@@ -92,7 +93,8 @@ func (g *Group) Operations() []rest.Operation {
 		Method: http.MethodPost, Path: "/v1/events", ID: "submit-events", Tag: "events", Summary: "Submit events",
 		About: "Accepts the plain form, one event or an array, and CloudEvents 1.0: structured, batched, or binary with the attributes " +
 			"in `ce-` headers. Extensions of CloudEvents: `partitionkey` (or `subject`) is the key. `priority`, `delaytolerance` and `at` " +
-			"are as in the plain form. `labels` is text such as `city=berlin,vip=yes`. `traceparent` and `tracestate`, or the headers of these names, are the trace context of the event. " +
+			"are as in the plain form. `labels` is text such as `city=berlin,vip=yes`. `traceparent` and `tracestate`, or the headers " +
+			"of these names, are the trace context of the event. " +
 			"Data must be JSON.\n\n" +
 			"The server refuses a request that it cannot parse as a whole. Otherwise it accepts or refuses each event: 202 if it refuses " +
 			"none, 207 if some, 422 `batch_refused` if all. For a repeated `source` and `id` it returns the first run.\n\n" +

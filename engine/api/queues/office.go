@@ -37,12 +37,11 @@ func (g *Group) officeOperations() []rest.Operation {
 			Summary: "Pause, drain or open a type of tasks", Example: wire.QueueChange{Mode: "paused", Reason: "the service is down"},
 			Replies: rest.OK("The new mode, on all nodes."), Refusals: refusals,
 		}, g.set),
-		choose("cancel", "Cancel tasks that no worker has taken", "", func(c *rest.Call, f store.TaskFilter, _ *wire.TaskChoice) (done wire.TasksChanged,
-			err error,
-		) {
-			done.Changed, err = g.Tasks.Queue.CancelTasks(c.Context(), f)
-			return done, err
-		}),
+		choose("cancel", "Cancel tasks that no worker has taken", "",
+			func(c *rest.Call, f store.TaskFilter, _ *wire.TaskChoice) (wire.TasksChanged, error) {
+				n, err := g.Tasks.Queue.CancelTasks(c.Context(), f)
+				return wire.TasksChanged{Changed: n}, err
+			}),
 		choose("retry", "Put dead letters back into the queue", "If another task has the same unique name by now, that task replaces "+
 			"the dead letter. The failed run of a dead letter ends `cancelled`: the new task supersedes it.", g.retry),
 		choose("move", "Move tasks that no worker has taken to another type", "Tasks with a unique name stay, because they are unique "+
@@ -152,7 +151,8 @@ func (g *Group) retry(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice)
 	}
 	if err := g.Engine.Supersede(c.Context(), f.Type, all, c.Actor(choice.Reason)); err != nil {
 		g.Log.Warn("failed runs of retried tasks were not ended", "type", f.Type, "error", err)
-		done.Warning = "the tasks were retried, but some of their failed runs were not ended: procaas runs list --status failed --pipeline " + f.Type
+		done.Warning = "the tasks were retried, but some of their failed runs were not ended: procaas runs list --status failed " +
+			"--pipeline " + f.Type
 	}
 	return done, nil
 }

@@ -100,7 +100,8 @@ func (g *Group) chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.Run
 	var faults []problem.Fault
 	fault := func(at, message string) { faults = append(faults, problem.Fault{Location: at, Message: message}) }
 	if filter == (store.RunFilter{}) {
-		fault("", "want at least one of pipeline, flow, key, label, version, status, handler, error_class, error, since, until: all runs are not chosen by "+
+		fault("", "want at least one of pipeline, flow, key, label, version, status, handler, error_class, error, since, until: all "+
+			"runs are not chosen by "+
 			"saying nothing")
 	}
 	if err := model.CheckLabelFilter(r.Label); err != nil {
@@ -177,8 +178,9 @@ func (g *Group) migrateOperations() []rest.Operation {
 			About: "Moves runs in flight and failed runs of older definitions to the present one, in the order of acceptance, up to " +
 				"`limit` per call. `cursor` continues after the previous call. Runs that do not fit stay, and the reply lists them. The call " +
 				"needs at least one condition.",
-			Example: wire.Redrive{RunChoice: wire.RunChoice{Pipeline: "new-order-created"}, Preview: true},
-			Replies: rest.OK("The changes, or with `preview` what would change."), Refusals: []string{problem.UnknownVersion, problem.StoreUnavailable},
+			Example:  wire.Redrive{RunChoice: wire.RunChoice{Pipeline: "new-order-created"}, Preview: true},
+			Replies:  rest.OK("The changes, or with `preview` what would change."),
+			Refusals: []string{problem.UnknownVersion, problem.StoreUnavailable},
 		}, g.migrateAll),
 	}
 }

@@ -199,7 +199,10 @@ func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.Run
 		return page, problem.Parameter([]problem.Fault{{Location: "query/label", Message: err.Error()}})
 	}
 	if in.LeftBy != "" && strings.Count(in.LeftOut, "/") != 2 {
-		return page, problem.Parameter([]problem.Fault{{Location: "query/left_by", Message: "want it with left_out and the whole path of a handler"}})
+		return page, problem.Parameter([]problem.Fault{{
+			Location: "query/left_by",
+			Message:  "want it with left_out and the whole path of a handler",
+		}})
 	}
 	filter, err := g.filterOf(c, &in.RunChoice)
 	if err != nil {

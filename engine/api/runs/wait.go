@@ -55,7 +55,8 @@ func (g *Group) get(c *rest.Call, in *getRun) (run checkpoint.RunView, err error
 
 // tooManyWait refuses another waiting caller.
 func tooManyWait() error {
-	return problem.New(problem.TooManyWait, "%d callers wait for runs on this node already, or %d follow them; ask again in a moment, or another node",
+	return problem.New(problem.TooManyWait, "%d callers wait for runs on this node already, or %d follow them; ask again in a "+
+		"moment, or another node",
 		watch.MostWatchers, watch.MostFollowers).With("Retry-After", "1")
 }
 

@@ -67,7 +67,8 @@ type frame struct {
 // show renders a page.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) {
 	f := frame{Title: title, Version: c.o.Version, Page: data}
-	f.Live = r.Method == http.MethodGet && status == http.StatusOK && !slices.Contains([]string{"docs", "event", "playground", "signin", "styleguide"}, name)
+	f.Live = r.Method == http.MethodGet && status == http.StatusOK &&
+		!slices.Contains([]string{"docs", "event", "playground", "signin", "styleguide"}, name)
 	var wrong []problem
 	g := c.o.Caller(r)
 	if g.Role != "" {
@@ -155,12 +156,15 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request) error {
 
 func funcs() template.FuncMap {
 	return template.FuncMap{
-		"percent": words.Percent, "millis": words.Millis, "when": words.When, "ago": words.Ago, "left": words.Left, "number": words.Number, "json": words.JSON, "pathOf": words.PipelineURL,
+		"percent": words.Percent, "millis": words.Millis, "when": words.When, "ago": words.Ago, "left": words.Left,
+		"number": words.Number, "json": words.JSON, "pathOf": words.PipelineURL,
 		"pipelineOf": func(p string) string { id, _, _ := strings.Cut(p, "/"); return id },
-		"handlerURL": words.HandlerURL, "keyURL": words.KeyURL, "mood": drawing.Mood, "moodText": drawing.MoodText, "spark": drawing.Spark, "took": words.Took, "span": words.Span,
+		"handlerURL": words.HandlerURL, "keyURL": words.KeyURL, "mood": drawing.Mood, "moodText": drawing.MoodText,
+		"spark": drawing.Spark, "took": words.Took, "span": words.Span,
 		"share": words.Share, "bytes": words.Bytes, "hundred": words.Hundred, "ratio": func(a, b float64) float64 { return a / b },
 		"add":  func(a, b int) int { return a + b },
-		"last": words.Last, "compare": words.Compare, "clock": words.Clock, "breakable": words.Breakable, "cause": causeOf, "trace": words.Trace, "told": words.Told,
+		"last": words.Last, "compare": words.Compare, "clock": words.Clock, "breakable": words.Breakable, "cause": causeOf,
+		"trace": words.Trace, "told": words.Told,
 		"short":   words.ShortHash,
 		"outcome": words.Outcome, "tree": words.Tree, "since": words.Since, "named": words.Named, "waitsFor": waitsFor,
 	}

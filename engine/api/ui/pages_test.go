@@ -35,10 +35,15 @@ func TestIncidentsTellWhatTheyCost(t *testing.T) {
 	from := time.Unix(1_700_000_000, 0)
 	d := incidentsData{Until: from}
 	d.tell(seen.Chapter{
-		Samples: []seen.Sample{{At: from.Unix(), Failed: 2, LeftOut: 4}, {At: from.Unix() + 10, Failed: 2, LeftOut: 4}, {At: from.Unix() + 60, Failed: 1}},
-		Wrong:   []seen.Incident{{Name: "orders", Is: isDown, From: from.Unix(), To: from.Unix() + 20}},
+		Samples: []seen.Sample{
+			{At: from.Unix(), Failed: 2, LeftOut: 4},
+			{At: from.Unix() + 10, Failed: 2, LeftOut: 4},
+			{At: from.Unix() + 60, Failed: 1},
+		},
+		Wrong: []seen.Incident{{Name: "orders", Is: isDown, From: from.Unix(), To: from.Unix() + 20}},
 	}, from.Add(time.Hour))
 	if in := d.Incidents; len(in) != 1 || in[0].Failed != 4 || in[0].LeftOut != 8 || in[0].Lasted != "20 s" || d.FailedTotal != 5 {
-		t.Errorf("want an incident of 20 s with 4 failed runs and 8 calls left out, and 5 failed runs in all; have %+v, %d", d.Incidents, d.FailedTotal)
+		t.Errorf("want an incident of 20 s with 4 failed runs and 8 calls left out, and 5 failed runs in all; have %+v, %d",
+			d.Incidents, d.FailedTotal)
 	}
 }

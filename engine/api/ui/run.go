@@ -110,7 +110,8 @@ type stages struct {
 // foldStages takes the stages apart. Handlers that are not reached are absent.
 func foldStages(s explain.Story) (all []stages) {
 	n := len(s.Stages)
-	for n > 0 && s.Run.Status.Ended() && !slices.ContainsFunc(s.Stages[n-1].Steps, func(step explain.StoryStep) bool { return step.Outcome != "absent" }) {
+	for n > 0 && s.Run.Status.Ended() && !slices.ContainsFunc(s.Stages[n-1].Steps,
+		func(step explain.StoryStep) bool { return step.Outcome != "absent" }) {
 		n--
 	}
 	all = []stages{{Stages: s.Stages[:n]}}

@@ -215,7 +215,8 @@ func TestEveryPageTellsWhatIsWrong(t *testing.T) {
 	}
 	for _, path := range []string{"/", "/console/docs", "/console/queue"} {
 		page(t, ui.New(o), path, http.StatusOK, `>p</a> has failed runs that block their keys`, `>p/<wbr>s/<wbr>h</a> is held`,
-			"683 runs wait, the oldest for 4 min 0 s. Nothing is lost", `>bonus</a> is down since <time class="clock" datetime="2026-11-21T12:03:00Z">2026-11-21 12:03 UTC`,
+			"683 runs wait, the oldest for 4 min 0 s. Nothing is lost",
+			`>bonus</a> is down since <time class="clock" datetime="2026-11-21T12:03:00Z">2026-11-21 12:03 UTC`,
 			"Runs continue without it.", `title="runs that stand still: 683"`, `title="problems: 3"`, "683</b> held", "1</b> blocked")
 	}
 }
@@ -348,19 +349,26 @@ func TestCanariesAndFrozenFallbacksAreShown(t *testing.T) {
 	o := options()
 	o.Engine.History = tried{trial: s}
 	page(t, ui.New(o), "/console/versions", http.StatusOK, `<span class="chip">running</span>`, "<b>5 %</b> of the keys",
-		`title="fedcba9876543210">fedcba987654<`, "25 % follow at", "after 0 of 100 runs", "be &lt;polite&gt;", "1 of 100", "7 of 10", "~ handler p/s/h", "canary 5%")
+		`title="fedcba9876543210">fedcba987654<`, "25 % follow at", "after 0 of 100 runs", "be &lt;polite&gt;", "1 of 100", "7 of 10",
+		"~ handler p/s/h", "canary 5%")
 
 	s.Auto = true
 	s.End(canary.RolledBack, "errors of p/s/h: 7 of 10", time.Now())
 	o.Caller = func(*http.Request) credentials.Grant {
 		return credentials.Grant{Name: "ann", Role: credentials.RoleViewer}
 	}
-	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: tried{trial: s}}
-	page(t, ui.New(o), "/", http.StatusOK, `href="/console/versions">fedcba987654</a> was rolled back by itself at`, "errors of p/s/h: 7 of 10.")
-	page(t, ui.New(o), "/console/versions", http.StatusOK, "The last canary", `<span class="chip fair">rolled back</span>`, "errors of p/s/h: 7 of 10.")
+	o.Engine = ui.Engine{
+		Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{},
+		History: tried{trial: s},
+	}
+	page(t, ui.New(o), "/", http.StatusOK, `href="/console/versions">fedcba987654</a> was rolled back by itself at`,
+		"errors of p/s/h: 7 of 10.")
+	page(t, ui.New(o), "/console/versions", http.StatusOK, "The last canary", `<span class="chip fair">rolled back</span>`,
+		"errors of p/s/h: 7 of 10.")
 
 	o.Engine.Node = frozen{}
-	page(t, ui.New(o), "/", http.StatusOK, ">fallbacks</a> are frozen since", "No handler goes out of the flow by itself: 2 of 3 services fail at once.")
+	page(t, ui.New(o), "/", http.StatusOK, ">fallbacks</a> are frozen since",
+		"No handler goes out of the flow by itself: 2 of 3 services fail at once.")
 	o.Engine.History = tried{}
 	page(t, ui.New(o), "/console/versions", http.StatusOK, "No canary has run")
 }

@@ -66,7 +66,10 @@ func (c *Console) problems() []problem {
 			out = append(out, one)
 		}
 	}
-	if i := slices.IndexFunc(handlers, func(h stats.HandlerInfo) bool { return h.Fallback != nil && h.Fallback.State == fallback.Frozen }); i >= 0 {
+	if i := slices.IndexFunc(handlers, func(h stats.HandlerInfo) bool {
+		return h.Fallback != nil &&
+			h.Fallback.State == fallback.Frozen
+	}); i >= 0 {
 		out = append(out, problem{
 			Class: "fair", Name: "fallbacks", Href: DocsRoot + "/operating/failing-services", Is: "are frozen", Since: handlers[i].Fallback.Since,
 			Text: "No handler goes out of the flow by itself: " + handlers[i].Fallback.Reason + ".",
@@ -123,7 +126,10 @@ func runsWait(runs int, longest time.Duration) string {
 // a time, an event or another state is as it should be, and services speak for themselves.
 func parkedProblem(p stats.ParkedRuns) (problem, bool) {
 	wait := runsWait(p.Runs, time.Duration(p.AgeS*float64(time.Second)))
-	one := problem{Class: "fair", Name: p.For, Href: "/console/runs?status=parked&pipeline=" + p.Pipeline, Since: &p.Since, Text: wait, Runs: p.Runs}
+	one := problem{
+		Class: "fair", Name: p.For, Href: "/console/runs?status=parked&pipeline=" + p.Pipeline, Since: &p.Since,
+		Text: wait, Runs: p.Runs,
+	}
 	if one.Name == "" {
 		one.Name = p.Pipeline
 	}
@@ -282,7 +288,12 @@ func (c *Console) sidebar(here string, wrong []problem, s standing, g credential
 	if c.o.Inbox != nil {
 		systems = slices.Insert(systems, 0, place{Name: "Inbox", Href: Root + "inbox"})
 	}
-	tools := []place{{Name: "Versions", Href: Root + "versions"}, {Name: "Audit", Href: Root + "audit"}, {Name: "Playground", Href: Root + "playground"}, {Name: "Docs", Href: DocsRoot}}
+	tools := []place{
+		{Name: "Versions", Href: Root + "versions"},
+		{Name: "Audit", Href: Root + "audit"},
+		{Name: "Playground", Href: Root + "playground"},
+		{Name: "Docs", Href: DocsRoot},
+	}
 	if c.o.Dev {
 		tools = append(tools, place{Name: "Style guide", Href: StyleGuide})
 	}

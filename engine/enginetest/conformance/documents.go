@@ -54,7 +54,10 @@ var documentCases = []storeCase{
 		if since := time.Since(d.Changed); since > time.Hour || since < -time.Hour {
 			p.Errorf("want it changed just now, have %s", d.Changed)
 		}
-		p.equal("document", d, store.Document{Kind: "levers", Name: "a", Version: 3, Value: []byte(`{"n": 3}`), Changed: d.Changed, Node: node.id})
+		p.equal("document", d, store.Document{
+			Kind: "levers", Name: "a", Version: 3, Value: []byte(`{"n": 3}`), Changed: d.Changed,
+			Node: node.id,
+		})
 	}},
 	{"documents are listed by kind and beginning of name", func(p *probe) {
 		for _, name := range []string{"b/2", "a/1", "b/1", "b", "B/1", "b_1", "b%"} {

@@ -38,7 +38,8 @@ var nodeCases = []storeCase{
 		p.wantErr("commit of a node of another store", err, store.ErrFenced)
 		_, err = other.Inbox.Accept(p.Context(), node.id, []model.Intake{p.event("k2", owned)})
 		p.wantErr("accept of a node of another store", err, store.ErrFenced)
-		_, err = other.Documents.WriteDocuments(p.Context(), node.id, []store.DocumentWrite{{Kind: "kind", Name: "name", Value: []byte("{}")}}, nil)
+		_, err = other.Documents.WriteDocuments(p.Context(), node.id,
+			[]store.DocumentWrite{{Kind: "kind", Name: "name", Value: []byte("{}")}}, nil)
 		p.wantErr("document of a node of another store", err, store.ErrFenced)
 	}},
 	{"beats are counted", func(p *probe) {

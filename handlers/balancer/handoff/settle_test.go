@@ -128,7 +128,8 @@ func TestSettleReadsAnswersOfAnyWorker(t *testing.T) {
 		silent string
 	}{
 		{`{"cluster": "fanout", "version": 1, "partitions": [
-			{"partition": 2, "phase": "held", "version": 1}, {"partition": 0, "phase": "held", "version": 1}, {"partition": 1, "phase": "held", "version": 1}]}`, 3, "[]"},
+			{"partition": 2, "phase": "held", "version": 1}, {"partition": 0, "phase": "held", "version": 1},
+			{"partition": 1, "phase": "held", "version": 1}]}`, 3, "[]"},
 		{`{"cluster": "fanout", "version": 1, "partitions": [{"partition": -1, "phase": "held", "version": 1}]}`, 0, "[w0]"},
 	} {
 		worker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, tc.answer) }))

@@ -71,7 +71,8 @@ func (r *Recording) Replay(policies []string) (*Replayed, error) {
 	}
 	c := r.capacities()
 	out.Known = c.known
-	out.Notes = append(out.Notes, "drops and utilisation under other assignments are estimated: from the recorded weights of partitions and what "+c.source)
+	out.Notes = append(out.Notes, "drops and utilisation under other assignments are estimated: from the recorded weights of "+
+		"partitions and what "+c.source)
 	out.Notes = append(out.Notes, "cold caches and hand-offs after moves are not in it; bans and drains hold as they did, pins and "+
 		"freezes do not")
 	dead := r.dead()

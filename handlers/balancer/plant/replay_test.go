@@ -193,8 +193,10 @@ func TestRecordingsInOneFile(t *testing.T) {
 // Where nobody knows what workers can do, nothing is made up.
 func TestReplayWithoutCapacities(t *testing.T) {
 	t.Parallel()
-	const head = `{"cluster": "c", "policy": "v5", "partitions": 2, "step_s": 2, "workers": [{"id": "a"CAPA}, {"id": "b"CAPB}], "holders": [[0, 1], [1]]}`
-	const seen = `{"cluster": "c", "t": %d, "workers": [{"id": "a", "listed": true, "up": true, "requests": 1}, {"id": "gone", "up": false}], "owners": [0, %d], "weights": [3, null]}`
+	const head = `{"cluster": "c", "policy": "v5", "partitions": 2, "step_s": 2, ` +
+		`"workers": [{"id": "a"CAPA}, {"id": "b"CAPB}], "holders": [[0, 1], [1]]}`
+	const seen = `{"cluster": "c", "t": %d, "workers": [{"id": "a", "listed": true, "up": true, "requests": 1}, ` +
+		`{"id": "gone", "up": false}], "owners": [0, %d], "weights": [3, null]}`
 	for name, c := range map[string]struct {
 		a, b  string
 		known bool
@@ -238,9 +240,11 @@ func TestReplayWithoutCapacities(t *testing.T) {
 // Bans hold as they were recorded, and a partition that nobody had is placed first.
 func TestReplayHeedsBans(t *testing.T) {
 	t.Parallel()
-	lines := `{"cluster": "c", "policy": "v5", "partitions": 2, "step_s": 2, "workers": [{"id": "a"}, {"id": "b"}], "holders": [[0, 1], [1, 0]]}` + "\n"
+	lines := `{"cluster": "c", "policy": "v5", "partitions": 2, "step_s": 2, ` +
+		`"workers": [{"id": "a"}, {"id": "b"}], "holders": [[0, 1], [1, 0]]}` + "\n"
 	for at, more := range []string{"", "", `, "banned": ["a"]`, `, "banned": ["a"]`} {
-		lines += fmt.Sprintf(`{"cluster": "c", "t": %d, "workers": [{"id": "a", "listed": true, "up": true}, {"id": "b", "listed": true, "up": true}], "owners": [0, -1], "weights": [3, 1]%s}`+"\n", 1000+2*at, more)
+		lines += fmt.Sprintf(`{"cluster": "c", "t": %d, "workers": [{"id": "a", "listed": true, "up": true}, `+
+			`{"id": "b", "listed": true, "up": true}], "owners": [0, -1], "weights": [3, 1]%s}`+"\n", 1000+2*at, more)
 	}
 	r, err := ReadRecording(strings.NewReader(lines))
 	if err != nil {
@@ -261,9 +265,12 @@ func TestReplayHeedsBans(t *testing.T) {
 // A file that somebody has edited may hold any numbers.
 func TestReplayOfLies(t *testing.T) {
 	t.Parallel()
-	lines := `{"cluster": "c", "policy": "v5", "partitions": 2, "step_s": 2, "workers": [{"id": "a"}, {"id": "b"}], "holders": [[0, 1], [1, 0]]}` + "\n"
+	lines := `{"cluster": "c", "policy": "v5", "partitions": 2, "step_s": 2, ` +
+		`"workers": [{"id": "a"}, {"id": "b"}], "holders": [[0, 1], [1, 0]]}` + "\n"
 	for at := range 9 {
-		lines += fmt.Sprintf(`{"cluster": "c", "t": %d, "workers": [{"id": "a", "listed": true, "up": true, "requests": 1e308, "drops": 1e308, "busy": 0.5}, {"id": "b", "listed": true, "up": true, "requests": 9, "drops": -1e308, "busy": -1}], "owners": [0, 0], "weights": [1e308, 1e308]}`+"\n", 1000+2*at)
+		lines += fmt.Sprintf(`{"cluster": "c", "t": %d, "workers": [{"id": "a", "listed": true, "up": true, "requests": 1e308, "drops": 1e308, "busy": 0.5}, `+
+			`{"id": "b", "listed": true, "up": true, "requests": 9, "drops": -1e308, "busy": -1}], `+
+			`"owners": [0, 0], "weights": [1e308, 1e308]}`+"\n", 1000+2*at)
 	}
 	r, err := ReadRecording(strings.NewReader(lines))
 	if err != nil {

@@ -90,7 +90,8 @@ func (s *Service) MapViews(context.Context) ([]transfers.ShardMapView, error) {
 }
 
 const readShards = `select id, class, registration and closed is null and draining is null, transfer and draining is null,
-	coalesce(closed, ''), coalesce(draining, ''), capacity, coalesce(used, 0), coalesce(load / nullif(max_connections, 0), 0), coalesce(connections, 0),
+	coalesce(closed, ''), coalesce(draining, ''), capacity, coalesce(used, 0), coalesce(load / nullif(max_connections, 0), 0),
+	coalesce(connections, 0),
 	(select count(*) from shard_placements p where p.map = s.map and p.shard = s.id and p.state not in ('refused', 'merged'))
 	from shards s where map = $1 and declared and ($2 = '' or id = $2) order by id`
 

@@ -121,8 +121,9 @@ const (
 		exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
 		array(select i.inhrelid::regclass::text from pg_inherits i where i.inhparent = c.oid order by 1 limit 4), c.relpersistence <> 'p'
 		from pg_class c where c.oid = to_regclass($1)`
-	columnTypes = `select attname::text, format_type(atttypid, null) from pg_attribute where attrelid = $1::bigint::oid and attnum > 0 and not attisdropped`
-	primaryKey  = `select a.attname::text from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+	columnTypes = `select attname::text, format_type(atttypid, null) from pg_attribute
+	where attrelid = $1::bigint::oid and attnum > 0 and not attisdropped`
+	primaryKey = `select a.attname::text from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
 		where i.indrelid = $1::bigint::oid and i.indisprimary`
 )
 
@@ -242,7 +243,8 @@ func (m enroller) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 	return nil
 }
 
-const putFences = `insert into procaas.fences (map, key, epoch, state) select $1, k, e, 'active' from unnest($2::text[], $3::bigint[]) u(k, e)
+const putFences = `insert into procaas.fences (map, key, epoch, state) select $1, k, e, 'active'
+	from unnest($2::text[], $3::bigint[]) u(k, e)
 	on conflict do nothing`
 
 // fenceAll creates the missing fences for what the map has on a shard.

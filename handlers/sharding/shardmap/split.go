@@ -36,7 +36,8 @@ const (
 	freezeFence = `select procaas.freeze($1, $2, $3, $4, 'regroup', $5, $6)`
 	sealFence   = `select procaas.seal($1, $2, $3, $4, $5, null)`
 
-	raiseWide = `update shard_placements set epoch = $4 where map = $1 and key = $2 and epoch = $3 and tried = $4 and owner is null and state = 'active'`
+	raiseWide = `update shard_placements set epoch = $4
+	where map = $1 and key = $2 and epoch = $3 and tried = $4 and owner is null and state = 'active'`
 	putNarrow = `insert into shard_placements (map, key, shard, epoch, tried) values ($1, $2, $3, $4, $4)
 		on conflict (map, key) do update set shard = excluded.shard, state = 'active', epoch = shard_placements.tried + 1,
 			tried = shard_placements.tried + 1, owner = null, transfer = null, target = null where shard_placements.state in ('merged', 'creating')

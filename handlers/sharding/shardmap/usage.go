@@ -20,7 +20,8 @@ const (
 		count(*)::int, current_setting('max_connections')::int from pg_stat_activity where backend_type = 'client backend'`
 
 	// The load of one moment is random, so it is averaged over some measurements.
-	writeUsage = `update shards set used = $3, load = case when measured > now() - interval '2 hours' then (coalesce(load, $4) + $4) / 2 else $4 end,
+	writeUsage = `update shards set used = $3, load = case when measured > now() - interval '2 hours' then
+	(coalesce(load, $4) + $4) / 2 else $4 end,
 		connections = $5, max_connections = $6, measured = now() where map = $1 and id = $2`
 )
 

@@ -65,7 +65,8 @@ func moveOnce(t *testing.T, say func(string, ...any), method string) (window, wo
 	w.fill(rows)
 	if rows > 10_000 {
 		for i := range 2 {
-			w.exec(i, `insert into mail (uid, mid, subject) select u, 1000 + i, 'noise' from generate_series(101, 110) u, generate_series(1, 20000) i`)
+			w.exec(i, `insert into mail (uid, mid, subject) select u, 1000 + i, 'noise'
+				from generate_series(101, 110) u, generate_series(1, 20000) i`)
 			w.exec(i, "vacuum analyze")
 		}
 	}

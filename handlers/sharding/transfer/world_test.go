@@ -43,7 +43,8 @@ func startCluster() (*enginetest.Cluster, error) {
 // tablesSQL is what both shards have.
 const tablesSQL = `
 create table mail (
-	uid bigint, mid bigint, subject text not null, body text, n int not null default 0, size bigint generated always as (length(subject)) stored,
+	uid bigint, mid bigint, subject text not null, body text, n int not null default 0,
+	size bigint generated always as (length(subject)) stored,
 	tags text[], at timestamptz not null default now(), weight double precision, primary key (uid, mid));
 create table label (uid bigint, lid bigint generated always as identity, name text not null, primary key (uid, lid));`
 
@@ -198,7 +199,8 @@ func (w *world) fill(rows int) {
 		select 42, 1000000 + i, 'mail ' || i, repeat('x', 100), array['a', null, i::text], i / 7.0 from generate_series(1, $1::int) i`, rows)
 	w.exec(0, `insert into label (uid, name) select 42, 'label ' || i from generate_series(1, $1::int / 4) i`, rows)
 	for i := range 2 {
-		w.exec(i, `insert into mail (uid, mid, subject) select u, i, 'noise' from generate_series(1, 20) u, generate_series(1, 50) i where u <> 42`)
+		w.exec(i, `insert into mail (uid, mid, subject) select u, i, 'noise'
+			from generate_series(1, 20) u, generate_series(1, 50) i where u <> 42`)
 	}
 }
 

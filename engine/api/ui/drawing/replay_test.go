@@ -24,7 +24,10 @@ func TestHistoryOfARun(t *testing.T) {
 	skipped := explain.StoryStep{Path: "p/s/b", Handler: &checkpoint.HandlerView{Outcome: "skipped", Finished: at(5), Reason: "it is off"}}
 	run := checkpoint.RunView{Accepted: accepted, Finished: at(41), Status: model.Succeeded}
 	var have []string
-	for _, h := range Happenings(explain.Story{Run: run, Stages: []explain.StoryStage{{Steps: []explain.StoryStep{retried, skipped, {Path: "p/s/c"}}}}}) {
+	for _, h := range Happenings(explain.Story{
+		Run:    run,
+		Stages: []explain.StoryStage{{Steps: []explain.StoryStep{retried, skipped, {Path: "p/s/c"}}}},
+	}) {
 		have = append(have, strings.Join([]string{h.After, h.Path, h.Class, h.Text}, "|"))
 	}
 	want := []string{

@@ -15,7 +15,10 @@ func waited(wait time.Duration) explain.Story {
 	began := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 	at := func(after time.Duration) *time.Time { t := began.Add(after); return &t }
 	call := func(path string, from, to time.Duration) explain.StoryStep {
-		return explain.StoryStep{Path: path, Outcome: "succeeded", Handler: &checkpoint.HandlerView{Path: path, Outcome: "succeeded", Started: at(from), Finished: at(to)}}
+		return explain.StoryStep{
+			Path: path, Outcome: "succeeded",
+			Handler: &checkpoint.HandlerView{Path: path, Outcome: "succeeded", Started: at(from), Finished: at(to)},
+		}
 	}
 	const ms = time.Millisecond
 	return explain.Story{

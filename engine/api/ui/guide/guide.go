@@ -101,7 +101,8 @@ func rendered(pages []docs.Page, p docs.Page) (template.HTML, error) {
 		err = markdown.Renderer().Render(&out, source, tree)
 	}
 	// What scrolls must be reached by the keyboard.
-	page := strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>").
+	page := strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>",
+		"</table></div>").
 		Replace(out.String())
 	return template.HTML(page), err //nolint:gosec // the pages are ours, and goldmark leaves out HTML that stands in them
 }

@@ -95,7 +95,8 @@ func timeTag(t any, layout, class string) template.HTML {
 	if !ok {
 		return "–"
 	}
-	return template.HTML(`<time class="` + class + `" datetime="` + at.UTC().Format(time.RFC3339Nano) + `">` + at.UTC().Format(layout) + `</time>`)
+	return template.HTML(`<time class="` + class + `" datetime="` + at.UTC().Format(time.RFC3339Nano) + `">` +
+		at.UTC().Format(layout) + `</time>`)
 }
 
 // Breakable lets a path break behind its slashes, and not within a word.
