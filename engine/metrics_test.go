@@ -80,6 +80,7 @@ procaas_pipeline_tolerance GAUGE owner pipeline
 procaas_runs_passed_total COUNTER
 procaas_runs_quarantined_total COUNTER
 procaas_runs_total COUNTER pipeline status
+procaas_shadow_calls_total COUNTER
 procaas_store_errors_total COUNTER operation
 procaas_store_lost GAUGE
 procaas_switch_off GAUGE handler pipeline stage
