@@ -206,7 +206,7 @@ func (s *Store) sweep(ctx context.Context, deaths bool) error {
 	if err != nil {
 		return err
 	}
-	return s.db.tx(ctx, func(t *tx) error { return unscheduleDue(ctx, t, s.timers.look(time.Now())) })
+	return s.db.alone(ctx, sweepLock, func(t *tx) error { return unscheduleDue(ctx, t, s.timers.look(time.Now())) })
 }
 
 // bury takes over a dead node's runs, unless the node has come back or is writing. In that case the
@@ -240,10 +240,6 @@ func bury(ctx context.Context, t *tx, node int64) (silent bool, err error) {
 
 // unscheduleDue puts due scheduled runs into the queues of their keys.
 func unscheduleDue(ctx context.Context, t *tx, from time.Time) error {
-	mine, err := t.tryLock(ctx, sweepLock)
-	if err != nil || !mine {
-		return err
-	}
 	var ids []string
 	keys := &keySet{}
 	t.queue(findDue, dueAtOnce, from).Query(func(rows pgx.Rows) error {

@@ -145,16 +145,21 @@ func (c cell) Serve(ctx context.Context, split string, revision int64) error {
 	return err
 }
 
+func wantedSlots(in []*intake) []int32 {
+	slots := make([]int32, len(in))
+	for i, r := range in {
+		slots[i] = int32(store.InboxSlot(r.Key))
+	}
+	return slots
+}
+
 // fence returns which of the events have open slots here, and keeps these slots open until the end
 // of the transaction. A store that is not a cell has all slots.
 func (t *tx) fence(ctx context.Context, in []*intake) (here, elsewhere []*intake, err error) {
 	if !t.cell || len(in) == 0 {
 		return in, nil, nil
 	}
-	wanted := make([]int32, len(in))
-	for i, r := range in {
-		wanted[i] = int32(store.InboxSlot(r.Key))
-	}
+	wanted := wantedSlots(in)
 	var open []int32
 	t.queue(lockSlots)
 	t.queue(readOpen, wanted).Query(rows(&open, pgx.RowTo[int32]))
@@ -202,12 +207,8 @@ func (t *tx) fenceEmits(ctx context.Context, in []*intake) (here, elsewhere []*i
 	if !t.cell || len(in) == 0 {
 		return in, nil, nil
 	}
-	wanted := make([]int32, len(in))
-	for i, r := range in {
-		wanted[i] = int32(store.InboxSlot(r.Key))
-	}
 	var behind []int32
-	t.queue(waitingOutside, wanted).Query(rows(&behind, pgx.RowTo[int32]))
+	t.queue(waitingOutside, wantedSlots(in)).Query(rows(&behind, pgx.RowTo[int32]))
 	if here, elsewhere, err = t.fence(ctx, in); err != nil || len(behind) == 0 {
 		return here, elsewhere, err
 	}

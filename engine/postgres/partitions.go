@@ -26,12 +26,6 @@ func keepPartitions(ctx context.Context, db *database, log *slog.Logger) {
 // makePartitions creates the history's partitions of the coming days.
 func makePartitions(ctx context.Context, db *database) error {
 	return historyDays.Ahead(ctx, db.pool, func(day time.Time) error {
-		return db.tx(ctx, func(t *tx) error {
-			mine, err := t.tryLock(ctx, partitionLock)
-			if err != nil || !mine {
-				return err
-			}
-			return historyDays.Make(ctx, t.conn, day)
-		})
+		return db.alone(ctx, partitionLock, func(t *tx) error { return historyDays.Make(ctx, t.conn, day) })
 	})
 }

@@ -35,12 +35,8 @@ const (
 
 // Trim implements [store.Trimmer].
 func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
-	err = s.db.tx(ctx, func(t *tx) error {
+	err = s.db.alone(ctx, trimLock, func(t *tx) error {
 		more = false
-		mine, err := t.tryLock(ctx, trimLock)
-		if err != nil || !mine {
-			return err
-		}
 		note := func(limit int64) func(pgconn.CommandTag) error {
 			return func(c pgconn.CommandTag) error { more = more || c.RowsAffected() == limit; return nil }
 		}
@@ -61,12 +57,8 @@ func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err er
 // dropPartition drops the oldest partition of the history if all of its runs are too old. It
 // reports whether there may be more.
 func (s *Store) dropPartition(ctx context.Context, keep time.Duration) (more bool, err error) {
-	err = s.db.tx(ctx, func(t *tx) error {
+	err = s.db.alone(ctx, partitionLock, func(t *tx) error {
 		more = false
-		mine, err := t.tryLock(ctx, partitionLock)
-		if err != nil || !mine {
-			return err
-		}
 		var old []string
 		t.queue(findPartitions, keep.Microseconds()).Query(rows(&old, pgx.RowTo[string]))
 		if err := t.send(ctx); err != nil || len(old) == 0 {
@@ -92,12 +84,8 @@ const (
 
 // TrimRuns implements [store.Trimmer].
 func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
-	err = s.db.tx(ctx, func(t *tx) error {
+	err = s.db.alone(ctx, trimLock, func(t *tx) error {
 		more = false
-		mine, err := t.tryLock(ctx, trimLock)
-		if err != nil || !mine {
-			return err
-		}
 		var gone []string
 		t.queue(planFreely)
 		t.queue(thinRuns, pipeline, keep, trimRest).Query(rows(&gone, pgx.RowTo[string]))

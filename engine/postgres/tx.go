@@ -129,6 +129,16 @@ const (
 	trimLock
 )
 
+// alone runs a transaction, unless another process holds the lock.
+func (d *database) alone(ctx context.Context, l singleLock, do func(*tx) error) error {
+	return d.tx(ctx, func(t *tx) error {
+		if mine, err := t.tryLock(ctx, l); err != nil || !mine {
+			return err
+		}
+		return do(t)
+	})
+}
+
 func (t *tx) tryLock(ctx context.Context, l singleLock) (mine bool, err error) {
 	t.queue(tryLockSingle, int64(l)).QueryRow(value(&mine))
 	return mine, t.send(ctx)

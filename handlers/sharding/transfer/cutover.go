@@ -84,16 +84,23 @@ func (m *Mover) try(ctx context.Context, attempt int64, switchMap func(context.C
 		return w, err
 	}
 	w.Freeze = time.Since(began)
+	err := m.handOver(ctx, &w, began, func() error { return m.drain(ctx, attempt, token) }, switchMap)
+	return w, err
+}
+
+// handOver gives the frozen key to the target. rest brings the target up to date and seals the
+// source. w gets the times since the freeze began.
+func (m *Mover) handOver(ctx context.Context, w *Window, began time.Time, rest func() error, switchMap func(context.Context) error) error {
 	if err := m.at("frozen"); err != nil {
-		return w, err
+		return err
 	}
-	err := m.drain(ctx, attempt, token)
+	err := rest()
 	w.Drain = time.Since(began) - w.Freeze
 	if err != nil {
-		return w, m.thaw(ctx, err)
+		return m.thaw(ctx, err)
 	}
 	if err := m.at("sealed"); err != nil {
-		return w, err
+		return err
 	}
 	err = switchMap(ctx)
 	w.Frozen = time.Since(began)
@@ -101,13 +108,13 @@ func (m *Mover) try(ctx context.Context, attempt int64, switchMap func(context.C
 	// Only this error means that the map will never switch for this claim, so the source may have
 	// its key back.
 	if errors.Is(err, ErrNotSwitched) {
-		return w, m.thaw(ctx, err)
+		return m.thaw(ctx, err)
 	}
 	if err != nil {
 		// The map may have switched, so the source stays sealed until the map answers.
-		return w, fmt.Errorf("switch the map: %w", err)
+		return fmt.Errorf("switch the map: %w", err)
 	}
-	return w, m.at("switched")
+	return m.at("switched")
 }
 
 // drain applies the stream up to the barrier and opens the target in the same transaction, and

@@ -63,27 +63,8 @@ func (m *Mover) LockCopySwitch(ctx context.Context, switchMap func(context.Conte
 		began = time.Now()
 	}
 	w.Attempts, w.Freeze = int(attempt), time.Since(began)
-	if err := m.at("frozen"); err != nil {
-		return w, err
-	}
-	err := m.copyFrozen(ctx, attempt)
-	w.Drain = time.Since(began) - w.Freeze
-	if err != nil {
-		return w, m.thaw(ctx, err)
-	}
-	if err := m.at("sealed"); err != nil {
-		return w, err
-	}
-	err = switchMap(ctx)
-	w.Frozen = time.Since(began)
-	w.Switch = w.Frozen - w.Drain - w.Freeze
-	if errors.Is(err, ErrNotSwitched) {
-		return w, m.thaw(ctx, err)
-	}
-	if err != nil {
-		return w, fmt.Errorf("switch the map: %w", err)
-	}
-	return w, m.at("switched")
+	err := m.handOver(ctx, &w, began, func() error { return m.copyFrozen(ctx, attempt) }, switchMap)
+	return w, err
 }
 
 // copyFrozen copies and compares while a second connection keeps the key frozen.
