@@ -2,15 +2,11 @@ package enginetest_test
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/intake"
-	"procaas/engine/memory"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -46,25 +42,15 @@ pipelines:
 // dies, the run takes the event that fits, once, and the other keeps its place.
 func TestAwaitInsideACallTakesOneEventWhateverCrashes(t *testing.T) {
 	t.Parallel()
-	for name, store := range map[string]store.Store{
-		"memory": memory.New(time.Now).Ports(), "sqlite": openStore(t, filepath.Join(t.TempDir(), "await.db")),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			whole := awaitWithin(t, store, 0, false)
-			for at := 1; at <= whole; at++ {
-				awaitWithin(t, store, at, false)
-				awaitWithin(t, store, at, true)
-			}
-		})
-	}
+	onEachStore(t, func(t *testing.T, store store.Store) {
+		eachCrash(func(c crash) int { return awaitWithin(t, store, c) })
+	})
 }
 
-// awaitWithin runs one event to its end, with a crash at a checkpoint, and returns the
-// number of checkpoints.
-func awaitWithin(t *testing.T, store store.Store, crashAt int, after bool) int {
+// awaitWithin runs one event to its end, and returns the number of checkpoints.
+func awaitWithin(t *testing.T, store store.Store, crash crash) int {
 	t.Helper()
-	what := fmt.Sprintf("crash at checkpoint %d, after it: %t", crashAt, after)
+	what := crash.String()
 	var calls enginetest.Recorder
 	var tr trial
 	runs := map[int]string{} // of the events, by sum
@@ -93,8 +79,7 @@ func awaitWithin(t *testing.T, store store.Store, crashAt int, after bool) int {
 			return model.Result{Response: value}, nil
 		}))}
 	tr = startTrial(t, trial{
-		store: store, types: types, flow: awaitFlow, what: what, payload: map[string]any{"id": what}, crashAt: crashAt,
-		after: after,
+		store: store, types: types, flow: awaitFlow, what: what, payload: map[string]any{"id": what}, crash: crash,
 	})
 	tr.drain(t)
 	for run, want := range map[string]model.Status{tr.run: model.Succeeded, runs[7]: model.Succeeded, runs[5]: model.Ignored} {

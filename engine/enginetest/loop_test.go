@@ -3,17 +3,13 @@ package enginetest_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
-	"procaas/engine/memory"
 	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/store"
@@ -44,32 +40,15 @@ pipelines:
 // two keys, no two calls have one, and only what was in flight is called again.
 func TestARepeatedStageGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
-	stores := map[string]func(t *testing.T) store.Store{
-		"memory":   func(*testing.T) store.Store { return memory.New(time.Now).Ports() },
-		"sqlite":   func(t *testing.T) store.Store { return openStore(t, filepath.Join(t.TempDir(), "loop.db")) },
-		"postgres": func(t *testing.T) store.Store { return openStore(t, enginetest.Postgres(t)) },
-	}
-	for name, open := range stores {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			store := open(t)
-			saves := throughLoop(t, store, 0, false)
-			if saves < 5 {
-				t.Fatalf("want some checkpoints to die at, have %d", saves)
-			}
-			for at := 1; at <= saves; at++ {
-				throughLoop(t, store, at, false)
-				throughLoop(t, store, at, true)
-			}
-		})
-	}
+	onEachStore(t, func(t *testing.T, store store.Store) {
+		eachCrash(func(c crash) int { return throughLoop(t, store, c) })
+	})
 }
 
-// throughLoop runs one event to its end, with a crash at a checkpoint, and returns the
-// number of checkpoints.
-func throughLoop(t *testing.T, store store.Store, crashAt int, after bool) int {
+// throughLoop runs one event to its end, and returns the number of checkpoints.
+func throughLoop(t *testing.T, store store.Store, crash crash) int {
 	t.Helper()
-	what := fmt.Sprintf("crash at checkpoint %d, after it: %t", crashAt, after)
+	what := crash.String()
 	var calls enginetest.Recorder
 	types := []engine.HandlerType{enginetest.Scripted("step",
 		calls.Record(func(_ context.Context, c *engine.Call, body any) (model.Result, error) {
@@ -83,8 +62,7 @@ func throughLoop(t *testing.T, store store.Store, crashAt int, after bool) int {
 			return model.Result{Response: n}, nil
 		}))}
 	tr := startTrial(t, trial{
-		store: store, types: types, flow: loopFlow, what: what, payload: []any{1, 2, 3}, crashAt: crashAt,
-		after: after,
+		store: store, types: types, flow: loopFlow, what: what, payload: []any{1, 2, 3}, crash: crash,
 	})
 	tr.drain(t)
 	record, err := store.Runs.Run(t.Context(), tr.run)
@@ -99,12 +77,15 @@ func throughLoop(t *testing.T, store store.Store, crashAt int, after bool) int {
 	keys := map[string]int{}
 	for _, c := range calls.Calls() {
 		keys[c.IdempotencyKey]++
-		if keys[c.IdempotencyKey] > 2 || keys[c.IdempotencyKey] > 1 && crashAt == 0 {
+		if keys[c.IdempotencyKey] > 2 || keys[c.IdempotencyKey] > 1 && crash.at == 0 {
 			t.Errorf("%s: %s is called %d times with one key", what, c.Path, keys[c.IdempotencyKey])
 		}
 	}
 	if len(keys) != 9 { // in the element that fails, c is not reached
 		t.Errorf("%s: want a key for each call in each element, have %d", what, len(keys))
+	}
+	if crash.at == 0 && tr.engine.Saves() < 5 {
+		t.Errorf("want some checkpoints to die at, have %d", tr.engine.Saves())
 	}
 	return tr.engine.Saves()
 }

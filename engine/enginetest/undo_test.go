@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
-	"procaas/engine/memory"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -74,34 +72,11 @@ pipelines:
 // once and the last first, by calls with the same key, and the run is cancelled.
 func TestACancelledRunUndoesOnceWhateverCrashes(t *testing.T) {
 	t.Parallel()
-	stores := map[string]func(t *testing.T) store.Store{
-		"memory":   func(*testing.T) store.Store { return memory.New(time.Now).Ports() },
-		"sqlite":   func(t *testing.T) store.Store { return openStore(t, filepath.Join(t.TempDir(), "undo.db")) },
-		"postgres": func(t *testing.T) store.Store { return openStore(t, enginetest.Postgres(t)) },
-	}
-	for name, open := range stores {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			store := open(t)
-			for _, flow := range []cancelled{{"plain", undoFlow, checkUndone}, {"each", undoEachFlow, checkElementsUndone}} {
-				whole := cancelWithin(t, store, flow, 0, false)
-				for at := 1; at <= whole; at++ {
-					cancelWithin(t, store, flow, at, false)
-					cancelWithin(t, store, flow, at, true)
-				}
-			}
-		})
-	}
-}
-
-func openStore(t *testing.T, dsn string) store.Store {
-	t.Helper()
-	s, err := openSweepStore(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
+	onEachStore(t, func(t *testing.T, store store.Store) {
+		for _, flow := range []cancelled{{"plain", undoFlow, checkUndone}, {"each", undoEachFlow, checkElementsUndone}} {
+			eachCrash(func(c crash) int { return cancelWithin(t, store, flow, c) })
+		}
+	})
 }
 
 // A cancelled flow is cancelled within its handler d.
@@ -110,11 +85,10 @@ type cancelled struct {
 	check      func(t *testing.T, what string, calls []engine.Call)
 }
 
-// cancelWithin runs one event to its end, with a crash at a checkpoint, and returns the
-// number of checkpoints.
-func cancelWithin(t *testing.T, db store.Store, flow cancelled, crashAt int, after bool) int {
+// cancelWithin runs one event to its end, and returns the number of checkpoints.
+func cancelWithin(t *testing.T, db store.Store, flow cancelled, crash crash) int {
 	t.Helper()
-	what := fmt.Sprintf(flow.name+": crash at checkpoint %d, after it: %t", crashAt, after)
+	what := fmt.Sprintf("%s: %s", flow.name, crash)
 	var calls enginetest.Recorder
 	var tr trial
 	types := []engine.HandlerType{enginetest.Scripted("step",
@@ -129,8 +103,7 @@ func cancelWithin(t *testing.T, db store.Store, flow cancelled, crashAt int, aft
 			return model.Result{}, nil
 		}))}
 	tr = startTrial(t, trial{
-		store: db, types: types, flow: flow.flow, what: what, payload: map[string]any{}, crashAt: crashAt,
-		after: after,
+		store: db, types: types, flow: flow.flow, what: what, payload: map[string]any{}, crash: crash,
 	})
 	tr.drain(t)
 	view, err := tr.engine.Engine().RunByID(t.Context(), tr.run)
