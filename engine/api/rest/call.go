@@ -130,7 +130,8 @@ func (c *Call) Spend(items int) error {
 	if n := g.Sharers(); n > 1 {
 		here = fmt.Sprintf(" used its part on this one of %d nodes", n)
 	}
-	p := problem.New(problem.QuotaExceeded, "the token %s may submit %s, and has%s; nothing of this request was accepted, so send it again later",
+	p := problem.New(problem.QuotaExceeded, "the token %s may submit %s, and has%s; nothing of this request was accepted, "+
+		"so send it again later",
 		g.Name, g.Quota, here)
 	return p.With("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 }
