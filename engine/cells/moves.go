@@ -22,9 +22,9 @@ const (
 	takeOver = 15 * time.Second // after it, another process takes over the move of a silent one
 	endTries = 5 * time.Minute  // for ending the move of another process
 
-	// DefaultWait is how long a move waits for runs in flight, while its slots accept nothing.
-	DefaultWait = 10 * time.Second
-	MaxWait     = 5 * time.Minute
+	// defaultWait is how long a move waits for runs in flight, while its slots accept nothing.
+	defaultWait = 10 * time.Second
+	maxWait     = 5 * time.Minute
 )
 
 // Moves begins moves, and takes over the moves of dead processes.
@@ -52,8 +52,8 @@ func (s *moves) checkOrder(c *Chart, o inbox.Order) (from string, err error) {
 	if len(o.Slots) == 0 {
 		return "", orderf("want slots to move, have none")
 	}
-	if o.Wait < 0 || o.Wait > MaxWait {
-		return "", orderf("wait: want up to %s, have %s", MaxWait, o.Wait)
+	if o.Wait < 0 || o.Wait > maxWait {
+		return "", orderf("wait: want up to %s, have %s", maxWait, o.Wait)
 	}
 	for _, slot := range o.Slots {
 		if slot < 0 || slot >= store.InboxSlots {
@@ -123,7 +123,7 @@ func (s *moves) MoveSlots(ctx context.Context, o inbox.Order, by store.Actor, dr
 	if err != nil {
 		return inbox.Move{}, err
 	}
-	s.helpers.Go(func() { s.carry(m, cmp.Or(o.Wait, DefaultWait)) })
+	s.helpers.Go(func() { s.carry(m, cmp.Or(o.Wait, defaultWait)) })
 	return m.view(), nil
 }
 

@@ -96,8 +96,8 @@ func (a *Assignment) Owner(partition int) (AssignedWorker, bool) {
 	return a.Workers[a.Owners[partition]], true
 }
 
-// DecodeAssignment decodes the assignment in a document.
-func DecodeAssignment(d store.Document) (Assignment, error) {
+// decodeAssignment decodes the assignment in a document.
+func decodeAssignment(d store.Document) (Assignment, error) {
 	var a Assignment
 	if err := json.Unmarshal(d.Value, &a); err != nil {
 		return a, fmt.Errorf("assignment of cluster %s: %w", d.Name, err)
@@ -121,7 +121,7 @@ func (a *Clusters) Assignment(ctx context.Context, cluster string) (Assignment, 
 	if err != nil {
 		return Assignment{}, err
 	}
-	return DecodeAssignment(d)
+	return decodeAssignment(d)
 }
 
 // AwaitAssignment waits for an assignment of a cluster later than the given version, and reads it.
@@ -130,5 +130,5 @@ func (a *Clusters) AwaitAssignment(ctx context.Context, cluster string, after in
 	if err != nil {
 		return Assignment{}, err
 	}
-	return DecodeAssignment(d)
+	return decodeAssignment(d)
 }

@@ -80,8 +80,8 @@ const (
 	LeverDryRun = "dry-run"
 )
 
-// LeverNames lists the names.
-func LeverNames() []string { return []string{LeverBan, LeverDrain, LeverPin, LeverFreeze, LeverDryRun} }
+// leverNames lists the names.
+func leverNames() []string { return []string{LeverBan, LeverDrain, LeverPin, LeverFreeze, LeverDryRun} }
 
 // A LeverPull is a request to pull or release a lever.
 type LeverPull struct {
@@ -192,7 +192,7 @@ func ReadAssignment(ctx context.Context, db store.Documents, cluster string) (As
 	if err != nil {
 		return Assignment{}, err
 	}
-	return DecodeAssignment(d)
+	return decodeAssignment(d)
 }
 
 // ReadMoves returns the last moves of a cluster, oldest first.
@@ -312,8 +312,8 @@ func (s *ClusterStatus) checkPull(p LeverPull) (name string, err error) {
 	case LeverFreeze, LeverDryRun:
 		return "", nil
 	default:
-		message := fmt.Sprintf("want a lever of %s, have %q", strings.Join(LeverNames(), ", "), p.Lever)
-		if near := diag.Suggest(p.Lever, LeverNames()); near != "" {
+		message := fmt.Sprintf("want a lever of %s, have %q", strings.Join(leverNames(), ", "), p.Lever)
+		if near := diag.Suggest(p.Lever, leverNames()); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", near)
 		}
 		return "", leverError("%s", message)

@@ -57,8 +57,8 @@ type TokenSpec struct {
 	Forever bool      // it never expires
 }
 
-// DefaultTokenTime is the default lifetime of a token.
-const DefaultTokenTime = 90 * 24 * time.Hour
+// defaultTokenTime is the default lifetime of a token.
+const defaultTokenTime = 90 * 24 * time.Hour
 
 const (
 	longestToken = 10 * 366 * 24 * time.Hour // use Forever for a longer time
@@ -218,7 +218,7 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 	now := a.Now()
 	expires := spec.Expires
 	if expires.IsZero() {
-		expires = now.Add(DefaultTokenTime)
+		expires = now.Add(defaultTokenTime)
 	}
 	switch {
 	case !expires.After(now):

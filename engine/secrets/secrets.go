@@ -68,8 +68,8 @@ func (s *Set) Resolve(secret datum.Secret) (string, error) {
 	return text, nil
 }
 
-// Hidden replaces a secret.
-const Hidden = "***"
+// hidden replaces a secret.
+const hidden = "***"
 
 // Hide is [Call].Hide.
 func (s *Set) Hide(text string) string { return s.replace(text, 1) }
@@ -82,7 +82,7 @@ func (s *Set) replace(text string, least int) string {
 		if len(form) < least {
 			break
 		}
-		text = strings.ReplaceAll(text, form, Hidden)
+		text = strings.ReplaceAll(text, form, hidden)
 	}
 	if len(s.plain) == 0 {
 		return text
@@ -124,7 +124,7 @@ func (s *Set) data(v any) any {
 		return hide(v)
 	case int, float64:
 		if text := fmt.Sprint(v); hide(text) != text {
-			return Hidden
+			return hidden
 		}
 	case []any:
 		for i := range v {
@@ -214,7 +214,7 @@ func insideBase64(e *base64.Encoding, text string, before int) string {
 func Shown(v any) any {
 	switch v := v.(type) {
 	case datum.Secret:
-		return Hidden
+		return hidden
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, item := range v {

@@ -101,7 +101,7 @@ func (u *unescaped) hide(text string, forms []string, least int) string {
 	data, done := string(u.data), 0
 	for _, span := range findForms(data, forms, least) {
 		out.WriteString(text[done:u.from[span[0]]])
-		out.WriteString(Hidden)
+		out.WriteString(hidden)
 		done = u.from[span[1]]
 	}
 	out.WriteString(text[done:])

@@ -81,7 +81,7 @@ func TestSecretsAreHiddenHoweverTheyComeBack(t *testing.T) {
 					t.Fatalf("%s: want it hidden, have %q of %q", name, have, text)
 				}
 			}
-			if !strings.Contains(have, Hidden) {
+			if !strings.Contains(have, hidden) {
 				t.Fatalf("%s: want something hidden, have %q of %q", name, have, text)
 			}
 		}

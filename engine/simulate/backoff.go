@@ -81,10 +81,10 @@ func (c *crowd) request(i int) {
 	})
 }
 
-// Limited uses an engine instead of the clients. The same number of events comes, regardless of their
+// limited uses an engine instead of the clients. The same number of events comes, regardless of their
 // outcome. They wait in an inbox until the adaptive limit of the service admits them, and the
 // policy retries them.
-func Limited(s Scenario, policy tree.Retry) []Sample {
+func limited(s Scenario, policy tree.Retry) []Sample {
 	i := inbox{world: newWorld(s), policy: policy, limit: guard.NewGradient(0)}
 	i.limit.Bound(0, s.Timeout/10, 0)
 	i.after(i.gap(), i.arrive)

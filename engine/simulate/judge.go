@@ -77,7 +77,7 @@ func JudgeAll(s Scenario, p Policy, seeds int) Verdict {
 func Judge(s Scenario, p Policy) Verdict {
 	simulate := Backoff
 	if p.Limited {
-		simulate = Limited
+		simulate = limited
 	}
 	samples := simulate(s, p.Retry)
 	stop, resume := int(s.Before/time.Second), int((s.Before+s.Outage)/time.Second)

@@ -83,15 +83,15 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (model.Result, erro
 // relearn makes a policy that has seen the recent observations, and knows the workers of an
 // observation.
 func relearn(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation) (*Live, error) {
-	past, err := Recorded(ctx, c.Documents, cluster, o.At)
+	past, err := recorded(ctx, c.Documents, cluster, o.At)
 	if err != nil {
 		return nil, err
 	}
-	return Replay(cluster, past, o)
+	return replay(cluster, past, o)
 }
 
-// Recorded reads the stored observations of a cluster before a time, oldest first.
-func Recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster, before float64) ([]Observation, error) {
+// recorded reads the stored observations of a cluster before a time, oldest first.
+func recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster, before float64) ([]Observation, error) {
 	ring, err := store.DocumentsOf(ctx, clusters.DocumentObservation, cluster.ID+"/")
 	if err != nil {
 		return nil, err
@@ -115,9 +115,9 @@ func Recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster,
 	return out, nil
 }
 
-// Replay follows past observations with the workers of a later one. It skips observations with
+// replay follows past observations with the workers of a later one. It skips observations with
 // another number of partitions.
-func Replay(cluster *tree.Cluster, past []Observation, o *Observation) (*Live, error) {
+func replay(cluster *tree.Cluster, past []Observation, o *Observation) (*Live, error) {
 	live, err := NewLive(cluster, o)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func NewLive(c *tree.Cluster, o *Observation) (*Live, error) {
 			allowed[p] = append(allowed[p], places[i])
 		}
 	}
-	return newLive(c, allowed, ParamsOf(c), o)
+	return newLive(c, allowed, paramsOf(c), o)
 }
 
 // Rehearse starts with an observation of a recording. allowed has the indexes of the workers that

@@ -131,8 +131,8 @@ func (o *Observation) report(allowed [][]int) *Report {
 	return r
 }
 
-// ParamsOf returns the parameters of a cluster.
-func ParamsOf(c *tree.Cluster) Params {
+// paramsOf returns the parameters of a cluster.
+func paramsOf(c *tree.Cluster) Params {
 	p := c.Parameters
 	return Params{
 		Cycle: p.Cycle.Seconds(), Overload: p.Overload, GiniHigh: p.GiniHigh, GiniLow: p.GiniLow, Friction: p.Friction,

@@ -319,14 +319,14 @@ func (s *shape) readParameters(r *http.Request, v reflect.Value) error {
 // lookup returns a path parameter or a header.
 func (m *member) lookup(r *http.Request) (string, error) {
 	if m.in == "path" {
-		return PathValue(r, m.name)
+		return pathValue(r, m.name)
 	}
 	return r.Header.Get(m.name), nil
 }
 
-// PathValue returns a parameter of the path. Routes match the path as it was sent, so that a key
+// pathValue returns a parameter of the path. Routes match the path as it was sent, so that a key
 // may contain an escaped slash.
-func PathValue(r *http.Request, name string) (string, error) {
+func pathValue(r *http.Request, name string) (string, error) {
 	v := chi.URLParam(r, name)
 	if r.URL.RawPath == "" {
 		return v, nil

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// MaxConnections bounds the open connections of a listener of [Listen].
-	MaxConnections = 8192
+	// maxConnections bounds the open connections of a listener of [Listen].
+	maxConnections = 8192
 
-	// MaxPerAddress bounds those of one client address. The rest is for others, such as health
+	// maxPerAddress bounds those of one client address. The rest is for others, such as health
 	// checks.
-	MaxPerAddress = MaxConnections - 256
+	maxPerAddress = maxConnections - 256
 )
 
 // Listen binds a TCP address for [Server]. If the limit is reached, a new connection replaces the
@@ -27,7 +27,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return limitListener(l, MaxConnections, MaxPerAddress), nil
+	return limitListener(l, maxConnections, maxPerAddress), nil
 }
 
 // limitListener limits the open connections, in total and per client address.

@@ -8,8 +8,8 @@ import (
 	"procaas/handlers/balancer"
 )
 
-// AsRecorded is the name of what really happened, among the policies.
-const AsRecorded = "recorded"
+// asRecorded is the name of what really happened, among the policies.
+const asRecorded = "recorded"
 
 // A Replayed compares what policies would have made of a recording.
 type Replayed struct {
@@ -76,7 +76,7 @@ func (r *Recording) Replay(policies []string) (*Replayed, error) {
 	out.Notes = append(out.Notes, "cold caches and hand-offs after moves are not in it; bans and drains hold as they did, pins and "+
 		"freezes do not")
 	dead := r.dead()
-	recorded := newGauge(r, c, dead, AsRecorded)
+	recorded := newGauge(r, c, dead, asRecorded)
 	for i := range r.seen {
 		recorded.follow(i)
 		recorded.measure(i)
@@ -290,7 +290,7 @@ func (g *gauge) note(i int, offered, dropped, hottest, gini float64) {
 		}
 		m.Drops, m.Hottest = &share, &hottest
 	}
-	for k := len(g.out.Moved) - 1; g.out.Policy == AsRecorded && k >= 0 && g.out.Moved[k].After == m.After; k-- {
+	for k := len(g.out.Moved) - 1; g.out.Policy == asRecorded && k >= 0 && g.out.Moved[k].After == m.After; k-- {
 		m.Moves++
 	}
 	g.out.Samples = append(g.out.Samples, m)

@@ -114,7 +114,7 @@ func TestReplayTellsWhatPoliciesWouldHaveDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	was, same, classic, best := got.Policies[0], got.Policies[1], got.Policies[2], got.Policies[3]
-	if was.Policy != AsRecorded || !got.Known {
+	if was.Policy != asRecorded || !got.Known {
 		t.Fatalf("want what was done first, with capacities, have %+v", got)
 	}
 	if lived.Drops < 0.02 || math.Abs(got.Measured-lived.Drops) > 0.001 || math.Abs(*was.Drops-lived.Drops) > 0.2*lived.Drops {

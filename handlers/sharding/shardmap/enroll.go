@@ -50,7 +50,7 @@ func (s *Service) enroll(ctx context.Context, m *Map, shard string, audit func(a
 		return e, enroller{m}.enrollError(shard, err)
 	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if err := InstallFence(ctx, tx); err != nil {
+		if err := installFence(ctx, tx); err != nil {
 			return err
 		}
 		return enroller{m}.publish(ctx, tx, &e)

@@ -93,9 +93,9 @@ const (
 	confirmFirst = `insert into procaas.compared (timeline) values (procaas.timeline()) on conflict do nothing`
 )
 
-// InstallFence updates the schema procaas of a shard. A server without it has nothing to compare,
+// installFence updates the schema procaas of a shard. A server without it has nothing to compare,
 // so it accepts writes at once.
-func InstallFence(ctx context.Context, tx pgx.Tx) error {
+func installFence(ctx context.Context, tx pgx.Tx) error {
 	for _, sql := range []string{schemas.LockShard, schemas.MakeShard, installTable} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("install the fence: %w", err)

@@ -31,9 +31,9 @@ func (k Key) String() string {
 	return strings.Join(parts, "/")
 }
 
-// ParseKey parses the form of [Key.String]. It refuses any other form, so that a key has only one
+// parseKey parses the form of [Key.String]. It refuses any other form, so that a key has only one
 // name.
-func ParseKey(text string) (Key, error) {
+func parseKey(text string) (Key, error) {
 	if text == "" || len(text) > maxKey || strings.ContainsRune(text, 0) {
 		return nil, fmt.Errorf("%w: want 1 to %d bytes of text", ErrKey, maxKey)
 	}

@@ -95,7 +95,7 @@ func layoutOf(m *tree.ShardMap) layout {
 
 // check refuses a text that is not a key of the map.
 func (l layout) check(key string) error {
-	k, err := ParseKey(key)
+	k, err := parseKey(key)
 	if err != nil {
 		return err
 	}

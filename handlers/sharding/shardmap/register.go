@@ -24,7 +24,7 @@ type registrar struct{ *Map }
 // register places a key without a placement, and completes an unfinished registration. Keys of
 // several parts are registered by their first one, once for all concurrent callers.
 func (m registrar) register(ctx context.Context, key string) (Placement, error) {
-	k, err := ParseKey(key)
+	k, err := parseKey(key)
 	if err != nil {
 		return Placement{}, err
 	}

@@ -39,7 +39,7 @@ func (m *Map) Rows(ctx context.Context, t *tree.ShardTable, placement string) (r
 			return rows, false, fmt.Errorf("map %s: the stretch %q: %w", m.ID, placement, err)
 		}
 	default:
-		rows.Key, _ = ParseKey(placement)
+		rows.Key, _ = parseKey(placement)
 		if len(rows.Key) > len(columns) {
 			return rows, false, nil
 		}
@@ -49,7 +49,7 @@ func (m *Map) Rows(ctx context.Context, t *tree.ShardTable, placement string) (r
 		return rows, false, err
 	}
 	for _, key := range within {
-		if k, _ := ParseKey(key); len(k) <= len(columns) {
+		if k, _ := parseKey(key); len(k) <= len(columns) {
 			rows.Except = append(rows.Except, k)
 		}
 	}

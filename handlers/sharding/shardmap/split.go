@@ -236,7 +236,7 @@ func (m splitter) canHold(ctx context.Context, tx pgx.Tx, key string) error {
 		}
 	}
 	if why == nil {
-		k, _ := ParseKey(key)
+		k, _ := parseKey(key)
 		why = fmt.Errorf("no table of the map has columns for %d parts of a key", len(k))
 	}
 	return fmt.Errorf("%w: the rows of %q could not be told: %w", ErrKey, key, why)

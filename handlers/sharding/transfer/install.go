@@ -45,9 +45,9 @@ on conflict (id) do update set lsn = excluded.lsn, step = excluded.step, updated
 	dropPosition = "delete from procaas.transfer_position where id = $1"
 )
 
-// Install creates the tables of transfers on a shard. It needs the right to create a schema, unless
+// install creates the tables of transfers on a shard. It needs the right to create a schema, unless
 // they exist.
-func Install(ctx context.Context, c *pgx.Conn) error {
+func install(ctx context.Context, c *pgx.Conn) error {
 	var done bool
 	if err := c.QueryRow(ctx, schemaExists).Scan(&done); err != nil {
 		return err

@@ -67,7 +67,7 @@ func (m *sides) lock(ctx context.Context) error {
 		if !got {
 			return ErrBusy
 		}
-		if err := Install(ctx, c); err != nil {
+		if err := install(ctx, c); err != nil {
 			return err
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// MaxTree bounds the nodes of a tree: larger values are plain text.
-const MaxTree = 2000
+// maxTree bounds the nodes of a tree: larger values are plain text.
+const maxTree = 2000
 
 // Tree shows a value as JSON whose objects and lists fold. Its text is JSON, which the script of the page copies.
 func Tree(v any) template.HTML {
@@ -26,7 +26,7 @@ func Tree(v any) template.HTML {
 	}
 	t := treeWriter{}
 	t.write("", plain, "")
-	if t.nodes > MaxTree {
+	if t.nodes > maxTree {
 		return template.HTML(`<pre tabindex="0">` + template.HTMLEscapeString(JSON(v)) + `</pre>`)
 	}
 	return template.HTML(`<div class="tree">` + t.String() + `</div>`) //nolint:gosec // all that is put in is escaped
@@ -42,7 +42,7 @@ const treeOpen = 2
 
 // write adds a value with its name before it and the comma behind it.
 func (t *treeWriter) write(name string, v any, comma string) {
-	if t.nodes++; t.nodes > MaxTree {
+	if t.nodes++; t.nodes > maxTree {
 		return
 	}
 	open, shut, size := "{", "}", 0

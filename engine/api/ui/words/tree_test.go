@@ -23,7 +23,7 @@ func TestTreeIsJSON(t *testing.T) {
 			t.Errorf("want the text of the tree to be %#v, have %#v, %v:\n%s", v, back, err, have)
 		}
 	}
-	if have := string(Tree(make([]int, MaxTree+1))); !strings.HasPrefix(have, "<pre") {
+	if have := string(Tree(make([]int, maxTree+1))); !strings.HasPrefix(have, "<pre") {
 		t.Errorf("want plain text for a long list, have %.100s", have)
 	}
 }
