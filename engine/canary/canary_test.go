@@ -120,6 +120,8 @@ func TestBadVersionsAreRolledBack(t *testing.T) {
 		{"fails 20 times as often", 50, version{fails: 0.2, errs: 0.02, latency: 1}, 320, "failures of p: "},
 		{"takes three times as long", 5, version{fails: 0.01, errs: 0.02, latency: 3}, 60, "latency of p: "},
 		{"takes three times as long", 50, version{fails: 0.01, errs: 0.02, latency: 3}, 160, "latency of p: "},
+		{"takes half as long again", 5, version{fails: 0.01, errs: 0.02, latency: 1.5}, 400, "latency of p: "},
+		{"takes half as long again", 50, version{fails: 0.01, errs: 0.02, latency: 1.5}, 700, "latency of p: "},
 		{"a handler always errs", 5, version{fails: 0.01, errs: 1, latency: 1}, 30, "errors of p/s/h0: "},
 		{"calls twice", 5, version{fails: 0.01, errs: 0.02, latency: 1, calls: 1}, 40, "calls of p: "},
 	} {

@@ -25,8 +25,9 @@ const (
 	falseAlarms = 0.002
 
 	// muchWorse is how many times as bad the new version must be to be rolled back. A certain
-	// difference may be too small to matter.
-	muchWorse = 1.5
+	// difference may be too small to matter. muchSlower is the same for latencies. It is less, because
+	// a part of the time of a run is the same with both versions.
+	muchWorse, muchSlower = 1.5, 1.3
 
 	firstLook = 10   // runs of the new version
 	nextLook  = 1.25 // times as many until the next look
@@ -82,7 +83,7 @@ func (p *Pair) worse(kind, name string, apart bool, chance float64) string {
 			}
 			return ""
 		}
-		if p.exceeds(p.Old.Bad, p.New.Bad, chance) {
+		if p.exceeds(p.Old.Bad, p.New.Bad, muchWorse, chance) {
 			return fmt.Sprintf("%s of %s: %d of %d, at the same time %d of %d on the old version", kind, name,
 				p.New.Bad, p.New.n(), p.Old.Bad, p.Old.n())
 		}
@@ -92,10 +93,11 @@ func (p *Pair) worse(kind, name string, apart bool, chance float64) string {
 	return ""
 }
 
-// exceeds reports whether chance cannot explain the number of the new version.
-func (p *Pair) exceeds(old, now int, chance float64) bool {
+// exceeds reports whether the share of the new version is so many times that of the old one, and
+// chance cannot explain it.
+func (p *Pair) exceeds(old, now int, times, chance float64) bool {
 	n, m := p.Old.n(), p.New.n()
-	if n == 0 || float64(now)*float64(n) < muchWorse*float64(old)*float64(m) {
+	if n == 0 || float64(now)*float64(n) < times*float64(old)*float64(m) {
 		return false
 	}
 	return tail(now, old+now, m, n+m) < chance
@@ -111,13 +113,17 @@ func (p *Pair) longer(kind, name string, chance float64) string {
 	for b, n := range p.New.Buckets {
 		both.Buckets[b] += n
 	}
+	times := muchWorse
+	if kind == Latency {
+		times = muchSlower
+	}
 	for _, q := range quantiles() {
-		limit := both.quantile(q)
-		old, now := valueOf(kind, p.Old.quantile(q)), valueOf(kind, p.New.quantile(q))
-		if old == 0 || now < muchWorse*old || kind == Latency && now-old < float64(leastLatency.Milliseconds()) {
+		limit, _ := both.quantile(q)
+		old, now := p.Old.valueAt(kind, q), p.New.valueAt(kind, q)
+		if old == 0 || now < times*old || kind == Latency && now-old < float64(leastLatency.Milliseconds()) {
 			continue
 		}
-		if p.exceeds(p.Old.above(limit), p.New.above(limit), chance) {
+		if p.exceeds(p.Old.above(limit), p.New.above(limit), 1, chance) {
 			about, unit := "", ""
 			if kind == Latency {
 				about, unit = "about ", " ms"
@@ -129,15 +135,30 @@ func (p *Pair) longer(kind, name string, chance float64) string {
 	return ""
 }
 
-// quantile returns the bucket that a share of the numbers does not exceed.
-func (s *Side) quantile(q float64) int {
-	total, sum := s.n(), 0
+// quantile returns the bucket that a share of the numbers does not exceed, and how much of the bucket
+// belongs to the share.
+func (s *Side) quantile(q float64) (bucket int, part float64) {
+	want, sum := q*float64(s.n()), 0
 	for _, b := range slices.Sorted(maps.Keys(s.Buckets)) {
-		if sum += s.Buckets[b]; float64(sum) >= q*float64(total) {
-			return b
+		n := s.Buckets[b]
+		if sum += n; float64(sum) >= want {
+			return b, 1 - (float64(sum)-want)/float64(n)
 		}
 	}
-	return 0
+	return 0, 0
+}
+
+// valueAt returns the number that a share of the numbers does not exceed. In a bucket of latencies,
+// it takes them for evenly spread: the width of a bucket is too much to compare two versions.
+func (s *Side) valueAt(kind string, q float64) float64 {
+	switch bucket, part := s.quantile(q); {
+	case kind == Calls:
+		return float64(bucket)
+	case bucket <= smallest:
+		return 0
+	default:
+		return math.Pow(bucketWidth, float64(bucket)+part-0.5)
+	}
 }
 
 // above counts the numbers in greater buckets.
@@ -166,17 +187,6 @@ func callsBucket(calls int) int {
 		unit *= 10
 	}
 	return calls / unit * unit
-}
-
-// valueOf returns the middle of a bucket.
-func valueOf(kind string, bucket int) float64 {
-	switch {
-	case kind == Calls:
-		return float64(bucket)
-	case bucket <= smallest:
-		return 0
-	}
-	return math.Pow(bucketWidth, float64(bucket))
 }
 
 // tail returns the probability that at least hits of the bad ones are among the chosen, if the

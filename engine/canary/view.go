@@ -84,7 +84,7 @@ func (s *State) View() View {
 func (s *Side) numbers(kind string) Numbers {
 	n := Numbers{N: s.n(), Bad: s.Bad}
 	if len(s.Buckets) > 0 {
-		n.P50, n.P90 = valueOf(kind, s.quantile(0.5)), valueOf(kind, s.quantile(0.9))
+		n.P50, n.P90 = s.valueAt(kind, 0.5), s.valueAt(kind, 0.9)
 	}
 	return n
 }
