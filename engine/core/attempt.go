@@ -132,7 +132,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	if !u.Computes() && !inTime(&r.decisions, u, live) {
 		return Attempt{}, false
 	}
-	v := r.verdict(u, live)
+	v := live.verdict(&r.progress, u)
 	if v.Skip && v.Beside && !rec.unknown {
 		return r.beside(u, v, live)
 	}
@@ -208,15 +208,15 @@ func (r *Run) describe(u unit, a Attempt) Attempt {
 
 // admitted asks the guard and applies its verdict.
 func (r *decisions) admitted(u unit, live Live) bool {
-	return r.applyVerdict(u, r.verdict(u, live), live)
+	return r.applyVerdict(u, live.verdict(&r.progress, u), live)
 }
 
 // verdict returns the guard's verdict.
-func (r *decisions) verdict(u unit, live Live) Verdict {
-	if live.Guard == nil {
+func (l Live) verdict(r *progress, u unit) Verdict {
+	if l.Guard == nil {
 		return Verdict{}
 	}
-	v := live.Guard(u.Step, r.within+u.ref(), u.rec.due)
+	v := l.Guard(u.Step, r.within+u.ref(), u.rec.due)
 	if v.Turn && wasHeld(r.whole) {
 		v.People, v.Patience = true, 0
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
@@ -209,11 +208,4 @@ func (r *decisions) itemFailed(u unit, err error) {
 	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
 	rec.class = model.ClassOf(err)
 	r.decideItem(u)
-}
-
-func (r *decisions) decideItem(u unit) {
-	u.rec.due, u.rec.started = time.Time{}, time.Time{}
-	u.rec.body, u.rec.ready = nil, false
-	r.further = true
-	r.touchItem(u)
 }

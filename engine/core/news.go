@@ -1,6 +1,8 @@
 package core
 
 import (
+	"time"
+
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 )
@@ -28,6 +30,14 @@ func (n *news) touchItem(u unit) {
 		n.touch()
 	}
 	n.dirty, n.costly = true, true
+}
+
+// decideItem notes that an item is decided.
+func (n *news) decideItem(u unit) {
+	u.rec.due, u.rec.started = time.Time{}, time.Time{}
+	u.rec.body, u.rec.ready = nil, false
+	n.further = true
+	n.touchItem(u)
 }
 
 // Dirty reports whether anything has changed since the last Change.
