@@ -66,7 +66,7 @@ func (f *traffic) second() {
 		tallies = append(tallies, w.Over("p", f.rng.Float64() >= v.fails, f.at.Add(took))...)
 	}
 	f.at = f.at.Add(time.Second)
-	f.last = f.trial.Decide(f.at, tallies, "old")
+	f.last = f.trial.Decide(f.at, tallies, "old", nil)
 }
 
 // run lets seconds pass until the trial ends or has all keys, and returns how many runs of the new
@@ -166,11 +166,11 @@ func TestScheduleAndItsEnd(t *testing.T) {
 	if have := strings.Join(shares, ", "); have != "running 25, running 50, running 100" {
 		t.Errorf("have %s", have)
 	}
-	if e := f.trial.Decide(f.at, nil, "new"); len(e) != 1 || e[0].Phase != canary.Promoted {
+	if e := f.trial.Decide(f.at, nil, "new", nil); len(e) != 1 || e[0].Phase != canary.Promoted {
 		t.Errorf("have %+v, want the version promoted", e)
 	}
 	g := newTraffic(t, 1, healthy, healthy, canary.Order{Percent: 5})
-	if e := g.trial.Decide(g.at, nil, "third"); len(e) != 1 || e[0].Phase != canary.Superseded {
+	if e := g.trial.Decide(g.at, nil, "third", nil); len(e) != 1 || e[0].Phase != canary.Superseded {
 		t.Errorf("have %+v, want the trial superseded", e)
 	}
 	if h := newTraffic(t, 1, healthy, healthy, canary.Order{Percent: 5, Hold: true, Every: time.Second}); h.run(600) < canary.DefaultLeast ||
@@ -204,7 +204,7 @@ func TestWhatDoesNotCount(t *testing.T) {
 	}
 	f.at = f.at.Add(time.Second)
 	f.trial.Turn(25, f.at)
-	f.trial.Decide(f.at, late, "old")
+	f.trial.Decide(f.at, late, "old", nil)
 	if f.trial.Judged() != 0 {
 		t.Error("a run of another share counts")
 	}
@@ -219,9 +219,57 @@ func TestCallsAreExact(t *testing.T) {
 		for range n {
 			w.Called("p/s/h")
 		}
-		f.trial.Decide(f.at, w.Over("p", true, f.at), "old")
+		f.trial.Decide(f.at, w.Over("p", true, f.at), "old", nil)
 		if c := f.trial.View().Compared; c[0].Kind != canary.Calls || c[0].New.P50 != float64(n) {
 			t.Errorf("%d calls: have %+v", n, c)
 		}
+	}
+}
+
+// What the old version does, and the new one has not been seen to do, keeps the share.
+func TestNothingUnjudgedIsPromoted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		old, now string // outcomes of first attempts of a handler
+		changed  bool
+		out      []string
+		ignore   []string
+		want     string
+	}{
+		{name: "the tenth call is still to come", old: "+++++++++++++", now: "---------", want: "errors of p/s/rare"},
+		{name: "a changed handler is called rarely", old: "+++", now: "+", changed: true, want: "errors of p/s/rare"},
+		{name: "a handler is called rarely", old: "+++", now: "+"},
+		{name: "the new version does not call the handler", old: "++++++++++++++++++++++++++++++++", want: "errors of p/s/rare"},
+		{name: "its fallback has taken a handler out", out: []string{"p/s/rare"}, want: "p/s/rare is out of the flow"},
+		{name: "errors do not matter", old: "+++", now: "-", out: []string{"p/s/rare"}, ignore: []string{canary.Errors}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			at := time.Unix(1_800_000_000, 0).UTC()
+			o := canary.Order{Percent: 30, Every: time.Second, Least: 20, Ignore: c.ignore}
+			trial := canary.Begin("old", "new", o, 1, nil, "ann", "", at)
+			if c.changed {
+				trial.Changed = []string{"p/s/rare"}
+			}
+			var book canary.Book
+			var tallies []model.Tally
+			for i := range 100 {
+				side, outcomes := "old", c.old
+				if i >= 70 {
+					side, outcomes = "new", c.now
+				}
+				key := fmt.Sprint("k", i)
+				w := book.Watch(trial, side, "flow", key, key, at, false, at)
+				tallies = append(tallies, w.Over("p", true, at)...)
+				if n := i % 70; n < len(outcomes) {
+					tallies = append(tallies, w.Tried("p/s/rare", outcomes[n] == '+', at))
+				}
+			}
+			trial.Decide(at.Add(2*time.Second), tallies, "old", c.out)
+			if have := trial.View().Waits; !strings.Contains(have, c.want) || (trial.Percent == 30) != (c.want != "") {
+				t.Errorf("have %g %% %s: %q, want %q", trial.Percent, trial.Phase, have, c.want)
+			}
+		})
 	}
 }

@@ -64,6 +64,30 @@ func (s *State) judge() string {
 	return ""
 }
 
+// unjudged returns why the next share must wait: nothing has been compared of something that the old
+// version does. It is empty if nothing is missing.
+func (s *State) unjudged(out []string) string {
+	for _, path := range out {
+		if !s.IsApart(path) && !slices.Contains(s.Ignore, Errors) {
+			return fmt.Sprintf("handler %s is out of the flow by its fallback, so nothing of it is compared", path)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Seen)) {
+		kind, name, _ := strings.Cut(key, " ")
+		p := s.Seen[key]
+		old, now := p.Old.n(), p.New.n()
+		if kind != Errors && kind != Failures || slices.Contains(s.Ignore, kind) || old == 0 || now >= firstLook || s.IsApart(name) {
+			continue
+		}
+		expected := float64(old) * s.Percent / (100 - s.Percent)
+		if expected >= firstLook || p.New.Bad > 0 || slices.Contains(s.Changed, name) {
+			return fmt.Sprintf("%s of %s are compared from %d on, and there are %d with the new version, %d with the old one",
+				kind, name, firstLook, now, old)
+		}
+	}
+	return ""
+}
+
 // n returns the number of counted runs or calls.
 func (s *Side) n() int {
 	n := s.Good + s.Bad
@@ -77,11 +101,16 @@ func (s *Side) n() int {
 func (p *Pair) worse(kind, name string, apart bool, chance float64) string {
 	switch kind {
 	case Failures, Errors:
-		if apart { // must be certainly worse than a handler of which every second call fails
-			if n := p.New.n(); n >= fewest && tail(p.New.Bad, p.New.Bad+n/2, n, 2*n) < chance && 2*p.New.Bad > n {
-				return fmt.Sprintf("%s of %s: %d of %d first calls failed; the old version does not have it", kind, name, p.New.Bad, n)
+		if apart || p.Old.n() == 0 { // must be certainly worse than a handler of which every second call fails
+			n := p.New.n()
+			if n < fewest || 2*p.New.Bad <= n || tail(p.New.Bad, p.New.Bad+n/2, n, 2*n) >= chance {
+				return ""
 			}
-			return ""
+			why := "does not have it"
+			if !apart {
+				why = "has none at the same time"
+			}
+			return fmt.Sprintf("%s of %s: %d of %d failed; the old version %s", kind, name, p.New.Bad, n, why)
 		}
 		if p.exceeds(p.Old.Bad, p.New.Bad, muchWorse, chance) {
 			return fmt.Sprintf("%s of %s: %d of %d, at the same time %d of %d on the old version", kind, name,

@@ -27,10 +27,10 @@ func TestAVersionInTheShadowGetsNoRuns(t *testing.T) {
 	if w := b.Watch(s, "old", "f", "k", "r", now, false, now); w != nil {
 		t.Errorf("want that no run is watched, have %+v", w)
 	}
-	if events := s.Decide(now.Add(time.Hour), nil, "old"); len(events) > 0 {
+	if events := s.Decide(now.Add(time.Hour), nil, "old", nil); len(events) > 0 {
 		t.Errorf("want that nothing is decided, have %v", events)
 	}
-	if s.Decide(now, nil, "other"); s.Phase != canary.Superseded {
+	if s.Decide(now, nil, "other", nil); s.Phase != canary.Superseded {
 		t.Errorf("want superseded by another current version, have %s", s.Phase)
 	}
 }
@@ -50,7 +50,7 @@ func TestCountsOfAShadowAreBounded(t *testing.T) {
 	later := *s
 	later.Turn(50, now.Add(time.Second))
 	all = append(all, later.Tally(canary.Replay{Pipeline: "p"}, now), model.Tally{Path: "p/s/h", Good: 1})
-	s.Decide(now, all, "old")
+	s.Decide(now, all, "old", nil)
 	f := s.Shadow
 	if n := f.Total(); n.Different != count || n.Skipped != count || n.Same != 0 {
 		t.Errorf("want %d different and skipped each, have %s", count, n.Text())
@@ -77,7 +77,7 @@ func TestADifferenceNamesAFewRuns(t *testing.T) {
 		examples.Trim(s, &then)
 		tally := s.Tally(canary.Replay{Pipeline: "p", Differs: []canary.ShadowDifference{first, then}}, now)
 		paths[tally.Path] = true
-		s.Decide(now, []model.Tally{tally}, "old")
+		s.Decide(now, []model.Tally{tally}, "old", nil)
 	}
 	if len(paths) != 4 {
 		t.Errorf("want 3 reports with runs, and the same one for all others, have %d", len(paths))

@@ -55,9 +55,11 @@ type State struct {
 	Auto    bool          `json:"auto,omitempty"` // it was rolled back automatically
 	Why     string        `json:"why,omitempty"`  // reason of its end
 
-	Tests int              `json:"tests"`           // number of comparisons
-	Apart []string         `json:"apart,omitempty"` // paths that only one version has
-	Seen  map[string]*Pair `json:"seen,omitempty"`  // counts at this share, by kind and name
+	Tests   int              `json:"tests"`             // number of comparisons
+	Apart   []string         `json:"apart,omitempty"`   // paths that only one version has
+	Changed []string         `json:"changed,omitempty"` // paths of handlers that differ
+	Waits   string           `json:"waits,omitempty"`   // why the next share waits, although time and runs suffice
+	Seen    map[string]*Pair `json:"seen,omitempty"`    // counts at this share, by kind and name
 
 	Shadow *Shadowed `json:"shadow,omitempty"` // what replays have found; nil for a canary
 }
@@ -118,7 +120,7 @@ func (s *State) Runs() bool { return s != nil && s.Phase == Running }
 
 // Turn sets another share. Earlier counts no longer matter.
 func (s *State) Turn(percent float64, now time.Time) Event {
-	s.Percent, s.Turned, s.Seen, s.Shadow = percent, now, nil, nil
+	s.Percent, s.Turned, s.Seen, s.Shadow, s.Waits = percent, now, nil, nil, ""
 	if s.IsInShadow() {
 		s.Shadow = newShadowed()
 	}
@@ -127,7 +129,7 @@ func (s *State) Turn(percent float64, now time.Time) Event {
 
 // End ends the trial.
 func (s *State) End(phase, why string, now time.Time) Event {
-	s.Phase, s.Why, s.Ended = phase, why, now
+	s.Phase, s.Why, s.Ended, s.Waits = phase, why, now, ""
 	return s.event()
 }
 
@@ -146,9 +148,9 @@ func (s *State) event() Event {
 	return Event{Phase: s.Phase, Percent: s.Percent, Old: s.Old, New: s.New, Why: s.Why}
 }
 
-// Decide adds the outcomes of runs and returns what changes. current is the current version. One
-// node calls it once a second.
-func (s *State) Decide(now time.Time, tallies []model.Tally, current string) []Event {
+// Decide adds the outcomes of runs and returns what changes. current is the current version, and out
+// are the paths of handlers that fallbacks have turned off. One node calls it once a second.
+func (s *State) Decide(now time.Time, tallies []model.Tally, current string, out []string) []Event {
 	if !s.Lasts() {
 		return nil
 	}
@@ -174,6 +176,9 @@ func (s *State) Decide(now time.Time, tallies []model.Tally, current string) []E
 		return []Event{s.End(RolledBack, why, now)}
 	}
 	if s.Hold || now.Sub(s.Turned) < s.Every || s.Judged() < s.Least {
+		return nil
+	}
+	if s.Waits = s.unjudged(out); s.Waits != "" {
 		return nil
 	}
 	return []Event{s.Turn(s.Next(), now)}

@@ -16,6 +16,7 @@ type View struct {
 	Percent  float64    `json:"percent"`
 	Next     float64    `json:"next,omitempty"`      // the next share; none while it is held
 	NotUntil *time.Time `json:"not_until,omitempty"` // earliest time of that
+	Waits    string     `json:"waits,omitempty"`     // why it waits after that time and those runs
 	Runs     int        `json:"runs"`                // runs of the new version that were compared at this share
 	Least    int        `json:"least"`               // how many runs are needed
 	Began    *time.Time `json:"began,omitempty"`
@@ -71,7 +72,7 @@ func (s *State) View() View {
 		v.Ended = &s.Ended
 	} else if s.Runs() && !s.Hold && s.Percent < 100 {
 		at := s.Turned.Add(s.Every)
-		v.Next, v.NotUntil = s.Next(), &at
+		v.Next, v.NotUntil, v.Waits = s.Next(), &at, s.Waits
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Seen)) {
 		kind, name, _ := strings.Cut(key, " ")

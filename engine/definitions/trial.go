@@ -73,9 +73,26 @@ func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Orde
 		}
 		s.Canary = canary.Begin(old.Bundle.Hash, b.Hash, o, canary.TestsOf(len(old.Plans), len(before)), slices.Sorted(maps.Keys(apart)),
 			by.Name, by.Reason, at)
+		s.Canary.Changed = changedHandlers(now, d)
 		return []canary.Event{s.Canary.Turn(o.Percent, at)}, nil
 	})
 	return d, err
+}
+
+// changedHandlers lists the handlers that differ themselves, or whose service does.
+func changedHandlers(now *Definition, d diff.Diff) (paths []string) {
+	names := map[[2]string]bool{}
+	for _, c := range d.Changes {
+		names[[2]string{c.What, c.Name}] = true
+	}
+	for _, p := range now.Plans {
+		for _, s := range p.Written {
+			if names[[2]string{diff.Handler, s.Path}] || s.Service != nil && names[[2]string{diff.Service, s.Service.ID}] {
+				paths = append(paths, s.Path)
+			}
+		}
+	}
+	return paths
 }
 
 // hasAgreed reports whether the node knows the current definition. A canary against a definition

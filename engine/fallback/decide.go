@@ -169,7 +169,7 @@ func (d *decider) conclude(ctx context.Context, f *Rules) error {
 	}
 	split := s.Canary.Split()
 	changes := f.Decide(&s, d.counts, model.Stamp(q.Now), q.Fresh)
-	events := s.Canary.Decide(model.Stamp(q.Now), q.Fresh, d.Current())
+	events := s.Canary.Decide(model.Stamp(q.Now), q.Fresh, d.Current(), s.turnedOff())
 	c := store.Conclusion{
 		Turn: q.Turn, Node: d.Node, Taken: q.Reported, Forget: keep + time.Minute, State: stateAfter(q.State, &s),
 		Serve:  newSplit(split, &s),

@@ -109,6 +109,14 @@ func (s *State) outage(path string) *Outage {
 	return nil
 }
 
+// turnedOff lists the handlers that are off or recovering.
+func (s *State) turnedOff() (paths []string) {
+	for _, o := range s.Outages {
+		paths = append(paths, o.Members...)
+	}
+	return paths
+}
+
 // named returns the outage of a whole service, or nil.
 func (s *State) named(service string) *Outage {
 	for _, o := range s.Outages {

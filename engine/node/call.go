@@ -64,7 +64,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	}
 	if !t.Verify { // a verification says nothing about the handler's own calls
 		seen.Ended(err, now.Sub(began), now)
-		if j.def.Counted[t.Step] {
+		if j.def.Counted[t.Step] && !j.isOnTrial() {
 			j.n.d.Degrader.Count(t.Step, err, now.Sub(began), j.n.d.Clock.Now())
 		}
 	}
@@ -72,6 +72,13 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 		j.n.d.Degrader.Tally(j.watch.Tried(t.Step.Path, err == nil, j.n.d.Clock.Now()))
 	}
 	return &ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
+}
+
+// isOnTrial reports whether the run has a version that a share of the keys tries. Its calls say
+// nothing about the handlers of the current version.
+func (j *job) isOnTrial() bool {
+	t := j.n.d.Library.Trial()
+	return t != nil && t.Percent < 100 && t.New == j.def.Bundle.Hash
 }
 
 // timeLeft returns the time until the deadline of an attempt, which is more than 0 when the attempt

@@ -328,9 +328,9 @@ func TestDifferencesInTheShadowAreShown(t *testing.T) {
 	s := canary.Begin("0123456789abcdef", "fedcba9876543210", canary.Order{Percent: 5, Shadow: true}, 4, nil, "ann", "be polite", at)
 	one := canary.ShadowDifference{Pipeline: "p", Kind: "request", Path: "p/s/h", What: "p/s/h sends another body", Was: `"<a>"`, Now: `"b"`, Examples: []string{"r1"}}
 	for range 2 {
-		s.Decide(at, []model.Tally{s.Tally(canary.Replay{Pipeline: "p", Differs: []canary.ShadowDifference{one}}, at), s.Tally(canary.Replay{Pipeline: "p"}, at)}, s.Old)
+		s.Decide(at, []model.Tally{s.Tally(canary.Replay{Pipeline: "p", Differs: []canary.ShadowDifference{one}}, at), s.Tally(canary.Replay{Pipeline: "p"}, at)}, s.Old, nil)
 	}
-	s.Decide(at, []model.Tally{s.Tally(canary.Replay{Pipeline: "p", Skip: "it is too large"}, at), s.Tally(canary.Replay{Call: true}, at)}, s.Old)
+	s.Decide(at, []model.Tally{s.Tally(canary.Replay{Pipeline: "p", Skip: "it is too large"}, at), s.Tally(canary.Replay{Call: true}, at)}, s.Old, nil)
 	o := options()
 	o.Engine.History = tried{trial: s}
 	page(t, ui.New(o), "/console/versions", http.StatusOK, "<h2>Shadow</h2>", "<b>5 %</b> of the ended runs", "2 as before, 2 different, 1 skipped",

@@ -236,7 +236,11 @@ func showCanary(q *cli.Call, v canary.View) error {
 	}
 	fmt.Fprintf(q.Out, "began   %s by %s %s\n", cli.Time(*v.Began), v.By, v.Reason)
 	if v.NotUntil != nil {
-		fmt.Fprintf(q.Out, "next    %g%% at %s, after %d of %d runs\n", v.Next, cli.Time(*v.NotUntil), v.Runs, v.Least)
+		next := fmt.Sprintf("%g%% at %s, after %d of %d runs", v.Next, cli.Time(*v.NotUntil), v.Runs, v.Least)
+		if v.Waits != "" {
+			next = fmt.Sprintf("%g%% waits: %s; procaas promote goes on", v.Next, v.Waits)
+		}
+		fmt.Fprintf(q.Out, "next    %s\n", next)
 	}
 	if v.Phase == canary.Running && v.Percent < 100 && v.NotUntil == nil {
 		fmt.Fprintf(q.Out, "held    at %g%%; automatic rollback stays on; procaas promote or rollback ends it\n", v.Percent)
