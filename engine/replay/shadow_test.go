@@ -31,7 +31,7 @@ func TestTooManyEndedRunsAreSkipped(t *testing.T) {
 	if len(told) != 300-256 || !strings.Contains(told[0].Path, "too many runs ended") {
 		t.Fatalf("want 44 runs skipped, have %d: %v", len(told), told)
 	}
-	trial.Decide(now, told, "old")
+	trial.Decide(now, told, "old", nil)
 	if n := trial.Shadow.Total(); n.Skipped != 44 {
 		t.Errorf("want 44 skipped, have %s", n.Text())
 	}
