@@ -30,6 +30,11 @@ pipelines:
               headers: {authorization: !secret TILL}
               body: {sum: !$ event.payload.sum}
             result: {receipt: !$ sources.charge.response.id}
+          - id: tell
+            critical: false
+            deadline: 50ms
+            rate-limit: {rate: 1/h}
+            request: {service: till, path: /tell}
 `
 
 // A server records runs without its secrets. Its own files come to the same, from the server and from a file, and others do not.

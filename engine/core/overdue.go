@@ -14,7 +14,7 @@ import (
 // the last error was.
 func (l limit) error(u unit, what string, cause error) error {
 	return model.Permanent(&model.KeptError{
-		Text:  fmt.Sprintf("the deadline of %s, %s, %s", l.of, l.length, what),
+		Text:  fmt.Sprintf(MissedDeadline+"%s, %s, %s", l.of, l.length, what),
 		Class: model.ClassDeadline, Status: statusOf(cause), Failures: u.rec.failures,
 	})
 }
@@ -60,6 +60,13 @@ func inTime(r *decisions, u unit, live Live) bool {
 	return !overdue(r, u, live)
 }
 
+// MissedDeadline begins the errors of handlers whose deadline has passed.
+const MissedDeadline = "the deadline of "
+
+// WhileItWaited is in the errors of handlers whose deadline has passed while a limit or a service held them up. The
+// reason follows.
+const WhileItWaited = "while it waited: "
+
 // waited describes what a unit that is not in flight has been waiting for.
 func (r *record) waited(u unit) string {
 	switch {
@@ -70,7 +77,7 @@ func (r *record) waited(u unit) string {
 	case r.inFlight() && u.Callee == nil:
 		return fmt.Sprintf("since attempt %d, which was under way when its node died", r.attempts)
 	case r.cause != "" || !r.hold.IsZero():
-		return "while it waited: " + r.reason
+		return WhileItWaited + r.reason
 	case r.attempts > 0 && r.err != "" && u.Callee == nil:
 		return fmt.Sprintf("before attempt %d; the last error: %s", r.attempts+1, r.err)
 	}

@@ -121,7 +121,7 @@ type trial struct {
 	answers map[key]*checkpoint.RecordedCall
 	was     map[key]*Call     // the calls by the run's own version, if known
 	left    map[string]string // why handlers were left out by others than their author, by path
-	cut     map[string]cut    // handlers that were left out after some attempts, by ref
+	cut     map[string]cut    // handlers that were left out after some attempts, or held up until their deadline, by ref
 	made    map[string]int    // number of attempts so far, by ref
 	awaited []model.Pending   // the events that the run has awaited
 	came    []time.Time       // when each of them came
@@ -136,10 +136,11 @@ type trial struct {
 	out   *Played
 }
 
-// A cut says after how many attempts a handler was left out, and why.
+// A cut says after how many attempts a handler was left out, or held up until a time, and why.
 type cut struct {
 	attempts int
 	why      string
+	held     time.Time // zero if it was left out
 }
 
 // An ended is the outcome of a call that ends at a given time.
@@ -231,14 +232,31 @@ func (t *trial) read() (core.Start, error) {
 	}
 	for _, h := range t.of.Handlers {
 		switch {
+		case h.Outcome == model.OutcomeFailed:
+			t.holdUp(&h)
 		case h.Outcome != model.OutcomeSkipped || model.LeftByAuthor(h.Reason):
 		case h.Attempts == 0:
 			t.left[h.Path] = h.Reason
 		default:
-			t.cut[h.Ref()] = cut{h.Attempts, h.Reason}
+			t.cut[h.Ref()] = cut{attempts: h.Attempts, why: h.Reason}
 		}
 	}
 	return start, nil
+}
+
+// slack is added to the time of a missed deadline. The clock of the deadline may begin later in a replay, when the run has begun.
+const slack = time.Second
+
+// holdUp lets a handler that has missed its deadline wait as it did, for a limit, a service or its turn.
+func (t *trial) holdUp(h *checkpoint.HandlerView) {
+	_, why, waited := strings.Cut(h.Error, core.WhileItWaited)
+	switch {
+	case !strings.HasPrefix(h.Error, core.MissedDeadline):
+	case (waited || h.Attempts == 0) && h.Finished != nil:
+		t.cut[h.Ref()] = cut{h.Attempts, why, h.Finished.UTC().Add(slack)}
+	case h.Started != nil:
+		t.cut[h.Ref()] = cut{0, why, h.Started.UTC()}
+	}
 }
 
 // exact converts decoded JSON to data as expressions read it.
@@ -334,7 +352,10 @@ func (t *trial) live() core.Live {
 		Off: func(s *planner.Step) (string, bool) { why, off := t.left[s.Path]; return why, off },
 		Guard: func(_ *planner.Step, ref string, _ time.Time) core.Verdict {
 			c, ok := t.cut[ref]
-			return core.Verdict{Skip: ok && t.made[ref] >= c.attempts, Reason: c.why}
+			if !ok || t.made[ref] < c.attempts || !c.held.IsZero() && !t.now.Before(c.held) {
+				return core.Verdict{}
+			}
+			return core.Verdict{Skip: c.held.IsZero(), Hold: c.held, Reason: c.why}
 		},
 	}
 }
