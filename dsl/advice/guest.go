@@ -42,7 +42,8 @@ func (c *advisor) adviseGuests() {
 		if len(s.Name) > 1 {
 			first = nil // ?? would replace the whole value
 		}
-		c.adviseUnsure(s.At, fmt.Sprintf("shared-state.%s becomes null when the response lacks it, and the critical %q sends it", s.Name, s.By.ID),
+		c.adviseUnsure(s.At,
+			fmt.Sprintf("shared-state.%s becomes null when the response lacks it, and the critical %q sends it", s.Name, s.By.ID),
 			first, diag.Related{Span: s.By.IDPlace(), Message: "sends it"})
 	}
 }

@@ -32,7 +32,8 @@ func (c *walk) checkHandler(i int) {
 // sets reports names that a result sets but that are not declared, and a result that does not say its names.
 func (c *walk) sets(h *tree.Handler, result *expr.Value, what string) {
 	if result != nil && result.Kind == expr.ValueExpr {
-		c.Errorf(result.Span, rules.Kind, "write each name with an expression of its own: result: {NAME: !$ …}", "%s: want a mapping, have an expression", what)
+		c.Errorf(result.Span, rules.Kind, "write each name with an expression of its own: result: {NAME: !$ …}",
+			"%s: want a mapping, have an expression", what)
 		return
 	}
 	c.declared(h, result.Keys(), what)

@@ -226,7 +226,8 @@ func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
 	workers := cluster.Members()
 	holders := Holders(cluster, workers)
 	if orphans := partitionsWhere(holders, func(up []int) bool { return len(up) > 0 }); len(orphans) > 0 {
-		r.Errorf(at, rules.Unheld, "let two workers of different zones hold them", "no worker of cluster %q may hold %s", cluster.ID, listPartitions(orphans))
+		r.Errorf(at, rules.Unheld, "let two workers of different zones hold them",
+			"no worker of cluster %q may hold %s", cluster.ID, listPartitions(orphans))
 		return
 	}
 	if len(workers) == 1 {

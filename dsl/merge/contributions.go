@@ -55,7 +55,8 @@ func (m *merger) checkContributions(p *tree.Pipeline) {
 			case !p.Closed():
 				m.checkSoleWriter(p, h)
 			case h.Owner == "":
-				m.reportGuest(p, nil, h.PlaceOf("id", h.Span), fmt.Sprintf("contribution %q to pipeline %q has no owner", h.ID, p.ID), "write owner: your-team")
+				m.reportGuest(p, nil, h.PlaceOf("id", h.Span),
+					fmt.Sprintf("contribution %q to pipeline %q has no owner", h.ID, p.ID), "write owner: your-team")
 			default:
 				m.checkGuest(p, s, h, count)
 			}
@@ -68,7 +69,8 @@ func (m *merger) checkInvitations(p *tree.Pipeline) {
 	for _, invited := range p.Contributions {
 		for _, id := range invited.Stages {
 			if !slices.Contains(p.StageIDs(), id) {
-				m.Errorf(invited.PlaceOf("stages", invited.Span), rules.Contribution, m.DidYouMean(id, p.StageIDs), "pipeline %q has no stage %q", p.ID, id)
+				m.Errorf(invited.PlaceOf("stages", invited.Span), rules.Contribution, m.DidYouMean(id, p.StageIDs),
+					"pipeline %q has no stage %q", p.ID, id)
 			}
 		}
 		for _, name := range invited.Writes {
@@ -110,7 +112,8 @@ func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, co
 			fmt.Sprintf("ask %s to raise handlers", askedOwner(p)))
 	}
 	if h.Critical != nil && *h.Critical && !invited.Critical {
-		m.reportGuest(p, invited, h.PlaceOf("critical", h.Span), fmt.Sprintf("runs of pipeline %q may not fail because of contribution %q", p.ID, h.ID),
+		m.reportGuest(p, invited, h.PlaceOf("critical", h.Span),
+			fmt.Sprintf("runs of pipeline %q may not fail because of contribution %q", p.ID, h.ID),
 			fmt.Sprintf("write critical: false, or ask %s to allow critical: true", askedOwner(p)))
 	}
 	if h.Parks() && !invited.Critical {

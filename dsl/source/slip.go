@@ -75,7 +75,8 @@ func joined(line []rune, i int) string {
 func (t lines) ellipsis(line int) (slip, bool) {
 	for l := line; l > 0 && l >= line-1; l-- {
 		if text := strings.TrimSpace(string(t[l-1])); text == "..." || text == "…" {
-			return slip{diag.Pos{Line: l, Column: IndentOf(t[l-1]) + 1}, text + " is not a key", "delete the line: a listing leaves something out here"}, true
+			return slip{diag.Pos{Line: l, Column: IndentOf(t[l-1]) + 1}, text + " is not a key",
+				"delete the line: a listing leaves something out here"}, true
 		}
 	}
 	return slip{}, false

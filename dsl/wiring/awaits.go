@@ -108,7 +108,8 @@ func reportTaken(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, event string
 	owner := ownerOf(w, h)
 	report := func(from, of string, related diag.Span) {
 		r.Report(diag.Diagnostic{
-			Span: at, Code: rules.Contribution, Message: fmt.Sprintf("handler %q of %s would take events of type %q from %s of %s", h.ID, owner, event, from, of),
+			Span: at, Code: rules.Contribution,
+			Message: fmt.Sprintf("handler %q of %s would take events of type %q from %s of %s", h.ID, owner, event, from, of),
 			Hint:    fmt.Sprintf("wait for an event of another type, or ask %s to wait for it", of),
 			Related: []diag.Related{{Span: related, Message: "takes it, too"}},
 		})

@@ -89,8 +89,9 @@ func reportTakenBefore(w *merge.Whole, event string, p *tree.Pipeline, others []
 	first := others[i]
 	r.Report(diag.Diagnostic{
 		Span: first.OnPlace(slices.Index(first.On, event)), Code: rules.Contribution, Related: ServedBy(p, event),
-		Message: fmt.Sprintf("pipeline %q of %s would take events of type %q before pipeline %q of %s", first.ID, first.Owner, event, p.ID, p.Owner),
-		Hint:    fmt.Sprintf("put both into one file, in the order that you want, or let %s own the flow %q", first.Owner, p.Flow),
+		Message: fmt.Sprintf("pipeline %q of %s would take events of type %q before pipeline %q of %s",
+			first.ID, first.Owner, event, p.ID, p.Owner),
+		Hint: fmt.Sprintf("put both into one file, in the order that you want, or let %s own the flow %q", first.Owner, p.Flow),
 	})
 	return true
 }

@@ -139,7 +139,10 @@ func (t tester) test(ctx context.Context) error {
 	if len(files) == 0 {
 		return cli.Usagef("no tests (*.test.yaml) in %s", strings.Join(t.paths, ", "))
 	}
-	l := testLoader{Streams: t.Streams, trees: source.TreesOf(t.paths), given: source.Dirs(t.paths), bundles: map[string]*loaded{}, shown: map[finding]bool{}}
+	l := testLoader{
+		Streams: t.Streams, trees: source.TreesOf(t.paths), given: source.Dirs(t.paths),
+		bundles: map[string]*loaded{}, shown: map[finding]bool{},
+	}
 	suites, err := l.load(files)
 	if err != nil {
 		return err

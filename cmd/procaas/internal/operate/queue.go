@@ -114,7 +114,10 @@ func queuePeekCommand() *cobra.Command {
 func tasksTable(q *cli.Call, tasks []wire.QueuedTask) error {
 	header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tUNIQUE\tWORKER\tERROR"
 	return cli.Table(q.Out, header, tasks, func(t wire.QueuedTask) cli.Row {
-		return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, t.Attempt, cli.Dash(t.Key), cli.Dash(t.Unique), cli.Dash(t.Worker), cli.Dash(t.Error)}
+		return cli.Row{
+			t.ID, t.State, t.Priority, t.Due, t.Deadline, t.Attempt,
+			cli.Dash(t.Key), cli.Dash(t.Unique), cli.Dash(t.Worker), cli.Dash(t.Error),
+		}
 	})
 }
 

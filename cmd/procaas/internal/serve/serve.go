@@ -220,7 +220,10 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked, shadow: replay.NewShadow(), closing: make(chan struct{})}
+	n := &Node{
+		metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked,
+		shadow: replay.NewShadow(), closing: make(chan struct{}),
+	}
 	if n.secrets, err = secret.New(f.SecretsDir, f.Access.File, access.Token); err != nil {
 		return nil, err
 	}

@@ -72,7 +72,8 @@ func tooMany(e *steering.ControlEffect) []string {
 		return nil
 	}
 	longer := time.Duration(min(e.CallsPerS/limit.PerSecond()-1, 1e6) * float64(time.Minute)).Round(time.Second)
-	return []string{fmt.Sprintf("more calls come than may start, so with each minute they wait %s longer; deadlines stand still meanwhile", longer)}
+	return []string{fmt.Sprintf(
+		"more calls come than may start, so with each minute they wait %s longer; deadlines stand still meanwhile", longer)}
 }
 
 // checkText returns the command that shows the effect of a change.
@@ -108,7 +109,8 @@ func runsText(e *steering.ControlEffect) string {
 // showEffect prints the effect of a control.
 func (x *controlChange) showEffect(e *steering.ControlEffect) error {
 	fmt.Fprintf(x.Out, "%s: would be %s\n", e.Path, cmp.Or(stateText(guard.ControlView{Control: e.Control}), "on, without limits"))
-	fmt.Fprintf(x.Out, "%.1f calls/s in the last minute (this node); runs of the pipeline: %d running, %d waiting, %d parked, %d of them here\n",
+	fmt.Fprintf(x.Out,
+		"%.1f calls/s in the last minute (this node); runs of the pipeline: %d running, %d waiting, %d parked, %d of them here\n",
 		e.CallsPerS, e.Running, e.Waiting, e.Parked, e.Stopped)
 	for _, line := range tooMany(e) {
 		fmt.Fprintln(x.Out, line)

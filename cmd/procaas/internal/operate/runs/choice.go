@@ -31,8 +31,9 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	addVersion(c, &f.filter)
 	f.addLabel(c)
 	flags.StringVar((*string)(&f.filter.Status), "status", "", "only runs of this status: "+statuses)
-	flags.StringVar(&f.filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage; it may be "+
-		"shortened from the left")
+	flags.StringVar(&f.filter.FailedPath, "handler", "",
+		"only runs that failed in this handler, or below this pipeline or pipeline/stage; it may be "+
+			"shortened from the left")
 	flags.StringVar(&f.filter.ErrorClass, "error-class", "",
 		"only runs that failed with timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: "+
 			"runs that nodes died of")
@@ -47,7 +48,8 @@ func (f *choiceFlags) addLabel(c *cobra.Command) {
 }
 
 func addLeftBy(c *cobra.Command, f *store.RunFilter) {
-	c.Flags().StringVar(&f.LeftBy, "left-by", "", "only runs that left the handler out for this reason: "+strings.Join(model.LeftReasons(), ", "))
+	c.Flags().StringVar(&f.LeftBy, "left-by", "",
+		"only runs that left the handler out for this reason: "+strings.Join(model.LeftReasons(), ", "))
 }
 
 func addVersion(c *cobra.Command, f *store.RunFilter) {

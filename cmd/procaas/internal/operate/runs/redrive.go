@@ -183,7 +183,10 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 		if err != nil {
 			return 0, nil, err
 		}
-		done = redriven{Done: done.Done + d.Done, MovedOn: done.MovedOn + d.MovedOn, OfTasks: done.OfTasks + d.OfTasks, Runs: append(done.Runs, d.Runs...)}
+		done = redriven{
+			Done: done.Done + d.Done, MovedOn: done.MovedOn + d.MovedOn, OfTasks: done.OfTasks + d.OfTasks,
+			Runs: append(done.Runs, d.Runs...),
+		}
 		if cli.Terminal(q.Err) {
 			fmt.Fprintf(q.Err, "\r%s of %d", told(), min(preview.Total, f.most()))
 		}
@@ -219,10 +222,15 @@ func outcome(verb client.Verb, run string) cli.Outlook {
 	show := "procaas runs show " + run
 	switch verb {
 	case client.RetryRuns:
-		return cli.Outlook{Now: "each resumes from the handler that failed; later events of its key run after it", Check: show + "; retry --dry-run with the same conditions counts " +
-			"those that failed again"}
+		return cli.Outlook{
+			Now:   "each resumes from the handler that failed; later events of its key run after it",
+			Check: show + "; retry --dry-run with the same conditions counts those that failed again",
+		}
 	case client.MakeUpRuns:
-		return cli.Outlook{Now: "each makes only this call; it may still fail or be left out", Check: show + "; a run whose call is left out again is back in runs list --left-out"}
+		return cli.Outlook{
+			Now:   "each makes only this call; it may still fail or be left out",
+			Check: show + "; a run whose call is left out again is back in runs list --left-out",
+		}
 	case client.CancelRuns:
 		return cli.Outlook{Now: "they end; a later event of a key runs once no earlier one of it waits or has failed", Check: show}
 	}

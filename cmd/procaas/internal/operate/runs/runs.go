@@ -56,7 +56,8 @@ func runsList() *cobra.Command {
 		return page, err
 	}, func(q *cli.Call, page wire.Page[checkpoint.RunView]) error {
 		err := cli.Table(q.Out, "RUN\tPIPELINE\tKEY\tSTATUS\tVERSION\tACCEPTED\tNOTE", page.Items, func(v checkpoint.RunView) cli.Row {
-			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, cli.Dash(cli.Short(v.Bundle)), v.Accepted, strings.TrimSpace(runNote(v, filter.LeftOut) + " " + labelsText(v))}
+			note := strings.TrimSpace(runNote(v, filter.LeftOut) + " " + labelsText(v))
+			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, cli.Dash(cli.Short(v.Bundle)), v.Accepted, note}
 		})
 		if err == nil && page.Next != nil {
 			fmt.Fprintf(q.Err, "more: --cursor %s\n", *page.Next)
@@ -283,7 +284,9 @@ func retryable(v checkpoint.RunView) bool {
 func unsettled(v checkpoint.RunView) bool { return !v.Status.Ended() || v.Status == model.Failed }
 
 // eachRun calls do for each run and prints the outcome.
-func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error), told func(id string) cli.Outlook) error {
+func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error),
+	told func(id string) cli.Outlook,
+) error {
 	views := []checkpoint.RunView{}
 	worst := each(q, fits, func(id string) error {
 		view, err := do(id)

@@ -63,7 +63,8 @@ to add other nodes. Ctrl-C ends it. Without a terminal, top prints once.`,
 	var f topFlags
 	cli.ServerFlags(c)
 	c.Flags().StringSliceVar(&f.others, "node", nil, "address of another node of the same store, to add its numbers (repeatable)")
-	c.Flags().BoolVar(&f.once, "once", false, "print once, and exit, as without a terminal; --format json then prints one document instead of a line per update")
+	c.Flags().BoolVar(&f.once, "once", false,
+		"print once, and exit, as without a terminal; --format json then prints one document instead of a line per update")
 	c.Flags().StringVar(&f.sort, "sort", topOrders()[0], "order: "+strings.Join(topOrders(), ", "))
 	c.Flags().DurationVar(&f.every, "every", time.Second, "time between updates")
 	return cli.Formatted(c, func(q *cli.Call) error {

@@ -157,7 +157,10 @@ over the current version.`,
 // is canary or shadow if the version was on trial.
 func leftBehind(q *cli.Call, d diff.Diff, tried string) cli.Outlook {
 	bad, good := cli.Short(d.Old), cli.Short(d.New)
-	o := cli.Outlook{Now: "new runs of all keys use " + good + " within a second; put the old files back on the nodes", Check: "procaas versions"}
+	o := cli.Outlook{
+		Now:   "new runs of all keys use " + good + " within a second; put the old files back on the nodes",
+		Check: "procaas versions",
+	}
 	if o.Undo = "procaas rollback " + bad; tried != "" {
 		o.Undo = "procaas reload --" + tried + " 5% on a node that has the files"
 	}
@@ -178,7 +181,8 @@ func leftBehind(q *cli.Call, d diff.Diff, tried string) cli.Outlook {
 	o.More = "procaas runs migrate --version " + bad + " --dry-run; without --dry-run it moves those that fit"
 	if failed.Total > 0 {
 		// After the migration, the version no longer tells these runs from those that failed before.
-		o.More += "; then procaas runs retry --failed-since " + v.Since.UTC().Format(time.RFC3339) + " --dry-run, which leaves out what failed before " + bad
+		o.More += "; then procaas runs retry --failed-since " + v.Since.UTC().Format(time.RFC3339) +
+			" --dry-run, which leaves out what failed before " + bad
 	}
 	return o
 }
