@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"procaas/engine/api/wire"
 	"procaas/engine/model"
 )
 
@@ -113,4 +114,39 @@ func TestShadowMakesOnlySafeCalls(t *testing.T) {
 	beside(`4 runs: sale/ask/price sends another`, `query: {list: "1"}`, `query: {list: "2"}, headers: {authorization: !secret TILL}`)
 	calls("a GET with a secret", nil)
 	o.wait(model.Succeeded, 20)
+}
+
+// A shadow that cannot begin says why, and what to do. Nothing has changed then.
+func TestShadowIsRefused(t *testing.T) {
+	t.Parallel()
+	old := strings.ReplaceAll(pricedShop, "SERVICE", "http://127.0.0.1:1")
+	o := operateNode(t, old)
+	o.command(2, `--shadow "101%": want a percentage above 0 and up to 100`, "reload", "--shadow", "101%")
+	o.command(2, `--shadow "0": want a percentage above 0`, "reload", "--shadow", "0")
+	o.command(2, "want --canary or --shadow, have both", "reload", "--shadow", "5%", "--canary", "5%")
+	o.command(2, "belong to --canary", "reload", "--shadow", "5%", "--hold")
+	o.command(1, "there is nothing to try: these pipelines are current", "reload", "--shadow", "5%")
+	o.command(1, "no canary runs, and no version is in the shadow; procaas versions lists the versions", "promote")
+	if _, err := o.client.Reload(t.Context(), wire.Reload{Shadow: 5, Canary: 5}); err == nil || !strings.Contains(err.Error(), "want a canary or a shadow, have both") {
+		t.Errorf("have %v", err)
+	}
+	o.write(strings.ReplaceAll(old, "id: sale", "id: other"))
+	o.command(1, "a version on trial must serve all events of the current version, and no pipeline of it serves sale", "reload", "--shadow", "5%")
+
+	o.write(strings.ReplaceAll(old, `list: "1"`, `list: "2"`))
+	o.command(0, "canary", "reload", "--canary", "5%", "--hold")
+	o.command(1, "a canary of version [0-9a-f]+ runs already, at 5 %; promote it or roll it back first", "reload", "--shadow", "5%")
+	o.command(0, "undo: procaas reload --canary 5%", "rollback")
+	o.command(0, "shadow", "reload", "--shadow", "5%")
+	for _, also := range []string{"--canary", "--shadow"} {
+		o.command(1, "version [0-9a-f]+ is in the shadow of 5 % of the runs already; promote it or roll it back first", "reload", also, "5%")
+	}
+	o.command(0, "canary .* running at 20% of keys", "promote", "20%", "--hold")
+	o.command(0, "undo: procaas reload --canary 5%", "rollback")
+	o.command(0, "shadow", "reload", "--shadow", "5%")
+	o.command(0, "undo: procaas reload --shadow 5%", "rollback")
+	versions, err := o.client.Versions(t.Context(), 10)
+	if err != nil || versions[0].State != "current" || versions[1].State != "rolled back" {
+		t.Errorf("have %+v, %v", versions, err)
+	}
 }
