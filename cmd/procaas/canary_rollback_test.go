@@ -1,10 +1,12 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/client"
 	"procaas/engine/canary"
 )
 
@@ -48,4 +50,33 @@ func TestRollbackGoesByTheStore(t *testing.T) {
 	if v, err := o.client.Canary(t.Context()); err != nil || v.Phase != canary.RolledBack {
 		t.Errorf("have %+v, %v", v, err)
 	}
+}
+
+// While a version is on trial, a node that starts with files that nobody has reloaded does not use them.
+func TestStartDuringACanaryKeepsTheCurrentVersion(t *testing.T) {
+	t.Parallel()
+	o := &operated{t: t, dir: t.TempDir()}
+	o.write(polite)
+	db := "sqlite:" + filepath.Join(t.TempDir(), "o.db")
+	server, stop := startNodeUntil(t, db, o.dir)
+	o.server, o.client = server, client.New(server, "")
+	o.write(strings.Replace(polite, "answer: pong", "answer: tried", 1))
+	o.command(cli.ExitFine, "canary [0-9a-f]+ at 5%", "reload", "--canary", "5%", "--hold")
+	before, err := o.client.Canary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	o.write(strings.Replace(polite, "answer: pong", "answer: edited", 1))
+	o.server = startNode(t, db, o.dir)
+	o.client = client.New(o.server, "")
+	after, err := o.client.Canary(t.Context())
+	if err != nil || after.Phase != canary.Running {
+		t.Errorf("have %+v, %v, want the canary to go on", after, err)
+	}
+	all, err := o.client.Versions(t.Context(), 10)
+	if err != nil || len(all) != 2 || all[0].Version != before.Old {
+		t.Errorf("have %+v, %v, want %s current", all, err, before.Old)
+	}
+	o.command(cli.ExitFine, `set.answer: "pong" -> "edited"`, "reload")
 }

@@ -232,17 +232,31 @@ func (f *Follower) swap(d *Definition) (before *Definition) {
 }
 
 // Agree brings a joining node to the definition of all nodes. That is its own if the store has
-// never seen it, otherwise the current one.
+// never seen it and no version is on trial, otherwise the current one.
 func (f *Follower) Agree(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	own := f.Library.Present().Bundle
-	by := store.Actor{Name: "node " + f.Node, Reason: "start"}
-	current, err := f.activate(ctx, own, f.agreed || !f.Overrule, by)
+	trial, err := f.LastTrial(ctx)
 	if err != nil {
 		return err
 	}
-	if current != own.Hash && !f.agreed {
+	var current string
+	if trial.Lasts() && !f.Overrule {
+		current, err = f.Bundles.Current(ctx)
+	} else {
+		by := store.Actor{Name: "node " + f.Node, Reason: "start"}
+		current, err = f.activate(ctx, own, f.agreed || !f.Overrule, by)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case current == own.Hash || f.agreed:
+	case trial.Lasts() && own.Hash != trial.New:
+		f.Log.Warn("a version is on trial, so this node's pipelines are not used until the next reload",
+			"own", own.Hash, "current", current, "trial", trial.New)
+	default:
 		f.Log.Warn("this node's pipelines are older than the current ones, which it takes over; reload them here to go back",
 			"own", own.Hash, "current", current)
 	}
