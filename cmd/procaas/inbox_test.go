@@ -146,6 +146,7 @@ func TestInboxOfTwoServers(t *testing.T) {
 			eventually(t, "the second server", func() bool { return submit(k, 1) == nil })
 		}
 	}
+	eventually(t, "the tasks of the second server", func() bool { _, done := c.putTasks(batch); return done })
 	put(tasks)
 	order("inbox drain b")
 	put(tasks)

@@ -37,7 +37,9 @@ func (k *kept) began(l model.Lane, now time.Time) {
 
 // ended counts the end of a run.
 func (k *kept) ended(l model.Lane) {
-	if k.runs[l]--; k.runs[l] <= 0 {
+	if n := k.runs[l]; n > 1 {
+		k.runs[l] = n - 1
+	} else {
 		delete(k.runs, l)
 	}
 }
