@@ -22,17 +22,43 @@ pipelines:
     stages: [{id: s, handlers: [{id: one, step: {}}]}]
 `
 
+// A begun knows when the runs of events have begun.
+type begun struct {
+	mu sync.Mutex // guards at
+	at map[string]time.Time
+}
+
+// note notes that the run of an event begins, and returns how many have begun.
+func (b *begun) note(event string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at == nil {
+		b.at = map[string]time.Time{}
+	}
+	b.at[event] = time.Now()
+	return len(b.at)
+}
+
+func (b *begun) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.at)
+}
+
+// wait returns how long after a time the run of an event has begun. It is negative if it has not.
+func (b *begun) wait(event string, since time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at[event].Sub(since)
+}
+
 // A flood of one pipeline makes no event of another wait behind it, on the node that takes the
 // flood in and on others.
 func TestAFloodPassesNobodyBy(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		var mu sync.Mutex
-		begun := map[string]time.Time{}
+		var runs begun
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
-			mu.Lock()
-			begun[c.Event.ID] = time.Now()
-			n := len(begun)
-			mu.Unlock()
+			n := runs.note(c.Event.ID)
 			time.Sleep(100*time.Millisecond + time.Duration(n%256)*3*time.Millisecond)
 			return model.Result{}, nil
 		})
@@ -61,13 +87,11 @@ func TestAFloodPassesNobodyBy(t *testing.T) {
 			came = append(came, time.Now())
 			time.Sleep(200 * time.Millisecond)
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		if len(begun) > flood-500 {
-			t.Fatalf("want that the flood waits, %d runs have begun", len(begun))
+		if n := runs.count(); n > flood-500 {
+			t.Fatalf("want that the flood waits, %d runs have begun", n)
 		}
 		for i, at := range came {
-			if wait := begun[fmt.Sprint("vital-", i)].Sub(at); wait < 0 || wait > 150*time.Millisecond {
+			if wait := runs.wait(fmt.Sprint("vital-", i), at); wait < 0 || wait > 150*time.Millisecond {
 				t.Errorf("event %d has waited for %s behind the flood", i, wait)
 			}
 		}
@@ -77,15 +101,10 @@ func TestAFloodPassesNobodyBy(t *testing.T) {
 // A flood whose runs take long leaves places free, so an event of another finds one at once. Without
 // others, it has nearly all.
 func TestALongFloodLeavesPlacesFree(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		var mu sync.Mutex
-		begun := map[string]time.Time{}
+	bubble(t, func(t *testing.T, r *rig) {
+		var runs begun
 		r.on("one", func(ctx context.Context, c *engine.Call, _ any) (model.Result, error) {
-			mu.Lock()
-			begun[c.Event.ID] = time.Now()
-			mu.Unlock()
+			runs.note(c.Event.ID)
 			if c.Event.Type == "bulk" {
 				<-ctx.Done()
 			}
@@ -98,8 +117,8 @@ func TestALongFloodLeavesPlacesFree(t *testing.T) {
 			r.submit(e, event("bulk", fmt.Sprint(i)))
 		}
 		time.Sleep(time.Second)
-		if len(begun) != 62 {
-			t.Errorf("want 62 runs of a flood that has the node alone, have %d", len(begun))
+		if n := runs.count(); n != 62 {
+			t.Errorf("want 62 runs of a flood that has the node alone, have %d", n)
 		}
 		for i := range 100 {
 			ev := event("vital", fmt.Sprint(i))
@@ -107,7 +126,7 @@ func TestALongFloodLeavesPlacesFree(t *testing.T) {
 			came := time.Now()
 			r.submit(e, ev)
 			time.Sleep(100 * time.Millisecond)
-			if wait := begun[ev.ID].Sub(came); wait < 0 || wait > 10*time.Millisecond {
+			if wait := runs.wait(ev.ID, came); wait < 0 || wait > 10*time.Millisecond {
 				t.Fatalf("event %d has waited for %s", i, wait)
 			}
 		}
@@ -118,12 +137,9 @@ func TestALongFloodLeavesPlacesFree(t *testing.T) {
 // wait.
 func TestRunsThatWaitForACallLeaveRoom(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		var mu sync.Mutex
-		begun := map[string]time.Time{}
+		var runs begun
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
-			mu.Lock()
-			begun[c.Event.ID] = time.Now()
-			mu.Unlock()
+			runs.note(c.Event.ID)
 			if c.Event.Type == "bulk" {
 				time.Sleep(3 * time.Second)
 			}
@@ -152,13 +168,11 @@ pipelines:
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		mu.Lock()
-		defer mu.Unlock()
-		if len(begun) > 400 {
-			t.Fatalf("want that the flood waits, %d runs have begun", len(begun))
+		if n := runs.count(); n > 400 {
+			t.Fatalf("want that the flood waits, %d runs have begun", n)
 		}
 		for i, at := range came {
-			if wait := begun[fmt.Sprint("vital-", i)].Sub(at); wait < 0 || wait > 150*time.Millisecond {
+			if wait := runs.wait(fmt.Sprint("vital-", i), at); wait < 0 || wait > 150*time.Millisecond {
 				t.Errorf("event %d has waited for %s behind runs that wait for a call", i, wait)
 			}
 		}
@@ -168,9 +182,7 @@ pipelines:
 // While other runs have all places, a node wakes one run a second of those that wait for a call. The
 // others would stand before all that come, because they are older.
 func TestAFullNodeWakesOneRunASecond(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	bubble(t, func(t *testing.T, r *rig) {
 		first, slow := make(gate), make(gate)
 		r.on("one", first.do)
 		r.on("two", slow.do)
