@@ -10,13 +10,19 @@ import (
 // keepPrivate lets only the owner read a database, because it has all payloads, settings and hashes
 // of tokens. SQLite gives the files beside it the same permissions. It leaves the file alone if the
 // file system has no such permissions or another user owns the file.
+//
+// It must not open a file that exists. When a process closes any descriptor of a file, the system
+// drops all POSIX locks of the process on that file, and so those of SQLite. Another program that
+// opens the database would then believe that it is alone, and delete the log.
 func keepPrivate(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
