@@ -15,10 +15,12 @@ import (
 )
 
 // Main runs the command line and returns the exit code.
-func Main(ctx context.Context, args []string, s cli.Streams) int {
+func Main(ctx context.Context, args []string, raw cli.Streams) int {
+	s, closeOutputs := cli.Outputs(raw)
 	root := newRoot(s)
 	root.SetArgs(args)
-	return cli.End(s, root.ExecuteContext(ctx))
+	code := cli.End(s, root.ExecuteContext(ctx))
+	return cli.EndOutput(raw, code, closeOutputs())
 }
 
 const longHelp = `procaas runs business workflows written in YAML. Each event starts a run that calls

@@ -131,7 +131,7 @@ func (w *rewriter) run(paths []string) error {
 		case diag.HasErrors(problems):
 			continue
 		case stdin && !w.dryRun():
-			if _, err := w.Out.Write(text); err != nil {
+			if _, err := cli.Exact(w.Out).Write(text); err != nil {
 				return err
 			}
 			continue

@@ -5,10 +5,8 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"procaas/dsl/datum"
@@ -57,17 +55,6 @@ func (s Streams) Findings(files []diag.File, found []diag.Diagnostic) error {
 		return nil
 	}
 	return render.Write(s.Err, render.Text, files, found, Colorful(s.Err))
-}
-
-// Colorful reports whether w is a terminal with colours.
-func Colorful(w io.Writer) bool {
-	return Terminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-// Terminal reports whether a stream is a terminal.
-func Terminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
 }
 
 // Meant returns a suggestion for an unknown name. near is its format, with a verb for the nearest known name.

@@ -98,6 +98,18 @@ func End(s Streams, err error) int {
 	return code
 }
 
+// EndOutput returns the exit code of a command that ended with code, and whose output could not be written because
+// of err. A command whose result nobody could read has not worked.
+func EndOutput(s Streams, code int, err error) int {
+	if err == nil || code != ExitFine {
+		return code
+	}
+	if !errors.Is(err, syscall.EPIPE) { // who closed the pipe knows
+		fmt.Fprintf(s.Err, "procaas: the output is incomplete: %v\n", err)
+	}
+	return ExitBroken
+}
+
 // Graver returns the error with the higher exit code. Of many calls, one that got no answer counts more than
 // one that was refused.
 func Graver(a, b error) error {

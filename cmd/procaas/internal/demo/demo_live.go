@@ -31,7 +31,8 @@ func (d *taxiDemo) liveLine(ctx context.Context) error {
 	for second := 1; clock.Pause(ctx, time.Second); second++ {
 		up := time.Since(started).Round(time.Second)
 		for _, text := range append(known.hear(d.look(ctx)), known.try(d.node.Engine().Canary().View())...) {
-			fmt.Fprintf(d.Err, "%s%s  %s\n", begin, up, text)
+			_ = cli.Control(d.Err, begin)
+			fmt.Fprintf(d.Err, "%s  %s\n", up, text)
 		}
 		if second%every != 0 {
 			continue
@@ -40,9 +41,11 @@ func (d *taxiDemo) liveLine(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(d.Err, begin, line, known.line(time.Now()), end)
+		_ = cli.Control(d.Err, begin)
+		fmt.Fprint(d.Err, line, known.line(time.Now()), end)
 	}
-	fmt.Fprint(d.Err, strings.TrimSuffix(begin, "\x1b[K"), end, "\n")
+	_ = cli.Control(d.Err, strings.TrimSuffix(begin, "\x1b[K"))
+	fmt.Fprint(d.Err, end, "\n")
 	return nil
 }
 

@@ -51,6 +51,7 @@ never replaces a good one.`,
 
 // dev serves pipelines until ctx ends.
 func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) error {
+	survivePipes()
 	if ephemeral {
 		dir, err := os.MkdirTemp("", "procaas-dev-")
 		if err != nil {

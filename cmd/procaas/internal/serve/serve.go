@@ -2,9 +2,11 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -150,7 +152,15 @@ collector. The other OTEL_ variables work too.`,
 }
 
 func serve(ctx context.Context, s cli.Streams, f Flags) error {
-	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{ServiceURLs: f.Services})
+	hangups := catchHangups()
+	survivePipes()
+	if _, err := NewLogger(s, f.LogFormat, f.LogLevel); err != nil { // findings must not wait for their reader either
+		return err
+	}
+	bundle, err := f.load(ctx, s)
+	if ctx.Err() != nil {
+		return nil // it was stopped before it had pipelines
+	}
 	if err != nil {
 		return err
 	}
@@ -163,8 +173,27 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 		return err
 	}
 	n.log.Info("serving", "address", n.URL(), "store", stores.Redact(f.Store), "pipelines", len(bundle.Pipelines))
-	go n.reloadOnHangup(ctx)
+	go n.reloadOnHangup(ctx, hangups)
 	return n.Run(ctx)
+}
+
+// load reads the pipelines until ctx ends. Reading has no end of its own where a disk or standard input hangs.
+func (f *Flags) load(ctx context.Context, s cli.Streams) (*tree.Bundle, error) {
+	type loaded struct {
+		bundle *tree.Bundle
+		err    error
+	}
+	done := make(chan loaded, 1)
+	go func() {
+		bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{ServiceURLs: f.Services, Read: f.read})
+		done <- loaded{bundle, err}
+	}()
+	select {
+	case l := <-done:
+		return l.bundle, l.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // A Node is an engine with its store and its API, as in serve, dev, demo and run.
@@ -235,7 +264,7 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 			return nil, cli.Usagef("--record %w", err)
 		}
 	}
-	n.metrics.MustRegister(&n.breakers, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n.metrics.MustRegister(observe.NewLostLines(s.Lost), &n.breakers, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if n.web, err = web.Listen(ctx, f.Listen, log, transport.Server); err != nil {
 		return nil, err
 	}
@@ -454,20 +483,31 @@ func nodeName(name string) string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// NewLogger returns a logger to standard error.
+// NewLogger returns a logger to standard error. From now on, writing to it never waits: see [cli.Streams.Detach].
 func NewLogger(s cli.Streams, format, level string) (*slog.Logger, error) {
 	var min slog.Level
 	if err := min.UnmarshalText([]byte(level)); err != nil {
 		return nil, cli.Usagef("--log-level %q: want debug, info, warn or error", level)
 	}
+	var handler func(io.Writer) slog.Handler
 	switch {
 	case format == "json", format == "auto" && !cli.Terminal(s.Err):
-		return slog.New(slog.NewJSONHandler(s.Err, &slog.HandlerOptions{Level: min})), nil
+		handler = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: min}) }
 	case format == "text", format == "auto":
-		return slog.New(tint.NewTextHandler(s.Err, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !cli.Colorful(s.Err)})), nil
+		plain := !cli.Colorful(s.Err)
+		handler = func(w io.Writer) slog.Handler {
+			return tint.NewTextHandler(w, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: plain})
+		}
 	default:
 		return nil, cli.Usagef("--log-format %q: want auto, text or json", format)
 	}
+	s.Detach(func(lost uint64) []byte {
+		var line bytes.Buffer
+		record := slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("%d lines dropped, since nothing read the log", lost), 0)
+		_ = handler(&line).Handle(context.Background(), record) // a buffer takes everything
+		return line.Bytes()
+	})
+	return slog.New(handler(s.Err)), nil
 }
 
 // Engine returns the node's engine.

@@ -2,7 +2,15 @@
 
 package serve
 
-import "context"
+import (
+	"context"
+	"os"
+)
 
-// reloadOnHangup does nothing on systems without SIGHUP.
-func (n *Node) reloadOnHangup(context.Context) {}
+// There is no SIGHUP and no SIGPIPE on these systems.
+
+func catchHangups() <-chan os.Signal { return nil }
+
+func survivePipes() {}
+
+func (n *Node) reloadOnHangup(context.Context, <-chan os.Signal) {}

@@ -12,16 +12,27 @@ import (
 	"procaas/engine/store"
 )
 
+// catchHangups returns the SIGHUPs from now on. They are caught until the process ends, since a SIGHUP that
+// nobody catches ends it. One that comes before the node serves waits in the channel.
+func catchHangups() <-chan os.Signal {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	return hangups
+}
+
+// survivePipes turns a pipe that nobody reads any more into an error of writing. Without it, the next line of the
+// log would end the process.
+func survivePipes() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+}
+
 // reloadOnHangup reloads the pipelines on each SIGHUP until ctx ends.
-func (n *Node) reloadOnHangup(ctx context.Context) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+func (n *Node) reloadOnHangup(ctx context.Context, hangups <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hangup:
+		case <-hangups:
 			by := store.Actor{Name: "node " + nodeName(n.flags.Name), Reason: "SIGHUP"}
 			diff, err := n.reload(ctx, definitions.Change{}, by)
 			if err != nil {

@@ -188,7 +188,8 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 			Runs: append(done.Runs, d.Runs...),
 		}
 		if cli.Terminal(q.Err) {
-			fmt.Fprintf(q.Err, "\r%s of %d", told(), min(preview.Total, f.most()))
+			_ = cli.Control(q.Err, "\r") // as with the text after it, an error about progress ends nothing
+			fmt.Fprintf(q.Err, "%s of %d", told(), min(preview.Total, f.most()))
 		}
 		return d.Done + d.MovedOn + d.OfTasks, d.Next, nil
 	})
@@ -196,7 +197,7 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 		return err
 	}
 	if cli.Terminal(q.Err) {
-		fmt.Fprint(q.Err, "\r\x1b[K")
+		_ = cli.Control(q.Err, "\r\x1b[K")
 	}
 	return q.Show(done, func() error { return done.show(q, verb, told()) })
 }

@@ -109,17 +109,19 @@ func (f *topFlags) run(below string) error {
 // live redraws the view on the alternate screen of a terminal until ctx ends.
 func (f *topFlags) live(ctx context.Context, now topView, below string, screen *screen) error {
 	// The alternate screen without a cursor. The end restores what was on the terminal.
-	fmt.Fprint(f.Out, "\x1b[?1049h\x1b[?25l")
-	defer fmt.Fprint(f.Out, "\x1b[?25h\x1b[?1049l")
+	if err := cli.Control(f.Out, "\x1b[?1049h\x1b[?25l"); err != nil {
+		return err
+	}
+	defer cli.Control(f.Out, "\x1b[?25h\x1b[?1049l") //nolint:errcheck // nothing is left to be done about it
 	for {
 		var b bytes.Buffer
 		screen.width, screen.height = size(f.Out)
 		b.WriteString("\x1b[H")
 		// Draw over the last view, clear the end of each line and what is below. Clearing the screen first
 		// would flicker.
-		b.Write(bytes.ReplaceAll(now.draw(screen), []byte("\n"), []byte("\x1b[K\n")))
+		b.Write(bytes.ReplaceAll(cli.Clean(now.draw(screen), screen.color), []byte("\n"), []byte("\x1b[K\n")))
 		b.WriteString("\x1b[J")
-		if _, err := f.Out.Write(b.Bytes()); err != nil {
+		if err := cli.Control(f.Out, b.String()); err != nil {
 			return err
 		}
 		if !clock.Pause(ctx, f.every) {
@@ -232,8 +234,8 @@ func columns(out io.Writer) int {
 
 // size returns the size of the terminal, or 0 if there is none.
 func size(out io.Writer) (width, height int) {
-	f, ok := out.(*os.File)
-	if !ok {
+	f := cli.File(out)
+	if f == nil {
 		return 0, 0
 	}
 	width, height, err := term.GetSize(int(f.Fd()))
