@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"procaas/dsl/tree"
+	"procaas/engine/budget"
 	"procaas/engine/canary"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
@@ -63,6 +64,9 @@ type Options struct {
 	// Targets are the addresses that flows may connect to, whatever authors declare. Nil allows
 	// all.
 	Targets *outbound.Targets
+
+	// Memory bounds what runs and replies of services take. Nil is no bound.
+	Memory *budget.Memory
 
 	// Retention is how long ended runs and the ids of events are kept. 0 keeps them forever.
 	Retention time.Duration

@@ -23,7 +23,7 @@ var rooms = map[string][]string{
 		"wiring", "steps", "check", "proof", "advice",
 	},
 	"engine": {
-		"model", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "canary", "fallback", "diagram", "diff",
+		"model", "budget", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "canary", "fallback", "diagram", "diff",
 		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
 		"records", "explain", "watch", "stats", "writes", "intake", "taskrun", "inbox", "steering", "node",
 	},

@@ -29,6 +29,7 @@ import (
 	"procaas/engine/api/shards"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
+	"procaas/engine/budget"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/inbox"
@@ -53,9 +54,10 @@ type Options struct {
 	Local bool
 	Hosts []string
 
-	MaxBody int64  // of a request, in bytes; 0 means [DefaultMaxBody]
-	Version string // of the program, for people
-	Dev     bool   // pipelines are developed here: the console shows its design language
+	MaxBody int64          // of a request, in bytes; 0 means [DefaultMaxBody]
+	Memory  *budget.Memory // of the node; nil for no bound
+	Version string         // of the program, for people
+	Dev     bool           // pipelines are developed here: the console shows its design language
 
 	// Shards says where keys live. Nil for none.
 	Shards transfers.ShardMaps
@@ -155,7 +157,7 @@ func newServer(o Options) *server {
 	s := &server{Options: o, router: chi.NewMux(), doc: newDocument()}
 	s.access = access.New(access.Options{Access: o.Engine.Access, Log: o.Log, Token: o.Token, Open: o.Open, Local: o.Local, Hosts: o.Hosts})
 	s.console = s.newConsole()
-	s.tabs = &tabs{console: s.console, pages: map[string]*sharedPage{}}
+	s.tabs = newTabs(s.console, o.Memory)
 	s.streams = &rest.Streams{Ended: s.console.Ended(), Closing: o.Closing, MayGoOn: s.access.MayGoOn}
 	s.shards = &shards.Group{Maps: o.Shards, Transfers: o.Engine.Transfers, Streams: s.streams}
 	s.router.Use(middleware.GetHead)
@@ -221,7 +223,7 @@ func (s *server) add(o *rest.Operation) {
 // handler puts the middleware in front of the router.
 func (s *server) handler() http.Handler {
 	f := &transport.Middleware{
-		Access: s.access, Log: s.Log, Healthy: s.healthy, MaxBody: s.MaxBody,
+		Access: s.access, Log: s.Log, Healthy: s.healthy, Memory: s.Memory,
 		Quickly: func(next http.Handler) http.Handler {
 			return s.shards.Quickly(next, s.access.May, s.access.Refuse)
 		},

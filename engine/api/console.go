@@ -67,6 +67,9 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, ui.SubmitPage, http.StatusSeeOther)
 		return nil
 	}
+	if admitted.ContentLength != 0 {
+		admitted.Body = rest.Counted(admitted)
+	}
 	s.tabs.ServeHTTP(w, admitted)
 	return nil
 }

@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/wire"
+	"procaas/engine/budget"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -170,11 +173,14 @@ func (n node) text(t *testing.T, path string) string {
 	return string(body)
 }
 
+// Requests hold memory for the bytes that have come, and for what they are decoded. There is a bound
+// for all of them together.
 func TestBodiesOfAllRequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t))), MaxBody: 32 << 20})
-	// send announces a large body, of which the first byte comes.
-	send := func() (w *httptest.ResponseRecorder, rest *io.PipeWriter, done chan struct{}) {
+	m := budget.New(8 << 20) // 1 MiB for requests
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t))), MaxBody: 32 << 20, Memory: m})
+	// send announces a body, of which the first bytes come.
+	send := func(bytes int) (w *httptest.ResponseRecorder, rest *io.PipeWriter, done chan struct{}) {
 		body, rest := io.Pipe()
 		r := httptest.NewRequest(http.MethodPost, "/v1/events", body)
 		r.ContentLength = 30 << 20
@@ -185,28 +191,103 @@ func TestBodiesOfAllRequestsAreBounded(t *testing.T) {
 			body.Close()
 			close(done)
 		}()
-		_, _ = rest.Write([]byte("{")) // fails when the request is refused unread
+		_, _ = rest.Write([]byte(strings.Repeat(" ", bytes))) // fails when the request is refused
 		return w, rest, done
 	}
 	finish := func(rest *io.PipeWriter, done chan struct{}) {
-		_, _ = rest.Write([]byte(`"type": "new-order-created"}`))
+		_, _ = rest.Write([]byte(`{"type": "new-order-created"}`))
 		rest.Close()
 		<-done
 	}
-	one, oneRest, oneDone := send()
-	two, twoRest, twoDone := send()
-	w, _, done := send()
+	one, oneRest, oneDone := send(200 << 10)
+	two, twoRest, twoDone := send(1)
+	w, _, done := send(900 << 10)
 	<-done
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "overloaded") {
 		t.Errorf("want 503 with a Retry-After, have %d %v %.200s", w.Code, w.Header(), w.Body)
 	}
 	finish(oneRest, oneDone)
 	finish(twoRest, twoDone)
-	three, threeRest, threeDone := send()
-	finish(threeRest, threeDone)
-	for _, w := range []*httptest.ResponseRecorder{one, two, three} {
+	for _, w := range []*httptest.ResponseRecorder{one, two} {
 		if w.Code != http.StatusAccepted {
 			t.Errorf("want 202 for those that there is memory for, have %d %.200s", w.Code, w.Body)
 		}
+	}
+	if n := m.Usage().Used[budget.Requests]; n != 0 {
+		t.Errorf("want all memory returned, have %d bytes used", n)
+	}
+	// 64 KiB of this are 3 MiB in memory.
+	r := httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(
+		`{"type": "new-order-created", "payload": {"list": [`+strings.Repeat(`{"a":0},`, 8<<10)+`0]}}`))
+	r.Header.Set("Content-Type", "application/json")
+	w = httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusRequestEntityTooLarge || !strings.Contains(w.Body.String(), "--memory") {
+		t.Errorf("want 413 for what never fits when it is decoded, have %d %.300s", w.Code, w.Body)
+	}
+}
+
+// Whoever has no token keeps nobody from writing, whatever he announces.
+func TestStrangersKeepNobodyFromWriting(t *testing.T) {
+	t.Parallel()
+	const admin = "correct-horse-battery-staple"
+	m := budget.New(512 << 20)
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Token: admin, Memory: m})
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	strange := func(path, length, body string) net.Conn {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %s\r\n\r\n%s",
+			path, length, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	write := func() {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(`{"type": "new-order-created"}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+admin)
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusAccepted {
+			t.Fatalf("want the event accepted, have %d %.300s", w.Code, w.Body)
+		}
+	}
+	signIn := func() {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodPost, "/console/sign-in", strings.NewReader("token="+admin))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusSeeOther {
+			t.Fatalf("want people signed in, have %d %.300s", w.Code, w.Body)
+		}
+	}
+	for range 70 {
+		c := strange("/console/sign-in", "1048576", "t")
+		line, err := bufio.NewReader(c).ReadString('\n')
+		if err != nil || !strings.Contains(line, "413") {
+			t.Fatalf("want a large form of a stranger refused by what it announces, have %q, %v", line, err)
+		}
+	}
+	for range 100 { // held up in the middle
+		strange("/console/sign-in", "16000", "token="+strings.Repeat("x", 15_000))
+		strange("/v1/events", "1048576", "{")
+	}
+	write()
+	signIn()
+	if used := m.Usage().Used; used[budget.Requests] != 0 {
+		t.Errorf("want no memory held for strangers, have %v", used)
+	}
+	// A body of several parts is not read for a page, either.
+	r := httptest.NewRequest(http.MethodGet, "/console/sign-in", strings.NewReader("--b\r\n"+
+		"Content-Disposition: form-data; name=\"next\"\r\n\r\n/console/runs\r\n--b--\r\n"))
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `name="next" value="/">`) {
+		t.Errorf("want the body of a GET unread, have %d %s", w.Code, w.Body)
 	}
 }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"procaas/engine/api"
 	"procaas/engine/api/ui"
+	"procaas/engine/budget"
 	"procaas/engine/credentials"
 	"procaas/engine/records"
 )
@@ -27,6 +29,25 @@ func (n *countedNode) Nodes(ctx context.Context) ([]records.NodeView, error) {
 		return nil, err
 	}
 	return n.Node.Nodes(ctx)
+}
+
+// Whoever asks for many pages does not fill the memory of the node.
+func TestPagesOfTabsAreBounded(t *testing.T) {
+	t.Parallel()
+	m := budget.New(1 << 20)
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Memory: m})
+	for i := range 100 {
+		r := httptest.NewRequest(http.MethodGet, fmt.Sprint("/console/docs?n=", i), nil)
+		r.Header.Set("Cache-Control", "max-age=1")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || w.Body.Len() == 0 {
+			t.Fatalf("want the page, have %d", w.Code)
+		}
+		if n := m.Usage().Used[budget.Pages]; n > 32<<10 {
+			t.Fatalf("want at most 32 KiB of pages in a node of 1 MiB, have %d bytes after %d pages", n, i+1)
+		}
+	}
 }
 
 // Open tabs share one answer, so that twenty of them cost as much as one.

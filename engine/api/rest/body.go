@@ -26,7 +26,7 @@ const (
 	BodyRate = 16 << 10
 )
 
-// Body reads a body up to the server's limit.
+// Body reads a body up to the server's limit. It takes memory for the body and for its decoded form.
 func (c *Call) Body() ([]byte, error) {
 	tooLarge := func() error {
 		return problem.New(problem.BodyTooLarge, "the body is larger than %d bytes", c.MaxBody).With("Connection", "close")
@@ -38,12 +38,17 @@ func (c *Call) Body() ([]byte, error) {
 		return nil, problem.New(problem.UnsupportedMedia, "the body is compressed with %s; send it as it is", e).With("Accept-Encoding",
 			"identity")
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.W, c.R.Body, c.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(c.W, Counted(c.R), c.MaxBody))
 	if err == nil {
-		return body, nil
+		err = TakeMemory(c.R, datum.DecodedSize(body)+(copiesOfBody-1)*len(body))
 	}
-	if errors.As(err, new(*http.MaxBytesError)) {
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, tooLarge()
+	case errors.As(err, new(*problem.Problem)):
+		return nil, err
 	}
 	return nil, incomplete(err, len(body), c.R.ContentLength)
 }

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"procaas/engine/api/access"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/queues"
 	"procaas/engine/api/rest"
+	"procaas/engine/budget"
 	"procaas/engine/store"
 )
 
@@ -21,20 +21,17 @@ type Middleware struct {
 	Access  *access.Checker
 	Log     *slog.Logger
 	Healthy func(ctx context.Context) error // returns why the node cannot work
-	MaxBody int64                           // of a request, in bytes
+	Memory  *budget.Memory                  // for bodies; nil for no bound
 
 	// Quickly answers what needs no route; see [shards.Group.Quickly].
 	Quickly func(next http.Handler) http.Handler
-
-	bodies atomic.Int64 // bytes of requests in flight
 }
 
 // Wrap puts the middleware in front of the routes. Each one wraps those before it, so a request
-// meets the last one first. So the log sees every reply, also after panics, and a body is counted
-// only if nothing else has refused the request.
+// meets the last one first. So the log sees every reply, also after panics.
 func (f *Middleware) Wrap(h http.Handler) http.Handler {
 	for _, wrap := range []func(http.Handler) http.Handler{
-		f.boundBodies, f.refuseLost, f.withDeadline, f.refuseCrossOrigin, f.refuseChunked, f.Quickly, f.withHeaders, f.recovered, f.logged,
+		f.countMemory, f.refuseLost, f.withDeadline, f.refuseCrossOrigin, f.refuseChunked, f.Quickly, f.withHeaders, f.recovered, f.logged,
 	} {
 		h = wrap(h)
 	}
@@ -62,6 +59,20 @@ func (f *Middleware) withDeadline(next http.Handler) http.Handler {
 			r.Body = ctx.outside(r.Body)
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// countMemory lets a request hold memory until it ends. Bodies of all requests must fit into memory,
+// however many clients there are.
+func (f *Middleware) countMemory(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.Memory == nil || r.ContentLength == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h := f.Memory.Hold(budget.Requests)
+		defer h.Close()
+		next.ServeHTTP(w, rest.WithMemory(r, h))
 	})
 }
 

@@ -3,12 +3,17 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	apiproblem "procaas/engine/api/problem"
 	"procaas/engine/api/ui/seen"
 	"procaas/engine/api/ui/words"
 	"procaas/engine/clock"
@@ -114,6 +119,7 @@ type Console struct {
 	evidence *seen.Evidence
 	ended    chan struct{} // closed when Run ends: streams end then
 	playing  chan struct{} // held by who runs something in the playground
+	strange  atomic.Int64  // bytes of forms of those who have not signed in
 }
 
 // Overview is the address of the first page.
@@ -178,7 +184,8 @@ func New(o Options) *Console {
 		"POST " + Root + "runs/{id}":              runPages{c}.steer,
 	} {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			err := readForm(w, r)
+			end, err := c.readForm(w, r)
+			defer end()
 			if err == nil {
 				err = serve(w, r)
 			}
@@ -211,25 +218,75 @@ func (c *Console) styleGuide(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// maxForm bounds what a form sends, in bytes, far above what anybody types.
-const maxForm = 256 << 10
+const (
+	// maxForm bounds what a form sends, in bytes, far above what anybody types.
+	maxForm = 256 << 10
+
+	// maxSignIn bounds the form of the sign-in page, in bytes. Anybody may send it, so it has neither
+	// the room nor the memory of the others.
+	maxSignIn = 16 << 10
+
+	// Sign-in forms share maxStrange bytes of memory. Small ones do not need it, so nobody can keep
+	// people from signing in.
+	maxStrange   = 1 << 20
+	smallStrange = 1 << 10
+)
 
 // readForm reads a form before anything is done by it: half a form would say something else
-// than its sender, and a search without its conditions finds everything.
-func readForm(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodPost {
-		return nil
+// than its sender, and a search without its conditions finds everything. The returned function
+// ends the request.
+func (c *Console) readForm(w http.ResponseWriter, r *http.Request) (end func(), err error) {
+	end = func() {}
+	most := int64(maxForm)
+	switch {
+	case r.Method != http.MethodPost:
+		r.Body = http.NoBody // FormValue would read a body of several parts, also of a GET
+	case r.URL.Path == SignInPage:
+		most = maxSignIn
+		body := &strangeBody{ReadCloser: r.Body, all: &c.strange}
+		r.Body, end = body, body.end
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	err := r.ParseForm()
+	if r.ContentLength > most {
+		err = &http.MaxBytesError{Limit: most}
+	} else {
+		r.Body = http.MaxBytesReader(w, r.Body, most)
+		err = r.ParseForm()
+	}
+	var busy *apiproblem.Problem
 	switch {
 	case err == nil:
-		return nil
+		return end, nil
 	case errors.As(err, new(*http.MaxBytesError)):
-		return &Refused{http.StatusRequestEntityTooLarge, "The form is too large: the limit is 256 KiB."}
+		w.Header().Set("Connection", "close")
+		return end, &Refused{http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large: the limit is %d KiB.", most>>10)}
+	case errors.As(err, &busy):
+		maps.Copy(w.Header(), busy.Header)
+		return end, &Refused{busy.Status, "The server has no memory for the form now, and nothing was changed. Send it again."}
 	}
-	return &Refused{http.StatusBadRequest, "The form arrived incomplete, and nothing was changed. Send it again."}
+	return end, &Refused{http.StatusBadRequest, "The form arrived incomplete, and nothing was changed. Send it again."}
 }
+
+// A strangeBody is the body of somebody who has not signed in.
+type strangeBody struct {
+	io.ReadCloser
+	all   *atomic.Int64 // bytes of all of them, without small ones
+	got   int64
+	taken int64
+}
+
+// Read implements [io.Reader].
+func (b *strangeBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.got += int64(n); b.got > smallStrange && n > 0 {
+		b.taken += int64(n)
+		if b.all.Add(int64(n)) > maxStrange {
+			return 0, apiproblem.New(apiproblem.Overloaded, "too many people sign in at once").With("Retry-After", "1").With("Connection", "close")
+		}
+	}
+	return n, err
+}
+
+func (b *strangeBody) end() { b.all.Add(-b.taken) }
 
 // Public reports whether a path of the console needs no token: where one signs in, and
 // what that page is made of.

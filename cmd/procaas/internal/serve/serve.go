@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -34,6 +33,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
+	"procaas/engine/budget"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/inbox"
@@ -56,7 +56,7 @@ type Flags struct {
 	Lease, Drain        time.Duration
 	Retention, Audit    time.Duration
 	Record              string
-	MaxBody             string
+	MaxBody, Memory     string
 	Access              AccessFlags
 	LogFormat, LogLevel string
 	SecretsDir          string
@@ -90,6 +90,8 @@ func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 	flags.DurationVar(&f.Audit, "audit-retention", o.AuditRetention, "how long to keep the audit; 0 for ever")
 	flags.StringVar(&f.Record, "record", "", "share of runs to record for procaas replay, with the replies of services: such as 5%")
 	flags.StringVar(&f.MaxBody, "max-body", "1MiB", "largest body of an event")
+	flags.StringVar(&f.Memory, "memory", "", "memory that the node may use, such as 512MiB (default: the limit of its container, "+
+		"or half of the machine)")
 	flags.BoolVar(&f.StrictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has "+
 		"asked for, instead of warning")
 	if len(open) == 0 {
@@ -215,6 +217,7 @@ type Node struct {
 	secrets secret.Store
 	targets *outbound.Targets
 	record  float64 // percentage of runs
+	memory  *budget.Memory
 
 	breakers outbound.Breakers
 	kept     keptMaps
@@ -242,6 +245,11 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 		return nil, cli.Usagef("--max-body %q: %w", f.MaxBody, err)
 	}
 	access.MaxBody = int64(maxBody)
+	limit, err := memoryLimit(f.Memory)
+	if err != nil {
+		return nil, err
+	}
+	access.Memory = budget.New(limit)
 	if err := f.stores().Check(); err != nil {
 		return nil, err
 	}
@@ -251,7 +259,7 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	}
 	n := &Node{
 		metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked,
-		shadow: replay.NewShadow(), closing: make(chan struct{}),
+		shadow: replay.NewShadow(), closing: make(chan struct{}), memory: access.Memory,
 	}
 	if n.secrets, err = secret.New(f.SecretsDir, f.Access.File, access.Token); err != nil {
 		return nil, err
@@ -264,7 +272,8 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 			return nil, cli.Usagef("--record %w", err)
 		}
 	}
-	n.metrics.MustRegister(observe.NewLostLines(s.Lost), &n.breakers, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n.metrics.MustRegister(observe.NewLostLines(s.Lost), &n.breakers, &observe.Memory{Of: n.memory}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if n.web, err = web.Listen(ctx, f.Listen, log, transport.Server); err != nil {
 		return nil, err
 	}
@@ -324,7 +333,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o.Retention, o.AuditRetention, o.Record = f.Retention, f.Audit, n.record
 	o.Metrics, o.Tracer = stats.NewMetrics(n.metrics), n.traces.Tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
-	o.Targets, o.Shadow = n.targets, n.shadow.Ended
+	o.Targets, o.Shadow, o.Memory = n.targets, n.shadow.Ended, n.memory
 	if f.Alerts.wanted() {
 		// There are no notices before Run, and the alerter exists then.
 		o.Notify = func(x model.Notice) { n.alerts.Notice(x) }
@@ -373,21 +382,10 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	return nil
 }
 
-// Garbage may reach heapGrowth percent of heapFloor (bytes) plus the live heap. A node keeps little and
-// allocates much: with Go's default, collecting takes a sixth of its processor time and saves some ten
-// megabytes. A node with thousands of runs keeps much.
-const (
-	heapFloor  = 128 << 20
-	heapGrowth = 50
-)
-
 // Run works until ctx ends. Then it drains and closes everything.
 func (n *Node) Run(ctx context.Context) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(heapGrowth)
-		floor := make([]byte, heapFloor) // counts as live for the collector, but uses no memory, since it is never touched
-		defer runtime.KeepAlive(floor)
-	}
+	floor := tuneCollector(int64(n.memory.Limit()))
+	defer runtime.KeepAlive(floor)
 	g, ctx := errgroup.WithContext(ctx)
 	// Notices while the node drains are sent too.
 	alerting, quiet := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,0 +1,62 @@
+package serve
+
+import (
+	"os"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/datum"
+)
+
+const (
+	leastMemory   = 64 << 20
+	unknownMemory = 2 << 30 // if nobody can tell how much there is
+
+	// Go's memory is bounded to this part of the limit. The rest is for SQLite and the program's code.
+	goPart = 0.8
+)
+
+// memoryLimit returns how many bytes the process may use: what the flag says, or the limit of its
+// cgroup, or half of the machine.
+func memoryLimit(flag string) (int64, error) {
+	if flag != "" {
+		n, err := datum.ParseBytes(flag)
+		if err != nil {
+			return 0, cli.Usagef("--memory %q: %w", flag, err)
+		}
+		if n < leastMemory {
+			return 0, cli.Usagef("--memory %s: want 64MiB or more", flag)
+		}
+		return int64(n), nil
+	}
+	if n, err := memlimit.FromCgroup(); err == nil && n < 1<<60 {
+		return max(int64(n), leastMemory), nil
+	}
+	if n, err := memlimit.FromSystem(); err == nil && n < 1<<60 {
+		return max(int64(n/2), leastMemory), nil
+	}
+	return unknownMemory, nil
+}
+
+// Garbage may reach heapGrowth percent of the floor (bytes) plus the live heap. A node keeps little and
+// allocates much: with Go's default, collecting takes a sixth of its processor time and saves some ten
+// megabytes. A node with thousands of runs keeps much.
+const (
+	heapFloor  = 128 << 20
+	heapGrowth = 50
+)
+
+// tuneCollector sets up the garbage collector for a limit of the process, unless the environment does. The
+// caller must keep the result until the process ends.
+func tuneCollector(limit int64) (floor []byte) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+		floor = make([]byte, min(heapFloor, limit/8)) // counts as live for the collector, but uses no memory, since it is never touched
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(int64(goPart*float64(limit)) + int64(len(floor)))
+	}
+	return floor
+}
