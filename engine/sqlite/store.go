@@ -4,8 +4,11 @@
 // many changes cost one flush to disk. Readers have their own connections and never wait for the
 // writer.
 //
-// A file belongs to one process. The store holds a lock beside the file. When it opens, it takes
-// over the runs of earlier processes, because no other process can own them.
+// A file belongs to one process, which holds locks beside the file and on it. When a store opens, it
+// takes over the runs of earlier processes, because no other process can own them.
+//
+// Nothing but SQLite may open and close the file while the process has it open, since that would
+// drop SQLite's locks.
 package sqlite
 
 import (
@@ -15,13 +18,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/pressly/goose/v3"
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+	_ "modernc.org/sqlite" // the driver
 
 	"procaas/engine/sqlstore"
 	"procaas/engine/store"
@@ -43,8 +44,8 @@ type Options struct {
 type Store struct {
 	*common
 
-	lock   *sql.DB // holds the file's lock while open
-	db     *sql.DB // the writer's connection
+	owner  *ownership // while open
+	db     *sql.DB    // the writer's connection
 	read   *sql.DB
 	writer *writer
 	wake   chan struct{}
@@ -77,7 +78,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
-	if s.lock, err = lockFile(ctx, path); err != nil {
+	if s.owner, err = own(ctx, path); err != nil {
 		return err
 	}
 	level := "full"
@@ -105,6 +106,9 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 		return err
 	}
 	if s.writer.files, err = watch(path); err != nil {
+		return err
+	}
+	if err := s.owner.hold.share(); err != nil {
 		return err
 	}
 	return s.writer.do(ctx, releaseAll)
@@ -146,12 +150,17 @@ func (s *Store) Close() error {
 		if s.writer != nil {
 			s.closed = s.writer.close()
 		}
-		// The lock goes last: no process may open the file before it is closed.
-		for _, db := range []*sql.DB{s.read, s.db, s.lock} {
+		if s.owner == nil {
+			return
+		}
+		s.closed = errors.Join(s.closed, s.owner.hold.unshare())
+		for _, db := range []*sql.DB{s.read, s.db} {
 			if db != nil {
 				s.closed = errors.Join(s.closed, db.Close())
 			}
 		}
+		// It goes last: no process may open the file before it is closed.
+		s.closed = errors.Join(s.closed, s.owner.Close())
 	})
 	return s.closed
 }
@@ -170,11 +179,11 @@ func (s *Store) signal() {
 // Migrate updates the schema of the file at path, and creates the file if needed. It returns the
 // versions before and after.
 func Migrate(ctx context.Context, path string) (from, to int64, err error) {
-	lock, err := lockFile(ctx, path)
+	owner, err := own(ctx, path)
 	if err != nil {
 		return 0, 0, fmt.Errorf("store %s: %w", path, err)
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
+	defer func() { err = errors.Join(err, owner.Close()) }()
 	db, err := openDB(path, 1, "journal_mode(wal)", "synchronous(full)")
 	if err != nil {
 		return 0, 0, fmt.Errorf("store %s: %w", path, err)
@@ -238,30 +247,6 @@ func checkSchema(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("schema has version %d, newer than %d, the last that this procaas knows: use a newer procaas", have, want)
 	}
 	return nil
-}
-
-// lockFile makes sure that no other process and no other Store uses the file. The lock is SQLite's
-// own, on an empty database beside the file. It works on every system and ends with the process.
-//
-// A file has one lock, whichever symbolic link leads to it, like SQLite's log. Hard links are not
-// detected, as in SQLite.
-func lockFile(ctx context.Context, path string) (*sql.DB, error) {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	db, err := openDB(path+"-lock", 1, "busy_timeout(0)")
-	if err != nil {
-		return nil, err
-	}
-	_, err = db.ExecContext(ctx, "begin exclusive")
-	if err == nil {
-		return db, nil
-	}
-	var code *sqlite.Error
-	if errors.As(err, &code) && code.Code()&0xff == sqlite3.SQLITE_BUSY {
-		err = errors.New("in use by another process: stop that one, or use PostgreSQL, which several can share")
-	}
-	return nil, errors.Join(err, db.Close())
 }
 
 func openDB(path string, connections int, pragmas ...string) (*sql.DB, error) {
