@@ -83,7 +83,7 @@ func (p *Tree) Show(v checkpoint.RunView) {
 
 // line prints one handler below the title of its stage.
 func (p *Tree) line(h checkpoint.HandlerView) {
-	parts := strings.SplitN(h.Path, "/", 3)
+	parts := append(strings.SplitN(h.Path, "/", 3), "", "") // a server of another version may send less
 	caller := callerOf(h)
 	if stage := caller + ">" + parts[0] + "/" + parts[1]; stage != p.stage {
 		p.stage = stage
