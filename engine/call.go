@@ -41,7 +41,8 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 		Bundle: t.Definition.Bundle, HTTP: t.Definition.Client, Workers: t.Definition.Workers, Node: t.Node, Documents: e.o.Store.Documents,
 		RunStatus: e.RunStatus, Memory: &e.memory, Log: t.Log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 	}
-	result, err = secrets.Result(e.o.call(ctx, t.Attempt, h, call))
+	result, err = e.o.call(ctx, t.Attempt, h, call)
+	result, err = secrets.Result(ctx, result, err)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = fmt.Errorf("no end within %s: %w", t.Timeout, err)
 		result = model.Result{}

@@ -2,12 +2,14 @@ package secrets
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -71,23 +73,30 @@ func (s *Set) Resolve(secret datum.Secret) (string, error) {
 // hidden replaces a secret.
 const hidden = "***"
 
-// Hide is [Call].Hide.
-func (s *Set) Hide(text string) string { return s.replace(text, 1) }
+// Hide is [Call].Hide. It always finishes, since a text that is shown must not depend on a timeout.
+func (s *Set) Hide(text string) string {
+	out, _ := s.replace(context.Background(), text, 1) // without a deadline it has no error
+	return out
+}
 
-// replace hides the forms of at least least bytes.
-func (s *Set) replace(text string, least int) string {
+// replace hides the forms of at least least bytes. Its time is linear in the text. The error is that of ctx, which
+// it asks before each pass through the text.
+func (s *Set) replace(ctx context.Context, text string, least int) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, form := range s.forms {
 		if len(form) < least {
 			break
 		}
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
 		text = strings.ReplaceAll(text, form, hidden)
 	}
 	if len(s.plain) == 0 {
-		return text
+		return text, nil
 	}
-	return hideEscaped(text, s.plain, max(least, leastHidden))
+	return hideEscaped(ctx, text, s.plain, max(least, leastHidden))
 }
 
 // longestFirst sorts forms and removes duplicates.
@@ -103,44 +112,73 @@ func (s *Set) any() bool {
 	return len(s.forms) > 0
 }
 
-// Result removes the secrets from the result of a call.
-func (s *Set) Result(r model.Result, err error) (model.Result, error) {
+// Result removes the secrets from the result of a call. If ctx ends before all are removed, it returns no result, and
+// the error of ctx. An error of the call always comes out, because its text is short.
+func (s *Set) Result(ctx context.Context, r model.Result, err error) (model.Result, error) {
 	if !s.any() {
 		return r, err
 	}
-	r.Response = s.data(r.Response)
-	for i := range r.Emit {
-		r.Emit[i].Payload = s.data(r.Emit[i].Payload)
+	if err != nil {
+		return s.results(context.WithoutCancel(ctx), r, s.error(err))
 	}
-	return r, s.error(err)
+	return s.results(ctx, r, nil)
+}
+
+// results removes the secrets from a result, and returns it with the error of its call.
+func (s *Set) results(ctx context.Context, r model.Result, failed error) (model.Result, error) {
+	var err error
+	if r.Response, err = s.data(ctx, r.Response); err != nil {
+		return model.Result{}, err
+	}
+	for i := range r.Emit {
+		if r.Emit[i].Payload, err = s.data(ctx, r.Emit[i].Payload); err != nil {
+			return model.Result{}, err
+		}
+	}
+	return r, failed
 }
 
 // data removes the secrets from data in place. Very short ones stay, because they may occur by
-// chance.
-func (s *Set) data(v any) any {
-	hide := func(text string) string { return s.replace(text, leastHidden) }
+// chance. The error is that of ctx. Then v may still contain secrets.
+func (s *Set) data(ctx context.Context, v any) (any, error) {
+	var err error
 	switch v := v.(type) {
 	case string:
-		return hide(v)
+		return s.replace(ctx, v, leastHidden)
 	case int, float64:
-		if text := fmt.Sprint(v); hide(text) != text {
-			return hidden
+		text := fmt.Sprint(v)
+		if public, err := s.replace(ctx, text, leastHidden); err != nil || public != text {
+			return hidden, err
 		}
 	case []any:
 		for i := range v {
-			v[i] = s.data(v[i])
+			if v[i], err = s.data(ctx, v[i]); err != nil {
+				return nil, err
+			}
 		}
 	case map[string]any:
-		for name, value := range v {
-			value = s.data(value)
-			if public := hide(name); public != name {
-				delete(v, name)
-				name = public
-			}
-			v[name] = value
-		}
+		return v, s.members(ctx, v)
 	}
-	return v
+	return v, nil
+}
+
+// members removes the secrets from the names and the values of a mapping.
+func (s *Set) members(ctx context.Context, m map[string]any) error {
+	for _, name := range slices.Collect(maps.Keys(m)) { // a new name must not be visited
+		value, err := s.data(ctx, m[name])
+		if err != nil {
+			return err
+		}
+		public, err := s.replace(ctx, name, leastHidden)
+		if err != nil {
+			return err
+		}
+		if public != name {
+			delete(m, name)
+		}
+		m[public] = value
+	}
+	return nil
 }
 
 // error removes the secrets from the text of an error, and from the reply inside it.
@@ -149,10 +187,12 @@ func (s *Set) error(err error) error {
 		return nil
 	}
 	if status, ok := errors.AsType[*model.StatusError](err); ok {
-		status.Excerpt, status.Body = s.Hide(status.Excerpt), s.data(status.Body)
+		status.Excerpt = s.Hide(status.Excerpt)
+		status.Body, _ = s.data(context.Background(), status.Body) // at most 64 KiB were read; it has no error
 	}
-	if text := err.Error(); s.Hide(text) != text {
-		return &hiddenError{err, s.Hide(text)}
+	text := err.Error()
+	if public := s.Hide(text); public != text {
+		return &hiddenError{err, public}
 	}
 	return err
 }

@@ -1,8 +1,10 @@
 package secrets
 
 import (
+	"context"
 	"encoding/binary"
 	"html"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -57,17 +59,23 @@ func (u *unescaped) unescape(kinds string) bool {
 }
 
 // hideEscaped hides forms behind escapes: those of one kind, in a text in which the others are
-// plain, and those of all kinds, on several levels.
-func hideEscaped(text string, forms []string, least int) string {
+// plain, and those of all kinds, on several levels. The error is that of ctx.
+func hideEscaped(ctx context.Context, text string, forms []string, least int) (string, error) {
 	if !strings.ContainsAny(text, escapeKinds) {
-		return text
+		return text, nil
 	}
 	for _, kind := range escapeKinds {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
 		if u := plainText(text); u.unescape(string(kind)) {
 			text = u.hide(text, forms, least)
 		}
 	}
 	for level := 1; level <= escapeLevels; level++ {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
 		u, found := plainText(text), true
 		for range level {
 			found = u.unescape(escapeKinds)
@@ -77,7 +85,7 @@ func hideEscaped(text string, forms []string, least int) string {
 		}
 		text = u.hide(text, forms, least)
 	}
-	return text
+	return text, nil
 }
 
 // plainForms returns what a text may become when escapes are removed, because it may itself contain
@@ -98,34 +106,68 @@ func plainForms(text string) []string {
 // hide hides the forms in the original text.
 func (u *unescaped) hide(text string, forms []string, least int) string {
 	var out strings.Builder
-	data, done := string(u.data), 0
-	for _, span := range findForms(data, forms, least) {
-		out.WriteString(text[done:u.from[span[0]]])
+	done := 0
+	f := newFinder(string(u.data), forms, least)
+	for from, to := f.next(); from < to; from, to = f.next() {
+		out.WriteString(text[done:u.from[from]])
 		out.WriteString(hidden)
-		done = u.from[span[1]]
+		done = u.from[to]
 	}
 	out.WriteString(text[done:])
 	return out.String()
 }
 
-// findForms returns the positions of forms, in order, without overlaps. Longer ones win.
-func findForms(data string, forms []string, least int) (spans [][2]int) {
-	for at := 0; at < len(data); {
-		first, end := len(data), len(data)
-		for _, form := range forms {
-			if len(form) < least {
-				continue
-			}
-			if i := strings.Index(data[at:min(len(data), first+len(form))], form); i >= 0 && at+i < first {
-				first, end = at+i, at+i+len(form)
-			}
-		}
-		if first == len(data) {
-			break
-		}
-		spans, at = append(spans, [2]int{first, end}), end
+// A finder finds forms in data, in order and without overlaps. Longer ones win at the same place. It keeps the next
+// place of each form, so each form is searched for in every part of the data once. Without that, a form that does not
+// occur would be searched for in all of the rest behind each place of another form.
+type finder struct {
+	data  string
+	forms []string // longest first
+	at    int      // end of the last find
+	place []int    // next place of each form, from at on; len(data) if there is none
+
+	scanned int // bytes that were searched, for tests
+}
+
+// newFinder looks for the forms of at least least bytes. They must be sorted, longest first.
+func newFinder(data string, forms []string, least int) *finder {
+	short := slices.IndexFunc(forms, func(form string) bool { return len(form) < least })
+	if short >= 0 {
+		forms = forms[:short]
 	}
-	return spans
+	f := &finder{data: data, forms: forms, place: make([]int, len(forms))}
+	for i := range forms {
+		f.search(i)
+	}
+	return f
+}
+
+// search finds the next place of a form.
+func (f *finder) search(i int) {
+	found := strings.Index(f.data[f.at:], f.forms[i])
+	if found < 0 {
+		f.scanned += len(f.data) - f.at
+		f.place[i] = len(f.data)
+		return
+	}
+	f.scanned += found + len(f.forms[i])
+	f.place[i] = f.at + found
+}
+
+// next returns where the next form begins and ends. Both are the length of the data if there is none.
+func (f *finder) next() (from, to int) {
+	from, to = len(f.data), len(f.data)
+	for i, form := range f.forms {
+		if f.place[i] < f.at {
+			f.search(i)
+		}
+		if f.place[i] < from {
+			from = f.place[i]
+			to = from + len(form)
+		}
+	}
+	f.at = to
+	return from, to
 }
 
 // longestEscape bounds an escape, in bytes.

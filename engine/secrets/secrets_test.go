@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -140,7 +141,7 @@ func TestSecretsLeaveNothingInResults(t *testing.T) {
 		Status: 403, Method: "GET", URL: "http://x", Excerpt: "c4nary-token is wrong",
 		Body: map[string]any{"token": "c4nary-token"},
 	}
-	r, err := s.Result(model.Result{
+	r, err := s.Result(t.Context(), model.Result{
 		Response: map[string]any{
 			"c4nary-token": []any{"x c4nary-token y", 7654321, 7.0, nil, true, map[string]any{"a": "ab"}}, "kept": "about",
 		},
@@ -161,7 +162,78 @@ func TestSecretsLeaveNothingInResults(t *testing.T) {
 	}
 	nothing := knowing(t)
 	same := errors.New("c4nary-token")
-	if _, err := nothing.Result(model.Result{}, same); !errors.Is(err, same) {
+	if _, err := nothing.Result(t.Context(), model.Result{}, same); !errors.Is(err, same) {
 		t.Errorf("want errors of calls without secrets as they are, have %v", err)
 	}
+}
+
+// A reply full of secrets costs as much as any other of its length: each form is searched for in each part of it once.
+func TestSecretsAreFoundInLinearTime(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cr3t-t0ken"
+	forms := longestFirst(append(plainForms(secret), plainForms("another-one")...))
+	scanned := func(times int) int {
+		f := newFinder(strings.Repeat(secret+",x ", times), forms, leastHidden)
+		found := 0
+		for from, to := f.next(); from < to; from, to = f.next() {
+			found++
+		}
+		if found != times {
+			t.Errorf("want %d secrets, have %d", times, found)
+		}
+		return f.scanned
+	}
+	few, many := scanned(1000), scanned(4000)
+	if many > 5*few {
+		t.Errorf("four times the reply: want about four times the %d bytes to search, have %d", few, many)
+	}
+}
+
+// A steppingContext ends after it has been asked a number of times.
+type steppingContext struct {
+	context.Context
+	left int
+}
+
+// Err implements [context.Context].
+func (c *steppingContext) Err() error {
+	c.left--
+	if c.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// What is not yet searched when the timeout of a call ends must not come out.
+func TestRemovingSecretsEndsWithItsCall(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cr3t-t0ken"
+	reply := func() any {
+		return []any{"kept", secret, map[string]any{"a": escapedJSON(secret), secret: 1}}
+	}
+	whole := &steppingContext{t.Context(), 1 << 20}
+	if r, err := knowing(t, secret).Result(whole, model.Result{Response: reply()}, nil); err != nil ||
+		fmt.Sprint(r.Response) != "[kept *** map[***:1 a:***]]" {
+		t.Fatalf("have %v, %v", r.Response, err)
+	}
+	asked := 1<<20 - whole.left
+	for left := range asked {
+		r, err := knowing(t, secret).Result(&steppingContext{t.Context(), left}, model.Result{Response: reply()}, nil)
+		if !errors.Is(err, context.DeadlineExceeded) || r.Response != nil {
+			t.Fatalf("after %d of %d steps: want no result, have %v, %v", left, asked, r.Response, err)
+		}
+	}
+	failed := errors.New("503: " + secret)
+	if _, err := knowing(t, secret).Result(&steppingContext{t.Context(), 0}, model.Result{}, failed); err == nil || err.Error() != "503: ***" {
+		t.Errorf("want the error of the call, have %v", err)
+	}
+}
+
+// escapedJSON escapes all of a text.
+func escapedJSON(text string) string {
+	var out strings.Builder
+	for _, c := range text {
+		fmt.Fprintf(&out, `\u%04x`, c)
+	}
+	return out.String()
 }
