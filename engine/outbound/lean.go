@@ -28,7 +28,7 @@ const (
 	leanBody = 32 << 10 // the most bytes of a request's body; the system takes that many at once
 	leanIdle = 90 * time.Second
 
-	leanBuffer = 1 << 10 // holds most responses whole
+	leanBuffer = 4 << 10 // as in net/http, since it bounds the trailer of a response
 )
 
 // Buffers of requests and responses. A call that waits for its response has none.
@@ -59,8 +59,11 @@ type leanConn struct {
 	since time.Time       // idle
 
 	left int     // bytes that the header of the response may still have; negative in the body
+	sent bool    // a part of the request may have been sent
 	came bool    // a part of the response has arrived
 	now  uintptr // what to read without waiting; 0: wait
+
+	rest chan struct{} // closed when the rest of a request that did not fit has been written; otherwise nil
 }
 
 // isLean reports whether leanTransport can make a request.
@@ -110,8 +113,11 @@ func isLine(text string) bool {
 }
 
 // errUnanswered is the end of a reused connection. The service may have closed it while it was
-// idle.
-var errUnanswered = errors.New("the connection has ended without a reply")
+// idle. errUnsent is such an end before anything of the request was sent.
+var (
+	errUnanswered = errors.New("the connection has ended without a reply")
+	errUnsent     = fmt.Errorf("%w, before the request", errUnanswered)
+)
 
 // roundTrip makes a request to addr. The error is errUnanswered if another connection may succeed.
 func (t *leanTransport) roundTrip(r *http.Request, addr string) (*http.Response, error) {
@@ -128,10 +134,13 @@ func (t *leanTransport) roundTrip(r *http.Request, addr string) (*http.Response,
 		}
 	}
 	resp, err := c.exchange(r)
-	if err != nil && used && !c.came && ctx.Err() == nil {
-		return nil, fmt.Errorf("%w: %w", errUnanswered, err)
+	switch {
+	case err == nil || !used || c.came || ctx.Err() != nil || errors.Is(err, errBody):
+		return resp, err
+	case !c.sent:
+		return nil, fmt.Errorf("%w: %w", errUnsent, err)
 	}
-	return resp, err
+	return nil, fmt.Errorf("%w: %w", errUnanswered, err)
 }
 
 // open connects on another goroutine. Connecting needs a deep stack, which the caller's goroutine
@@ -263,32 +272,34 @@ func (c *leanConn) read(p []byte) (int, error) {
 	if c.now == 0 {
 		return c.Conn.Read(p)
 	}
-	n, _ := readNow(c.now, p)
-	if n > 0 {
-		return n, nil
-	}
-	return 0, errQuiet
+	return readNow(c.now, p)
 }
 
-// await waits for the response, and takes a buffer when it arrives.
+// await waits for the response, and takes a buffer when it arrives. A poll must not wait unless the
+// connection is quiet, since the system reports an arrival or an end only once.
 func (c *leanConn) await() error {
 	if c.raw == nil {
 		c.begin()
 		return nil
 	}
 	waited := false
-	return c.raw.Read(func(fd uintptr) bool {
+	var end error
+	err := c.raw.Read(func(fd uintptr) bool {
 		c.begin()
 		c.now = fd
-		_, err := c.in.Peek(1)
+		_, end = c.in.Peek(1)
 		c.now = 0
-		if err == nil || waited { // an ended connection reports that at the next read
+		if waited || !errors.Is(end, errQuiet) {
 			return true
 		}
 		c.end()
 		waited = true
 		return false
 	})
+	if err != nil || errors.Is(end, errQuiet) {
+		return err // the next read waits for what the system has reported
+	}
+	return end
 }
 
 // begin takes a buffer for a response.
@@ -313,15 +324,16 @@ func (c *leanConn) isQuiet() bool {
 		return false
 	}
 	var b [16]byte
-	n, quiet := 0, false
+	n := 0
+	var state error
 	err := c.raw.Read(func(fd uintptr) bool {
-		n, quiet = readNow(fd, b[:])
+		n, state = readNow(fd, b[:])
 		return true
 	})
 	if n > 0 {
 		c.report(b[:n])
 	}
-	return err == nil && quiet
+	return err == nil && errors.Is(state, errQuiet)
 }
 
 // farewell matches the start of a 408, with which some services end an idle connection.
@@ -340,7 +352,7 @@ func (c *leanConn) exchange(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
 	// The end of ctx wakes a goroutine that waits for the connection.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	c.left, c.came = mostHeader, false
+	c.left, c.sent, c.came = mostHeader, false, false
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.GotConn != nil {
 		trace.GotConn(httptrace.GotConnInfo{Conn: c})
 	}
@@ -348,7 +360,7 @@ func (c *leanConn) exchange(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		stop()
 		c.end()
-		c.Close()
+		c.finish(false)
 		return nil, endOf(ctx, err)
 	}
 	c.left = -1
@@ -400,17 +412,74 @@ func (c *leanConn) talk(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// send writes a request. The error refused is not final, because a service may answer before it has
-// read everything.
+// send writes a request. What the system does not take at once is written by another goroutine, so
+// that a service may answer before it reads everything. For the same reason the error refused is not
+// final.
 func (c *leanConn) send(r *http.Request) (refused, err error) {
 	out, _ := leanOuts.Get().(*[]byte)
-	if *out, err = compose((*out)[:0], r); err == nil {
-		_, refused = c.Write(*out)
+	if *out, err = compose((*out)[:0], r); err != nil {
+		c.recycle(out)
+		return nil, err
 	}
+	n, refused := c.writeNow(*out)
+	c.sent = n > 0 || refused == nil
+	if n == len(*out) || refused != nil {
+		c.recycle(out)
+		return refused, nil
+	}
+	rest := make(chan struct{})
+	c.rest = rest
+	go func() {
+		defer close(rest)
+		_, _ = c.Write((*out)[n:]) // an error is one of the connection, which the response reports
+		c.recycle(out)
+	}()
+	return nil, nil
+}
+
+// writeNow writes what the system takes at once.
+func (c *leanConn) writeNow(b []byte) (n int, err error) {
+	if c.raw == nil {
+		return 0, nil
+	}
+	var refused error
+	err = c.raw.Write(func(fd uintptr) bool {
+		n, refused = writeNow(fd, b)
+		return true
+	})
+	if errors.Is(refused, errQuiet) {
+		return 0, nil
+	}
+	return n, cmp.Or(err, refused)
+}
+
+// recycle keeps the buffer of a request that was written, unless it is large.
+func (c *leanConn) recycle(out *[]byte) {
 	if cap(*out) <= 8<<10 {
 		leanOuts.Put(out)
 	}
-	return refused, err
+}
+
+// finish keeps the connection for later, or closes it. It closes it if the service has answered
+// before it has read the whole request.
+func (c *leanConn) finish(keep bool) {
+	rest := c.rest
+	if rest != nil {
+		select {
+		case <-rest:
+			c.rest = nil
+		default:
+			keep = false
+		}
+	}
+	if keep {
+		c.t.put(c)
+		return
+	}
+	c.Close()
+	if rest != nil {
+		<-rest // soon, as the connection is closed
+	}
 }
 
 // offersGzip reports whether the response may be compressed, by the rule of net/http.
@@ -426,10 +495,17 @@ func compose(b []byte, r *http.Request) ([]byte, error) {
 		}
 	}
 	add(r.Method, " ", r.URL.RequestURI(), " HTTP/1.1\r\nHost: ", cmp.Or(r.Host, r.URL.Host), "\r\n")
-	if _, named := r.Header["User-Agent"]; !named {
+	agent, named := r.Header["User-Agent"]
+	switch {
+	case !named:
 		add("User-Agent: Go-http-client/1.1\r\n")
+	case len(agent) > 0 && agent[0] != "":
+		add("User-Agent: ", agent[0], "\r\n")
 	}
 	for name, values := range r.Header {
+		if name == "User-Agent" {
+			continue
+		}
 		for _, v := range values {
 			add(name, ": ", v, "\r\n")
 		}
@@ -442,16 +518,30 @@ func compose(b []byte, r *http.Request) ([]byte, error) {
 		b = append(strconv.AppendInt(append(b, "Content-Length: "...), r.ContentLength, 10), "\r\n\r\n"...)
 		head := len(b)
 		b = slices.Grow(b, int(r.ContentLength))[:head+int(r.ContentLength)]
-		if _, err := io.ReadFull(r.Body, b[head:]); err != nil {
-			return b, fmt.Errorf("read the body of the request: %w", err)
+		if err := readBody(r.Body, b[head:]); err != nil {
+			return b, err
 		}
-		r.Body.Close()
 	case r.Method == http.MethodPost, r.Method == http.MethodPut, r.Method == http.MethodPatch:
 		add("Content-Length: 0\r\n\r\n")
 	default:
 		add("\r\n")
 	}
 	return b, nil
+}
+
+// errBody is the error of a request whose body cannot be sent.
+var errBody = errors.New("read the body of the request")
+
+// readBody fills b with a body of this length, and closes it.
+func readBody(body io.ReadCloser, b []byte) error {
+	if _, err := io.ReadFull(body, b); err != nil {
+		return fmt.Errorf("%w: %w", errBody, err)
+	}
+	if n, _ := io.ReadFull(body, make([]byte, 1)); n > 0 {
+		return fmt.Errorf("%w: it is longer than its length, %d bytes", errBody, len(b))
+	}
+	body.Close()
+	return nil
 }
 
 // A leanReply is the body of a response. Its end returns the connection.
@@ -461,11 +551,19 @@ type leanReply struct {
 	stop func() bool // stops watching ctx
 	body io.Reader
 	keep bool // the connection may be reused
-	err  error
+
+	reading sync.Mutex // guards err, and body while it is read
+	err     error
+
+	state  sync.Mutex // guards the following, and the connection's deadline
+	ended  bool       // the connection is not ours any more
+	closed bool       // by the caller
 }
 
 // Read implements [io.Reader].
 func (b *leanReply) Read(p []byte) (n int, err error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
 	if b.err != nil {
 		return 0, b.err
 	}
@@ -473,16 +571,26 @@ func (b *leanReply) Read(p []byte) (n int, err error) {
 	if err == nil {
 		return n, nil
 	}
-	if !errors.Is(err, io.EOF) {
-		err = endOf(b.ctx, err)
+	whole := errors.Is(err, io.EOF)
+	if closed := b.end(whole); !whole {
+		if err = endOf(b.ctx, err); closed {
+			err = http.ErrBodyReadAfterClose
+		}
 	}
 	b.err = err
-	b.end(errors.Is(err, io.EOF))
 	return n, err
 }
 
-// Close implements [io.Closer]. It does not wait for the unread rest.
+// Close implements [io.Closer]. It does not wait for the unread rest, and ends a Read that does.
 func (b *leanReply) Close() error {
+	b.state.Lock()
+	b.closed = true
+	if !b.ended {
+		_ = b.c.SetDeadline(time.Unix(1, 0))
+	}
+	b.state.Unlock()
+	b.reading.Lock()
+	defer b.reading.Unlock()
 	if b.err == nil {
 		b.err = http.ErrBodyReadAfterClose
 		b.end(false)
@@ -490,8 +598,16 @@ func (b *leanReply) Close() error {
 	return nil
 }
 
-// end keeps the connection if the whole response has been read, or else closes it.
-func (b *leanReply) end(whole bool) {
+// isClosed reports whether the caller has closed the body.
+func (b *leanReply) isClosed() bool {
+	b.state.Lock()
+	defer b.state.Unlock()
+	return b.closed
+}
+
+// end keeps the connection if the whole response has been read, or else closes it. It reports
+// whether the caller has closed the body before.
+func (b *leanReply) end(whole bool) (closed bool) {
 	undisturbed := b.stop()
 	if n := b.c.in.Buffered(); whole && n > 0 {
 		more, _ := b.c.in.Peek(n)
@@ -499,11 +615,12 @@ func (b *leanReply) end(whole bool) {
 		whole = false
 	}
 	b.c.end()
-	if whole && b.keep && undisturbed {
-		b.c.t.put(b.c)
-		return
-	}
-	b.c.Close()
+	b.state.Lock()
+	b.ended = true
+	closed = b.closed
+	b.state.Unlock()
+	b.c.finish(whole && b.keep && undisturbed && !closed)
+	return closed
 }
 
 // An unzipped is a body that the service has compressed, as offered.
@@ -518,11 +635,11 @@ func (u *unzipped) Read(p []byte) (n int, err error) {
 	if u.zip == nil && u.bad == nil {
 		u.zip, u.bad = gzip.NewReader(u.leanReply)
 	}
+	if u.isClosed() {
+		return 0, http.ErrBodyReadAfterClose
+	}
 	if u.bad != nil {
 		return 0, u.bad
-	}
-	if u.err != nil && !errors.Is(u.err, io.EOF) {
-		return 0, u.err
 	}
 	return u.zip.Read(p)
 }

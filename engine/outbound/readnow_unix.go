@@ -4,12 +4,37 @@ package outbound
 
 import (
 	"errors"
+	"io"
+	"os"
 	"syscall"
 )
 
-// readNow reads received data without waiting. The connection is quiet if it is open and has no
-// data.
-func readNow(fd uintptr, b []byte) (n int, quiet bool) {
-	n, err := syscall.Read(int(fd), b)
-	return n, errors.Is(err, syscall.EAGAIN)
+// readNow reads received data without waiting. The error is errQuiet if the connection is open and
+// has no data, and [io.EOF] at its end.
+func readNow(fd uintptr, b []byte) (int, error) {
+	n, err := uninterrupted("read", func() (int, error) { return syscall.Read(int(fd), b) })
+	if n == 0 && err == nil {
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// writeNow writes what the system takes without waiting. The error is errQuiet if that is nothing.
+func writeNow(fd uintptr, b []byte) (int, error) {
+	return uninterrupted("write", func() (int, error) { return syscall.Write(int(fd), b) })
+}
+
+// uninterrupted makes a system call that does not wait.
+func uninterrupted(name string, call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		switch {
+		case err == nil:
+			return n, nil
+		case errors.Is(err, syscall.EAGAIN):
+			return 0, errQuiet
+		case !errors.Is(err, syscall.EINTR):
+			return 0, os.NewSyscallError(name, err)
+		}
+	}
 }

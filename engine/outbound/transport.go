@@ -100,7 +100,7 @@ func (t *transport) ask(r *http.Request, host string) (*http.Response, error) {
 	if err != nil && r.Body != nil {
 		r.Body.Close() // required by the interface, also on errors
 	}
-	if !errors.Is(err, errUnanswered) || !isRepeatable(r) {
+	if !errors.Is(err, errUnanswered) || !isRepeatable(r, errors.Is(err, errUnsent)) {
 		return resp, err
 	}
 	again := *r
@@ -112,10 +112,14 @@ func (t *transport) ask(r *http.Request, host string) (*http.Response, error) {
 	return t.once.RoundTrip(&again)
 }
 
-// isRepeatable reports whether a request may be repeated although the service may have seen it.
-func isRepeatable(r *http.Request) bool {
+// isRepeatable reports whether a request may be made again: the service cannot have seen it, or may
+// see it twice.
+func isRepeatable(r *http.Request, unsent bool) bool {
 	if hasBody(r) && r.GetBody == nil {
 		return false
+	}
+	if unsent {
+		return true
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

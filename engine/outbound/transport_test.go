@@ -25,6 +25,8 @@ type scriptedService struct {
 	url         string
 	connections atomic.Int64
 	requests    atomic.Int64
+	gates       sync.Map    // *gate by the client's address
+	endsFirst   atomic.Bool // the next request is only written when the service has closed its connection
 }
 
 type exchange struct {
@@ -33,10 +35,17 @@ type exchange struct {
 	number  int64 // of the connection, from 1
 	conn    net.Conn
 	in      *bufio.Reader
+	gate    *gate
+	read    int // requests
 }
 
-// next reads a request; nil when the client has gone.
+// next reads a request; nil when the client has gone. The client may see what was done since the
+// request before.
 func (e *exchange) next() *http.Request {
+	e.read++
+	if e.read > 1 {
+		e.gate.open()
+	}
 	r, err := http.ReadRequest(e.in)
 	if err != nil {
 		return nil
@@ -54,7 +63,12 @@ func (e *exchange) say(text string) { _, _ = io.WriteString(e.conn, text) }
 
 func startScripted(t *testing.T, script func(e *exchange)) *scriptedService {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return startScriptedWith(t, net.ListenConfig{}, script)
+}
+
+func startScriptedWith(t *testing.T, c net.ListenConfig, script func(e *exchange)) *scriptedService {
+	t.Helper()
+	l, err := c.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +82,11 @@ func startScripted(t *testing.T, script func(e *exchange)) *scriptedService {
 				return
 			}
 			serving.Go(func() {
+				g := s.gate(c.RemoteAddr())
+				defer func() { g.leave(); close(g.ended) }()
 				defer c.Close()
 				defer context.AfterFunc(ctx, func() { c.Close() })()
-				script(&exchange{t, s, s.connections.Add(1), c, bufio.NewReader(c)})
+				script(&exchange{t, s, s.connections.Add(1), c, bufio.NewReader(c), g, 0})
 			})
 		}
 	})
@@ -161,24 +177,29 @@ func TestTransportUsesAConnectionAgain(t *testing.T) {
 // An end of the context ends a request wherever it is, with its cause, and the
 // connection with it.
 func TestTransportEndsWithTheContext(t *testing.T) {
-	t.Parallel()
+	onEachSchedule(t, endsWithTheContext)
+}
+
+func endsWithTheContext(t *testing.T, on schedule) {
 	enough := errors.New("enough")
 	for name, part := range map[string]string{
-		"before the reply": "", "in the header": "HTTP/1.1 200 OK\r\nX-", "in the body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
-		"in chunks": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+		"before the reply": "", "in the status": "HTTP/1.1 2", "between replies": "HTTP/1.1 103 Early\r\n\r\n", "in the header": "HTTP/1.1 200 OK\r\nX-", "in the body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+		"in chunks":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+		"in a trailer": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nSum",
+		"in gzip":      "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + zipped("whole")[:12],
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			gone := make(chan struct{})
 			ctx, cancel := context.WithCancelCause(t.Context())
 			s := startScripted(t, func(e *exchange) {
 				e.next()
 				e.say(part)
 				cancel(enough)
+				e.gate.leave()
 				_, _ = io.Copy(io.Discard, e.in)
 				close(gone)
 			})
-			rt := transportFor(t)
+			rt, _ := on.client(t, s)
 			got, err := said(rt, post(ctx, t, s.url, "{}"))
 			if !errors.Is(err, enough) {
 				t.Errorf("want the cause, have %q, %v", got, err)
@@ -191,8 +212,9 @@ func TestTransportEndsWithTheContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	s := startScripted(t, func(e *exchange) { e.next(); e.next() })
-	if _, err := said(transportFor(t), post(ctx, t, s.url, "{}")); !errors.Is(err, context.DeadlineExceeded) {
+	s := startScripted(t, func(e *exchange) { e.next(); e.gate.leave(); e.next() })
+	client, _ := on.client(t, s)
+	if _, err := said(client, post(ctx, t, s.url, "{}")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("want the deadline, have %v", err)
 	}
 }
