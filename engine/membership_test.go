@@ -20,6 +20,7 @@ type turncoat struct {
 	other  store.Store
 	turned atomic.Bool
 	less   atomic.Int64 // beats that it has forgotten
+	fences atomic.Bool  // it takes the node for dead
 }
 
 func (s *turncoat) now() store.Store {
@@ -55,6 +56,9 @@ func (s turnedLedger) Join(ctx context.Context, name string, lease time.Duration
 func (s turnedLedger) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	b, err := s.now().Ledger.Beat(ctx, node, lease, bundle)
 	b.Beats -= s.less.Load()
+	if s.fences.Load() && err == nil {
+		return store.Beat{Beats: b.Beats}, store.ErrFenced
+	}
 	return b, err
 }
 
@@ -83,6 +87,12 @@ func TestStoreThatWasSetBackIsRefused(t *testing.T) {
 			if s.less.Store(0); away {
 				s.less.Store(3)
 			}
+		},
+		"beats are missing, and the node is fenced": func(s *turncoat, away bool) {
+			if s.less.Store(0); away {
+				s.less.Store(3)
+			}
+			s.fences.Store(away)
 		},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { setBack(t, turn) }) })

@@ -92,7 +92,19 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 }
 
 // A cell that shows less than it has answered is refused: its keys wait, and people get an alert.
+// So is one that has fenced the node meanwhile.
 func TestCellThatWasSetBackIsRefused(t *testing.T) {
+	t.Parallel()
+	const setBack = "update leases set beats = -1000"
+	for name, change := range map[string]string{
+		"beats are missing":  setBack,
+		"the node is fenced": "begin; " + setBack + "; update nodes set gone = now(), died = true; commit",
+	} {
+		t.Run(name, func(t *testing.T) { cellThatWasSetBack(t, change) })
+	}
+}
+
+func cellThatWasSetBack(t *testing.T, change string) {
 	t.Parallel()
 	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -108,7 +120,7 @@ func TestCellThatWasSetBackIsRefused(t *testing.T) {
 		var beats int
 		return conn.QueryRow(ctx, "select max(beats) from leases").Scan(&beats) == nil && beats > 1
 	})
-	if _, err := conn.Exec(ctx, "update leases set beats = -1000"); err != nil {
+	if _, err := conn.Exec(ctx, change); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the node to refuse the cell", func() bool { return errors.Is(e.Degraded(), store.ErrLost) })

@@ -180,8 +180,8 @@ func asMember[T any](ctx context.Context, s *members, p *part, number int64, do 
 // Beat implements [store.Ledger]. A cell that is away makes no beat fail, and no beat waits for it for long.
 func (s *members) Beat(ctx context.Context, number int64, lease time.Duration, bundle string) (store.Beat, error) {
 	if !s.isMember(number) { // of this process; the home knows whether it ever was one
-		_, err := s.home.Ledger.Beat(ctx, number, lease, bundle)
-		return store.Beat{}, cmp.Or(err, fmt.Errorf("beat: %w", store.ErrFenced))
+		b, err := s.home.Ledger.Beat(ctx, number, lease, bundle)
+		return store.Beat{Beats: b.Beats}, cmp.Or(err, fmt.Errorf("beat: %w", store.ErrFenced))
 	}
 	beats, errs := each(s.parts, func(p *part) (store.Beat, error) {
 		if p.number == 0 {
@@ -192,14 +192,14 @@ func (s *members) Beat(ctx context.Context, number int64, lease time.Duration, b
 		return s.beatAt(limited, p, number, lease, bundle)
 	})
 	if errs[0] != nil {
-		return store.Beat{Watched: beats[0].Watched}, errs[0]
+		return store.Beat{Watched: beats[0].Watched, Beats: beats[0].Beats}, errs[0]
 	}
 	b := beats[0]
 	b.Causes = slices.Clone(b.Causes)
 	for i, other := range beats[1:] {
 		switch err := errs[i+1]; {
 		case errors.Is(err, store.ErrFenced):
-			return store.Beat{}, err
+			return store.Beat{Beats: b.Beats}, err
 		case err == nil:
 			b = merge(b, other)
 		}

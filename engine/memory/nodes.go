@@ -35,7 +35,7 @@ func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		return store.Beat{}, store.ErrForgotten
 	}
 	if n.gone {
-		return store.Beat{}, store.ErrFenced
+		return store.Beat{Beats: n.Beats}, store.ErrFenced
 	}
 	now := m.now()
 	n.Seen, n.Bundle, n.until = now, bundle, now.Add(lease)

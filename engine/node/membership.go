@@ -56,13 +56,15 @@ func (d *Driver) isFit(ctx context.Context, node int64) bool {
 		if err != nil || !d.known.KnownTo(nodes) {
 			return false
 		}
-		d.regain()
 	}
 	b, err := d.Store.Ledger.Beat(ctx, node, d.Lease, d.Library.Present().Bundle.Hash)
 	switch err = d.known.Check(node, b, err); {
 	case errors.Is(err, store.ErrLost):
 		d.lose(err)
-	case err == nil: // the node is known after all: release its runs before its lease ends
+	case err == nil || errors.Is(err, store.ErrFenced):
+		d.regain()
+	}
+	if err == nil { // the node is known after all: release its runs before its lease ends
 		err = d.Store.Ledger.Leave(ctx, node, nil)
 	}
 	return err == nil || errors.Is(err, store.ErrFenced)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"procaas/engine/pgkit"
+	"procaas/engine/store"
 )
 
 // This file makes connections that do not hang. Neither the process nor the server waits for the
@@ -74,14 +76,24 @@ const sessionSettings = `select set_config('statement_timeout', $1, false), set_
 	set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)`
 
 // prepareSession prepares a new connection. It refuses a server that may lose data, because the
-// server may be another one after a failover. Each statement runs once, so it is not prepared first,
-// which would take another round trip.
-func prepareSession(ctx context.Context, c *pgx.Conn, pooled, unsafe bool) error {
+// server may be another one after a failover. If that server lacks what was acknowledged, nothing can
+// be written through the connection. People can still read what is left. Each statement runs once,
+// so it is not prepared first, which would take another round trip.
+func prepareSession(ctx context.Context, c *pgx.Conn, acked *acknowledged, pooled, unsafe bool) error {
 	if !pooled {
 		args := append(timeouts(), seconds(keepIdle), seconds(keepInterval), fmt.Sprint(keepCount))
 		if _, err := c.Exec(ctx, sessionSettings, append([]any{pgx.QueryExecModeExec}, args...)...); err != nil {
 			return err
 		}
+	}
+	switch err := acked.check(ctx, c); {
+	case errors.Is(err, store.ErrLost) && !pooled: // behind a pooler, the session is not this process's own
+		c.PgConn().CustomData()[ofLoss] = err
+		if _, err := c.Exec(ctx, "set default_transaction_read_only = on"); err != nil {
+			return err
+		}
+	case err != nil && !errors.Is(err, store.ErrLost):
+		return err
 	}
 	if unsafe {
 		return nil

@@ -56,6 +56,7 @@ type database struct {
 	pooled bool        // there is a pooler in front of the server
 	cell   atomic.Bool // it is a cell, which may have any number of slots; see [store.Cell]
 	hints  *hints      // notified when runs become ready
+	acked  *acknowledged
 }
 
 var _ sqlstore.DB = (*database)(nil)
@@ -154,25 +155,34 @@ func (d *database) once(ctx context.Context, do func(*tx) error) error {
 		return unwritten{err}
 	}
 	defer conn.Release()
-	t := &tx{conn: conn, pooled: d.pooled, cell: d.cell.Load()}
+	t := &tx{conn: conn, pooled: d.pooled, cell: d.cell.Load(), acked: d.acked}
 	err = do(t)
 	if err == nil && !t.committed {
 		err = t.commit(ctx)
 	}
 	if err != nil {
 		t.rollback()
-		if code := (*pgconn.PgError)(nil); !t.committing || errors.As(err, &code) && rolledBack(code) {
+		code := (*pgconn.PgError)(nil)
+		answered := errors.As(err, &code)
+		switch loss, _ := conn.Conn().PgConn().CustomData()[ofLoss].(error); {
+		case loss != nil && answered && code.Code == readOnly:
+			err = unwritten{loss}
+		case !t.committing || answered && rolledBack(code):
 			err = unwritten{readable(err)}
-		} else {
+		default:
 			d.hints.horizon.lower(headOfQueue) // it may have been written
 		}
 		return err
 	}
+	d.acked.note(t.mark)
 	if t.ready {
 		d.hints.hint(t.first) // not before the commit, because a node that looks sooner finds nothing
 	}
 	return nil
 }
+
+// readOnly is the code of a write where nothing may be written.
+const readOnly = "25006"
 
 // rolledBack reports whether an error of the server, even of the commit, means that nothing was
 // written. A shutdown is not such an error, because it may come after the commit.
@@ -205,7 +215,7 @@ func (d *database) mayPass(err error) bool {
 		"25P03", "25P04", // this process was idle inside the transaction for too long
 		"23505": // another transaction was faster; the next try sees it
 		return true
-	case "25006": // read-only: the server is no longer the primary
+	case readOnly: // the server is no longer the primary
 		d.pool.Reset()
 		return true
 	}
@@ -216,7 +226,7 @@ func (d *database) mayPass(err error) bool {
 func isAnswer(err error) bool {
 	for _, answer := range []error{
 		store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrStale, store.ErrMoving, store.ErrRefused,
-		context.Canceled, context.DeadlineExceeded,
+		store.ErrLost, context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, answer) {
 			return true

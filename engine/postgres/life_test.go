@@ -453,15 +453,15 @@ func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 	if err != nil || slices.ContainsFunc(nodes, func(n records.NodeView) bool { return n.Node == token }) {
 		t.Errorf("want another number than %d for each node, have %+v, %v", token, nodes, err)
 	}
-	c.eventually("the node that slept is fenced", func() bool {
+	c.eventually("the node that slept is refused", func() bool {
 		_, err := paused.Claim(t.Context(), token, 10, "") // at first over a connection to the primary that is gone
 		if err == nil {
 			t.Fatal("the node that slept has claimed runs")
 		}
-		return errors.Is(err, store.ErrFenced)
+		return errors.Is(err, store.ErrLost)
 	})
-	if _, err := paused.Beat(t.Context(), token, time.Minute, ""); !errors.Is(err, store.ErrForgotten) {
-		t.Errorf("want the node that slept told that nobody knows it, have %v", err)
+	if _, err := paused.Beat(t.Context(), token, time.Minute, ""); !errors.Is(err, store.ErrLost) {
+		t.Errorf("want the node that slept told that the store was set back, have %v", err)
 	}
 }
 

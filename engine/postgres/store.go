@@ -96,7 +96,12 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepareSession(ctx, c, pooled, o.Unsafe) }
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	acked := &acknowledged{log: log, off: o.Unsafe} // an unsafe server may forget the last moment when it crashes
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepareSession(ctx, c, acked, pooled, o.Unsafe) }
 	if !strings.Contains(dsn, "pool_max_conns") {
 		config.MaxConns = maxConns
 	}
@@ -106,15 +111,12 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	h := &hints{wake: make(chan struct{}, 1), tell: make(chan struct{}, 1)}
 	s := &Store{
-		db: &database{pool: pool, pooled: pooled, hints: h}, hints: h, log: o.Log, tellChanged: make(chan struct{}, 1),
+		db: &database{pool: pool, pooled: pooled, hints: h, acked: acked}, hints: h, log: log, tellChanged: make(chan struct{}, 1),
 		process: nameProcess(os.Getpid()), presence: presence{told: map[int64]*session{}},
 	}
 	s.common = sqlstore.New(s.db)
 	s.OnSettings = func() { h.hint(endOfQueue) } // makes nodes look at once
 	s.OnDocuments = func() { pgkit.Signal(s.tellChanged) }
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
 	if err = checkSchema(ctx, pool); o.Migrate && errors.Is(err, errOutdated) {
 		_, _, err = Migrate(ctx, dsn)
 	}

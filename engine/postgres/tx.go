@@ -18,6 +18,8 @@ type tx struct {
 	conn       *pgxpool.Conn
 	pooled     bool // each transaction may use another connection
 	cell       bool // the store has only some slots
+	acked      *acknowledged
+	mark       mark // of the transaction, once commit has sent it
 	batch      pgx.Batch
 	snapshot   bool // read-only, and all statements see the same state
 	begun      bool // a statement has begun it
@@ -69,6 +71,7 @@ func (t *tx) commit(ctx context.Context) error {
 		return nil
 	}
 	t.committing = true
+	t.acked.queueMark(t)
 	if !t.begun && !t.pooled {
 		err := t.flush(ctx)
 		t.committed = err == nil

@@ -16,7 +16,6 @@ const (
 	lastNode      = "select coalesce(max(seq), 0) from sqlite_sequence where name = 'nodes'"
 	forgetNodes   = "delete from nodes where gone < ?"
 	findNode      = "select node from nodes where node = ? and gone is null"
-	knowsNode     = "select node from nodes where node = ?"
 	renewNode     = "update nodes set seen = ?, lease_until = ?, bundle = ?, beats = beats + 1 where node = ? and gone is null"
 	countBeats    = "select beats from nodes where node = ?"
 	findDeadNodes = "select node from nodes where gone is null and lease_until < ?"
@@ -52,16 +51,16 @@ func (t *tx) live(node int64) error {
 	return err
 }
 
-// fenced returns why a node may not write.
-func (t *tx) fenced(node int64) error {
-	found, err := t.row(knowsNode, []any{node}, &node)
+// fenced returns why a node may not write, and how often it has renewed its lease.
+func (t *tx) fenced(node int64) (beats int64, err error) {
+	found, err := t.row(countBeats, []any{node}, &beats)
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case !found:
-		return store.ErrForgotten
+		return 0, store.ErrForgotten
 	}
-	return store.ErrFenced
+	return beats, store.ErrFenced
 }
 
 // bury makes a node's number invalid and releases its runs.
@@ -141,7 +140,8 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 			return err
 		}
 		if n == 0 {
-			return t.fenced(node)
+			b.Beats, err = t.fenced(node)
+			return err
 		}
 		if err := t.buryAll(findDeadNodes, t.now.UnixMicro()); err != nil {
 			return err

@@ -52,7 +52,8 @@ func (m *Membership) Number() int64 {
 }
 
 // Check compares an answer to a Beat with what is known. It returns err, or an [ErrLost] if the
-// store was set back.
+// store was set back. A store that fenced the node may have been set back, too: it has fenced the
+// node because it lacks the beats by which the node lived.
 func (m *Membership) Check(node int64, b Beat, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,6 +63,8 @@ func (m *Membership) Check(node int64, b Beat, err error) error {
 		return err
 	case errors.Is(err, ErrForgotten) && now.Sub(m.heard) < NodesRemembered:
 		return m.lost("it does not know node %d, which it has answered %d times", node, m.beats)
+	case errors.Is(err, ErrFenced) && !errors.Is(err, ErrForgotten) && b.Beats < m.beats:
+		return m.lost("it knows of %d renewals of the lease of node %d, and has answered %d", b.Beats, node, m.beats)
 	case err != nil:
 		return err
 	case b.Beats <= m.beats:
@@ -73,9 +76,15 @@ func (m *Membership) Check(node int64, b Beat, err error) error {
 
 // lost returns the error for what the store has lost. The caller holds the lock.
 func (m *Membership) lost(what string, args ...any) error {
+	return SetBack(fmt.Sprintf(what, args...), m.heard)
+}
+
+// SetBack returns the [ErrLost] of a store that lacks something. heard is when the store last
+// acknowledged it.
+func SetBack(what string, heard time.Time) error {
 	return fmt.Errorf("%w: %s, the last time at %s. It was set back, as by a failover to a replica that lagged behind, or by a backup. "+
 		"Bring back the server that has everything. To go on with what is left, restart this process",
-		ErrLost, fmt.Sprintf(what, args...), m.heard.UTC().Format(time.RFC3339))
+		ErrLost, what, heard.UTC().Format(time.RFC3339))
 }
 
 // KnownTo reports whether a store knows at least what this process knows.

@@ -206,7 +206,9 @@ type Ledger interface {
 	// Beat renews the lease and records the definition that the node serves. It takes over the runs
 	// of nodes whose lease has ended. It makes due parked and scheduled runs ready. It returns the
 	// node's runs that an operator wants cancelled or moved. The error is [ErrFenced] if another
-	// node has taken over, and [ErrForgotten] if the store does not know the node. Each run of a
+	// node has taken over, and [ErrForgotten] if the store does not know the node. With ErrFenced,
+	// the Beats of the result are those that the store knows of. The error is [ErrLost], and
+	// nothing is written, if the store knows that it was set back. Each run of a
 	// dead node gets one more of [Claimed].Losses. A [Suspected] run gets it only if it was under
 	// trial.
 	Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (Beat, error)

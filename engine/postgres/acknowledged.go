@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/engine/store"
+)
+
+// This file detects a server that lacks what was acknowledged to this process. The count of beats
+// cannot show the loss of what a server acknowledged after the last beat. It says nothing either
+// once the node has been fenced and has joined again. So the process remembers its last transaction,
+// and looks for it when a server was started or promoted since.
+
+// A mark says where in its log a server acknowledged a transaction.
+//
+// The transaction is in the log behind lsn. A server that recovered, from a crash or as a standby,
+// remembers where its log ended then, in replayed. If that is not behind lsn, the transaction is not
+// in its log. A transaction at the very end may be there without its commit. Then the server says
+// that it was aborted.
+type mark struct {
+	system   int64     // of the cluster; positions of another one mean nothing
+	started  time.Time // when the server was started
+	replayed int64     // where its recovery ended; 0 if it started without one
+	lsn      int64     // end of the log, before the transaction committed
+	xid      int64     // 0 if the transaction wrote nothing
+	heard    time.Time
+}
+
+// An acknowledged is the last transaction that a server has acknowledged to this process.
+type acknowledged struct {
+	log *slog.Logger
+
+	mu   sync.Mutex // guards the following
+	off  bool       // the server does not answer these questions
+	last mark
+}
+
+const (
+	readMark = `select coalesce(pg_current_xact_id_if_assigned()::text::bigint, 0), (pg_current_wal_insert_lsn() - '0/0')::bigint,
+	coalesce((pg_last_wal_replay_lsn() - '0/0')::bigint, 0), pg_postmaster_start_time()`
+	readServer = `select system_identifier, pg_is_in_recovery(), pg_postmaster_start_time(),
+	coalesce((pg_last_wal_replay_lsn() - '0/0')::bigint, 0),
+	case when pg_is_in_recovery() then 0 else (pg_current_wal_insert_lsn() - '0/0')::bigint end,
+	case when $1::bigint = 0 then true
+		when $1::bigint::text::xid8 >= pg_snapshot_xmax(pg_current_snapshot()) then false
+		else coalesce(pg_xact_status($1::bigint::text::xid8) <> 'aborted', true) end
+	from pg_control_system()`
+)
+
+// A server is what a server says about itself.
+type server struct {
+	mark
+	standby bool
+	knows   bool // the transaction that it was asked about, or has forgotten whether it committed
+}
+
+// These are the keys of what a connection knows about its server.
+const (
+	ofSystem = "system" // int64: see mark
+	ofLoss   = "loss"   // error: why nothing is written through the connection
+)
+
+// queueMark reads the mark of a transaction with its last statements.
+func (a *acknowledged) queueMark(t *tx) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.off {
+		return
+	}
+	t.mark.system, _ = t.conn.Conn().PgConn().CustomData()[ofSystem].(int64)
+	t.queue(readMark).QueryRow(value(&t.mark.xid, &t.mark.lsn, &t.mark.replayed, &t.mark.started))
+}
+
+// note remembers a transaction that has been acknowledged.
+func (a *acknowledged) note(m mark) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m.xid == 0 || m.system == a.last.system && m.lsn < a.last.lsn {
+		return
+	}
+	m.heard = time.Now()
+	a.last = m
+}
+
+// check asks the server of a connection for the last transaction. The error is [store.ErrLost] if
+// the server lacks it.
+func (a *acknowledged) check(ctx context.Context, c *pgx.Conn) error {
+	a.mu.Lock()
+	last, off := a.last, a.off
+	a.mu.Unlock()
+	if off {
+		return nil
+	}
+	var s server
+	err := c.QueryRow(ctx, readServer, pgx.QueryExecModeExec, last.xid).Scan(&s.system, &s.standby, &s.started, &s.replayed, &s.lsn, &s.knows)
+	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && isDenied(code.Code) {
+		a.turnOff(err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.PgConn().CustomData()[ofSystem] = s.system
+	if lacks := s.lacks(last); lacks != "" {
+		return store.SetBack(lacks, last.heard)
+	}
+	return nil
+}
+
+// lacks says what of a mark the server lacks. It is empty if the server has everything, or cannot
+// tell.
+func (s *server) lacks(m mark) string {
+	end := s.lsn
+	if s.replayed != 0 && !(s.started.Equal(m.started) && s.replayed == m.replayed) {
+		end = s.replayed // it has recovered since; what it has written since may be anything
+	}
+	switch {
+	case m.xid == 0 || s.standby || s.system != m.system:
+		return ""
+	case end <= m.lsn:
+		return fmt.Sprintf("its log ended at %s when it was started or promoted, and it has acknowledged a transaction behind %s",
+			formatLSN(end), formatLSN(m.lsn))
+	case !s.knows:
+		return fmt.Sprintf("it does not know transaction %d, which it has acknowledged", m.xid)
+	}
+	return ""
+}
+
+// isDenied reports whether a code means that the server has no such function, or not for this role.
+func isDenied(code string) bool { return code == "42501" || code == "42883" || code == "0A000" }
+
+func (a *acknowledged) turnOff(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.off = true
+	a.log.Warn("the server does not say where its log ends: a failover that loses the last second goes unnoticed", "error", why)
+}
+
+func formatLSN(lsn int64) string { return fmt.Sprintf("%X/%X", uint64(lsn)>>32, uint32(lsn)) }
+
+// intact returns an [store.ErrLost] if the server lacks what was acknowledged. A connection asks when
+// it is made. Behind a pooler, another server may be behind the same connection.
+func (d *database) intact(ctx context.Context) error {
+	return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return d.acked.check(ctx, c.Conn()) })
+}
