@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -189,6 +190,22 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	}
 	command("queue retry thumbs --error no-such-text --dry-run", "retry would change 0 tasks")
 	command("queue retry thumbs --dry-run", "retry would change 1 task\n", dead[0].ID+" ", dead[0].Error)
+	// While another task has its unique name, the dead letter stays.
+	var taken wire.TaskReceipts
+	call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{"payload": {"file": "dead"}}]`, &taken)
+	holder := taken.Tasks[0].ID
+	var kept wire.TasksChanged
+	call(http.MethodPost, "/admin/v1/queues/thumbs/retry", `{}`, &kept)
+	if want := []wire.TaskBlocked{{Task: dead[0].ID, By: holder}}; kept.Changed != 0 || !slices.Equal(kept.Blocked, want) {
+		t.Errorf("have %+v, want the task that blocks the dead letter", kept)
+	}
+	shown.Reset()
+	code = Main(t.Context(), []string{"queue", "retry", "thumbs", "--server", server}, cli.Streams{Out: &shown, Err: &shown})
+	want := "retry: 0 tasks\n  " + dead[0].ID + " stays failed: task " + holder + " has its unique name"
+	if code != cli.ExitFindings || !strings.Contains(shown.String(), want) {
+		t.Errorf("have %d and %q, want %q", code, shown.String(), want)
+	}
+	command("queue cancel thumbs --id "+holder, "cancel: 1 task\n")
 	command("queue retry thumbs --error "+strings.Fields(dead[0].Error)[0]+" --reason mended", "retry: 1 task\n  "+dead[0].ID+" as ")
 	superseded, err := client.Run(t.Context(), failed.Items[0].ID)
 	if task, ok := model.Superseder(superseded.Reason); err != nil || !ok || superseded.Status != model.Cancelled {

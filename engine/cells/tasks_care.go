@@ -44,7 +44,8 @@ func (t Tasks) RetryTasks(ctx context.Context, f store.TaskFilter) (all []store.
 	_, err = t.upTo(ctx, f, func(db *store.TaskStore, f store.TaskFilter) (int, error) {
 		some, err := db.Admin.RetryTasks(ctx, f)
 		all = append(all, some...)
-		return len(some), err
+		done, _ := store.Retried(some)
+		return len(done), err
 	})
 	return all, err
 }

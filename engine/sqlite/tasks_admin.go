@@ -336,27 +336,23 @@ func (s *Store) RetryTasks(ctx context.Context, f store.TaskFilter) (all []store
 	if f.State != "" && f.State != store.TaskFailed {
 		return nil, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
 	}
-	_, err = inParts(&f, func(part *store.TaskFilter) (int, error) {
-		some, err := s.retrySome(ctx, part)
-		all = append(all, some...)
-		return len(some), err
+	return taskrun.RetryInParts(f, officeAtOnce, func(part store.TaskFilter, after int64) ([]store.TaskRetry, error) {
+		return s.retrySome(ctx, &part, after)
 	})
-	return all, err
 }
 
-func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (done []store.TaskRetry, err error) {
+// retrySome retries tasks with a number over after.
+func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter, after int64) (done []store.TaskRetry, err error) {
 	var types []string
 	err = s.writer.do(ctx, func(t *tx) error {
 		where, args := taskWhere(f, placeDead)
-		dead, err := readTasks(t, "select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(f)))
+		query := "select " + taskColumns + " from tasks where " + where + " and id > ? order by id limit ?"
+		dead, err := readTasks(t, query, append(args, after, taskLimit(f)))
 		if err != nil {
 			return err
 		}
 		types, done = nil, nil
 		for _, one := range dead {
-			if err := t.exec(deleteTask, one.ID); err != nil {
-				return err
-			}
 			put, err := putTask(t, &store.TaskSpec{
 				Type: one.Type, Key: one.Key, Unique: one.Unique, Payload: one.Payload, Priority: one.Priority,
 				Tolerance: one.Deadline.Sub(one.Due), Timeout: one.Timeout,
@@ -364,10 +360,14 @@ func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (done []stor
 			if err == nil {
 				err = put.Err
 			}
+			blocked := put.Outcome != store.PutAdded
+			if err == nil && !blocked {
+				err = t.exec(deleteTask, one.ID)
+			}
 			if err != nil {
 				return err
 			}
-			types, done = append(types, one.Type), append(done, store.TaskRetry{Task: one.ID, As: put.ID})
+			types, done = append(types, one.Type), append(done, store.TaskRetry{Task: one.ID, As: put.ID, Blocked: blocked})
 		}
 		return nil
 	})

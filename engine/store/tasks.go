@@ -331,8 +331,23 @@ func (f *TaskFilter) Trim(t *QueuedTask) {
 	}
 }
 
-// A TaskRetry is a failed task and the task that does its work again. That one may be older if it has the same unique key.
-type TaskRetry struct{ Task, As int64 }
+// A TaskRetry is a failed task and the task that does its work again.
+type TaskRetry struct {
+	Task, As int64
+	Blocked  bool // As has the unique key of Task, which therefore stays failed, with its payload
+}
+
+// Retried returns the tasks that were made ready again, and those that others block.
+func Retried(all []TaskRetry) (done, blocked []TaskRetry) {
+	for _, r := range all {
+		if r.Blocked {
+			blocked = append(blocked, r)
+		} else {
+			done = append(done, r)
+		}
+	}
+	return done, blocked
+}
 
 // A TaskTypeStats counts the tasks of a type.
 type TaskTypeStats struct {
@@ -463,7 +478,8 @@ type TaskAdmin interface {
 	// first. The order may still change.
 	PeekTasks(ctx context.Context, f TaskFilter) ([]QueuedTask, error)
 
-	// RetryTasks makes failed tasks ready again, as new tasks. It returns what it has done also with an error.
+	// RetryTasks makes failed tasks ready again, as new tasks. It returns what it has done also with an error. A task
+	// whose unique key another task has by now stays as it is, and does not count for the limit.
 	RetryTasks(ctx context.Context, f TaskFilter) ([]TaskRetry, error)
 
 	// MoveTasks changes the type of tasks that no worker holds.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -168,31 +169,28 @@ func (s *Store) change(ctx context.Context, f Filter, do func(pgx.Tx, []int64) e
 }
 
 const (
-	takeDead = planned + `
-delete from task_dead t where t.id = any(array(
-	select t.id from task_dead t where ` + chosen + ` order by t.id limit $5 for update skip locked))
-returning t.id, t.type, t.key, t.uid, t.payload, t.rank, (extract(epoch from t.tolerance) * 1000000)::bigint, t.timeout`
+	lockDead = planned + `
+select t.id, t.type, t.key, t.uid, t.payload, t.rank, (extract(epoch from t.tolerance) * 1000000)::bigint, t.timeout
+from task_dead t where ` + chosen + ` and t.id > $7 order by t.id limit $5 for update skip locked`
+
+	dropDead = "delete from task_dead where id = any($1::bigint[])"
+
 	maxRetry = 1000
 )
 
-// RetryTasks implements [store.TaskAdmin]. If another task now has the unique key of a task, that
-// one replaces it.
+// RetryTasks implements [store.TaskAdmin].
 func (s *Store) RetryTasks(ctx context.Context, f Filter) (all []store.TaskRetry, err error) {
 	if f.State != "" && f.State != store.TaskFailed {
 		return nil, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
 	}
-	_, err = inParts(f, maxRetry, func(part Filter) (int, error) {
-		some, err := s.retry(ctx, part)
-		all = append(all, some...)
-		return len(some), err
-	})
-	return all, err
+	return taskrun.RetryInParts(f, maxRetry, func(part Filter, after int64) ([]store.TaskRetry, error) { return s.retry(ctx, part, after) })
 }
 
-func (s *Store) retry(ctx context.Context, f Filter) (done []store.TaskRetry, err error) {
+// retry retries tasks with a number over after.
+func (s *Store) retry(ctx context.Context, f Filter, after int64) (done []store.TaskRetry, err error) {
 	var put *putting
 	err = s.freely(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, takeDead, filterArgs(&f)...)
+		rows, err := tx.Query(ctx, lockDead, append(filterArgs(&f), after)...)
 		if err != nil {
 			return err
 		}
@@ -218,13 +216,18 @@ func (s *Store) retry(ctx context.Context, f Filter) (done []store.TaskRetry, er
 		if err := put.run(ctx, tx); err != nil {
 			return err
 		}
+		var gone []int64
 		for i, one := range put.out {
 			if one.Err != nil {
 				return one.Err
 			}
-			done[i].As = one.ID
+			done[i].As, done[i].Blocked = one.ID, one.Outcome != store.PutAdded
+			if !done[i].Blocked {
+				gone = append(gone, done[i].Task)
+			}
 		}
-		return nil
+		_, err = tx.Exec(ctx, dropDead, gone)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,9 @@ import (
 
 // This file serves operators' changes of tasks.
 
+// maxBlocked is how many dead letters that stay an answer names.
+const maxBlocked = 1000
+
 // defaultChoice is the default bound of one operator's call.
 const defaultChoice = 1000
 
@@ -42,8 +45,8 @@ func (g *Group) officeOperations() []rest.Operation {
 				n, err := g.Tasks.Queue.CancelTasks(c.Context(), f)
 				return wire.TasksChanged{Changed: n}, err
 			}),
-		choose("retry", "Put dead letters back into the queue", "If another task has the same unique name by now, that task replaces "+
-			"the dead letter. The failed run of a dead letter ends `cancelled`: the new task supersedes it.", g.retry),
+		choose("retry", "Put dead letters back into the queue", "If another task has the same unique name by now, the dead letter "+
+			"stays, and `blocked` names that task. The failed run of a retried dead letter ends `cancelled`: the new task supersedes it.", g.retry),
 		choose("move", "Move tasks that no worker has taken to another type", "Tasks with a unique name stay, because they are unique "+
 			"within their type.",
 			func(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice) (done wire.TasksChanged, err error) {
@@ -142,8 +145,12 @@ func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change change
 // retry puts dead letters back into the queue. The runs of their last attempts would otherwise wait for a decision for ever.
 func (g *Group) retry(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice) (done wire.TasksChanged, err error) {
 	all, err := g.Tasks.Admin.RetryTasks(c.Context(), f)
+	all, blocked := store.Retried(all)
 	for _, r := range all {
 		done.Retried = append(done.Retried, wire.TaskRetried{Task: strconv.FormatInt(r.Task, 10), As: strconv.FormatInt(r.As, 10)})
+	}
+	for _, r := range blocked[:min(len(blocked), maxBlocked)] {
+		done.Blocked = append(done.Blocked, wire.TaskBlocked{Task: strconv.FormatInt(r.Task, 10), By: strconv.FormatInt(r.As, 10)})
 	}
 	done.Changed = len(all)
 	if err != nil || g.Engine.Bundle().Pipeline(f.Type) == nil {

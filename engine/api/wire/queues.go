@@ -169,11 +169,18 @@ type TaskRetried struct {
 	As   string `json:"as" doc:"The number of the task that does its work again."`
 }
 
+// A TaskBlocked is a dead letter that another task keeps from being retried.
+type TaskBlocked struct {
+	Task string `json:"task" doc:"The number of the dead letter as text. It stays with its payload."`
+	By   string `json:"by" doc:"The number of the task that has its unique name."`
+}
+
 // TasksChanged says how many tasks were changed.
 type TasksChanged struct {
 	Changed int `json:"changed" doc:"The number of tasks that were cancelled, retried or moved. If it equals the limit, there may be more."`
 
 	Retried []TaskRetried `json:"retried,omitempty" doc:"For a retry: the tasks, and those that do their work again."`
+	Blocked []TaskBlocked `json:"blocked,omitempty" doc:"For a retry: the first thousand dead letters that stay, since another task has their unique name."`
 	Preview []QueuedTask  `json:"preview,omitempty" doc:"For a preview: the tasks that the call would change, without their payloads."`
 
 	Warning string `json:"warning,omitempty" doc:"The new type of the tasks is unknown: check its spelling."`

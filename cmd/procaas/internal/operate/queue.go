@@ -179,7 +179,7 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return q.Show(done, func() error {
+		err = q.Show(done, func() error {
 			warn(q, done.Warning)
 			if choice.Preview {
 				fmt.Fprintf(q.Out, "%s would change %s\n", verb, diag.Plural(done.Changed, "task"))
@@ -189,9 +189,13 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 			for _, r := range done.Retried {
 				fmt.Fprintf(q.Out, "  %s as %s\n", r.Task, r.As)
 			}
+			for _, b := range done.Blocked {
+				fmt.Fprintf(q.Out, "  %s stays failed: task %s has its unique name; retry it when that one has ended\n", b.Task, b.By)
+			}
 			cli.Outlook{Check: "procaas queue peek " + cmp.Or(choice.To, q.Args[0])}.Tell(q)
 			return nil
 		})
+		return cmp.Or(err, cli.FindingsIf(done.Changed == 0 && len(done.Blocked) > 0))
 	})
 }
 

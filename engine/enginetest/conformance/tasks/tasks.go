@@ -24,6 +24,7 @@ func Conformance(t *testing.T, open func(t *testing.T) *store.TaskStore) {
 		"UniqueUnderRaces":    checkUniqueUnderRaces,
 		"PromotesDue":         checkPromotesDue,
 		"GivesUpPoisonous":    checkGivesUpPoisonous,
+		"RetriesLoseNone":     checkRetriesLoseNone,
 		"Modes":               checkTaskModes,
 		"RefusesBadTasks":     checkRefusesBadTasks,
 		"PeeksAndMoves":       checkPeeksAndMoves,
@@ -325,6 +326,75 @@ func checkGivesUpPoisonous(t *testing.T, s *store.TaskStore) {
 	}
 	if err := s.Maintenance.VacuumTasks(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// checkRetriesLoseNone retries failed tasks whose unique keys others have: a task outside of them, or one of the same call.
+func checkRetriesLoseNone(t *testing.T, s *store.TaskStore) {
+	ctx := t.Context()
+	fail := func(unique, payload string) int64 {
+		t.Helper()
+		putTask(t, s, store.TaskSpec{Type: "r", Unique: unique, Payload: json.RawMessage(payload)})
+		got := claimTasks(t, s, 1, "r")
+		if len(got) != 1 {
+			t.Fatalf("have %+v, want the task", got)
+		}
+		reportTasks(t, s, store.TaskReport{Failed: []store.TaskFailure{{TaskRef: got[0].Ref(), Error: "bad"}}})
+		return got[0].ID
+	}
+	first, second := fail("u", "1"), fail("v", "2")
+	third, fourth := fail("v", "3"), fail("", "4")
+	holder := putTask(t, s, store.TaskSpec{Type: "r", Unique: "u", Payload: json.RawMessage("5"), Delay: time.Hour})[0].ID
+	retry := func(limit int, want ...store.TaskRetry) []store.TaskRetry {
+		t.Helper()
+		have, err := s.Admin.RetryTasks(ctx, store.TaskFilter{Type: "r", Limit: limit})
+		if err != nil || len(have) != len(want) {
+			t.Fatalf("retried %+v, %v, want %+v", have, err, want)
+		}
+		for i := range want {
+			if want[i].As == 0 {
+				want[i].As = have[i].As // a new task
+			}
+			if have[i] != want[i] {
+				t.Errorf("retried %+v, want %+v", have[i], want[i])
+			}
+		}
+		return have
+	}
+	dead := func(want ...string) {
+		t.Helper()
+		left, err := s.Admin.PeekTasks(ctx, store.TaskFilter{Type: "r", State: store.TaskFailed})
+		var have []string
+		for _, one := range left {
+			have = append(have, string(one.Payload))
+		}
+		slices.Sort(have)
+		if err != nil || !slices.Equal(have, want) {
+			t.Errorf("failed tasks have the payloads %v, %v, want %v", have, err, want)
+		}
+	}
+	// What stays does not use up the limit.
+	as := retry(1, store.TaskRetry{Task: first, As: holder, Blocked: true}, store.TaskRetry{Task: second})[1].As
+	dead("1", "3", "4")
+	retry(0, store.TaskRetry{Task: first, As: holder, Blocked: true}, store.TaskRetry{Task: third, As: as, Blocked: true},
+		store.TaskRetry{Task: fourth})
+	dead("1", "3")
+	// Of several with the same name, one is retried.
+	if n, err := s.Queue.CancelTasks(ctx, store.TaskFilter{IDs: []int64{holder, as}}); err != nil || n != 2 {
+		t.Fatalf("cancelled %d, %v", n, err)
+	}
+	if got := claimTasks(t, s, 5, "r"); len(got) != 1 || string(got[0].Payload) != "4" {
+		t.Fatalf("have %+v, want the one without a name", got)
+	}
+	fifth := fail("u", "6")
+	last := retry(0, store.TaskRetry{Task: first}, store.TaskRetry{Task: third}, store.TaskRetry{Task: fifth, Blocked: true})
+	if last[2].As != last[0].As {
+		t.Errorf("have %+v, want the last blocked by the first", last)
+	}
+	dead("6")
+	got := claimTasks(t, s, 5, "r")
+	if len(got) != 2 || string(got[0].Payload)+string(got[1].Payload) != "13" {
+		t.Errorf("have %+v, want both payloads", got)
 	}
 }
 
