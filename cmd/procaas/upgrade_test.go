@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -10,11 +11,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/engine/enginetest"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 	"procaas/schemas"
 )
@@ -257,4 +260,80 @@ func countRows(t *testing.T, db *sql.DB, table string) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestOldHorizonIsRecorded makes a store whose old audit records were removed by a release that did
+// not record it. Then the program migrates it: the chain has a record of the removal, and holds.
+func TestOldHorizonIsRecorded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files   fs.FS
+		insert  string
+		horizon string
+	}{
+		"sqlite": {schemas.SQLite, "$2", "update audit_horizon set base = 1, base_hash = $1"},
+		"postgres": {
+			schemas.Postgres, "to_timestamp($2 / 1e6)", "update settings set revision = 3, audit_base = 1, audit_base_hash = $1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "old.db")
+			source, address := "file:"+path, "sqlite:"+path
+			if name == "postgres" {
+				source = enginetest.Postgres(t)
+				address = source
+			}
+			d := dialects[name]
+			db, err := sql.Open(d.driver, source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			db.SetMaxOpenConns(1)
+			do := func(query string, args ...any) {
+				t.Helper()
+				if _, err := db.ExecContext(t.Context(), query, args...); err != nil {
+					t.Fatalf("%s: %v", query, err)
+				}
+			}
+			do(d.noted + "; insert into procaas_schema (version_id, is_applied) values (0, true)")
+			for _, m := range migrationsOf(t, c.files, name) {
+				if m.version >= sqlstore.HorizonVersion {
+					break
+				}
+				do(m.text)
+				do(fmt.Sprintf("insert into procaas_schema (version_id, is_applied) values (%d, true)", m.version))
+			}
+			var hash []byte
+			for i := range int64(3) {
+				a := store.Audited{
+					Revision: i + 1, Changed: time.UnixMicro(1_700_000_000_000_000 + i), By: store.Actor{Name: "ann"}, Kind: store.AuditConfig,
+					Name: "A", After: []byte("1"),
+				}
+				if hash = a.ChainHash(hash); i == 0 {
+					do(c.horizon, hash)
+					continue
+				}
+				do("insert into audit (revision, changed, actor, reason, kind, name, after, hash) values ($1, "+c.insert+", 'ann', '', $3, 'A', $4, $5)",
+					a.Revision, a.Changed.UnixMicro(), a.Kind, a.After, hash)
+			}
+			db.Close() // a file has one process
+			s, err := (stores.Options{DSN: address, Migrate: true}).Open(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			chains, err := s.Audits.VerifyAudit(t.Context(), []string{hex.EncodeToString(hash)})
+			if err != nil || chains[0].Break != nil || chains[0].Records != 3 || chains[0].Trimmed != 1 || len(chains[0].Holds) != 1 {
+				t.Errorf("want a chain of three records that holds, have %+v, %v", chains, err)
+			}
+			records, err := s.Audits.Audit(t.Context(), store.AuditFilter{Limit: 1})
+			if err != nil || records[0].Kind != store.AuditTrim || !strings.Contains(string(records[0].After), `"adopted":true`) {
+				t.Errorf("want a record of what was removed, have %+v, %v", records, err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
@@ -69,9 +70,26 @@ func (m settingPort) ForgetAudit(ctx context.Context, keep time.Duration) (bool,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	horizon := m.now().Add(-keep)
-	for len(m.audits) > 1 && m.audits[0].Changed.Before(horizon) {
-		m.auditBase = store.AuditLink{Revision: m.audits[0].Revision, Hash: m.audits[0].Hash}
-		m.audits = m.audits[1:]
+	last, real := 0, false // of what is kept at least, and whether what goes is more than trims
+	for i, a := range m.audits {
+		if a.Kind != store.AuditTrim {
+			last = i
+		}
 	}
+	trim := store.AuditedTrim{Retention: keep.String()}
+	for ; int(trim.Removed) < last && m.audits[trim.Removed].Changed.Before(horizon); trim.Removed++ {
+		a := m.audits[trim.Removed]
+		real = real || a.Kind != store.AuditTrim
+		trim.UpTo, trim.Hash = a.Revision, hex.EncodeToString(a.Hash)
+		if a.Changed.After(trim.Newest) {
+			trim.Newest = a.Changed
+		}
+	}
+	if !real {
+		return false, ctx.Err()
+	}
+	m.audit(trim.Trimmed())
+	m.auditBase = store.AuditLink{Revision: trim.UpTo, Hash: m.audits[trim.Removed-1].Hash}
+	m.audits = m.audits[trim.Removed:]
 	return false, ctx.Err()
 }

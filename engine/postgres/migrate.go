@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
+	"procaas/engine/sqlstore"
 	"procaas/schemas"
 )
 
@@ -63,7 +64,16 @@ func migrations(db *sql.DB) (*goose.Provider, error) {
 		return nil, err
 	}
 	return goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(schemaTable),
-		goose.WithSessionLocker(&migrationLock{db: db}), goose.WithDisableGlobalRegistry(true))
+		goose.WithSessionLocker(&migrationLock{db: db}), goose.WithDisableGlobalRegistry(true),
+		goose.WithGoMigrations(goose.NewGoMigration(sqlstore.HorizonVersion, &goose.GoFunc{RunTx: adoptHorizon}, nil)))
+}
+
+// adoptHorizon is the migration that is no file; see [sqlstore.AdoptHorizon].
+func adoptHorizon(ctx context.Context, t *sql.Tx) error {
+	return sqlstore.AdoptHorizon(ctx, t, sqlstore.Horizon{
+		Read:  "select audit_base, audit_base_hash, revision, clock_timestamp() from settings for update",
+		Count: "update settings set revision = $1",
+	})
 }
 
 // latestSchema returns the version that this program knows.
@@ -72,7 +82,8 @@ func latestSchema() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return goose.NumericComponent(files[len(files)-1].Name())
+	last, err := goose.NumericComponent(files[len(files)-1].Name())
+	return max(last, sqlstore.HorizonVersion), err
 }
 
 // storeElsewhere returns the schemas if a store's tables are not in the schema where new tables

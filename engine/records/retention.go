@@ -15,6 +15,9 @@ import (
 const (
 	trimEvery = time.Minute
 	trimPause = 50 * time.Millisecond // between the parts, so that other work can proceed
+
+	// trimAudit is the longest time between two trims of the audit. Each adds a record.
+	trimAudit = time.Hour
 )
 
 // A Retention deletes old data from the store. The caller sets its fields.
@@ -29,13 +32,15 @@ type Retention struct {
 
 // Run deletes old data until ctx ends.
 func (r *Retention) Run(ctx context.Context) {
+	var audited time.Time // when the audit was last trimmed to its end
 	for next := trimEvery; clock.Pause(ctx, next); {
 		next = trimEvery
 		for _, part := range []struct {
 			keep time.Duration
 			trim func(context.Context, time.Duration) (bool, error)
-		}{{r.Keep, r.trimRuns}, {r.KeepAudit, r.Runs.Store.Audits.ForgetAudit}, {-1, r.giveUpFailed}, {-1, r.thinRuns}} {
-			if part.keep == 0 {
+			last *time.Time
+		}{{r.Keep, r.trimRuns, nil}, {r.KeepAudit, r.Runs.Store.Audits.ForgetAudit, &audited}, {-1, r.giveUpFailed, nil}, {-1, r.thinRuns, nil}} {
+			if part.keep == 0 || part.last != nil && time.Since(*part.last) < min(trimAudit, part.keep/10) {
 				continue
 			}
 			limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
@@ -47,6 +52,8 @@ func (r *Retention) Run(ctx context.Context) {
 				r.Log.Warn("what is old cannot be removed, trying again", "error", err)
 			case more:
 				next = trimPause
+			case part.last != nil:
+				*part.last = time.Now()
 			}
 		}
 	}

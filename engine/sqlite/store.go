@@ -216,7 +216,16 @@ func migrations(db *sql.DB) (*goose.Provider, error) {
 		return nil, err
 	}
 	return goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithTableName(schemaTable), goose.WithDisableGlobalRegistry(true))
+		goose.WithTableName(schemaTable), goose.WithDisableGlobalRegistry(true),
+		goose.WithGoMigrations(goose.NewGoMigration(sqlstore.HorizonVersion, &goose.GoFunc{RunTx: adoptHorizon}, nil)))
+}
+
+// adoptHorizon is the migration that is no file; see [sqlstore.AdoptHorizon].
+func adoptHorizon(ctx context.Context, t *sql.Tx) error {
+	return sqlstore.AdoptHorizon(ctx, t, sqlstore.Horizon{
+		Read: `select base, base_hash, coalesce((select seq from sqlite_sequence where name = 'audit'), 0),
+			cast((julianday('now') - 2440587.5) * 86400000000 as integer) from audit_horizon`,
+	})
 }
 
 const (

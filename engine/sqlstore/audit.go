@@ -2,6 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -148,13 +151,17 @@ const forgetAudits = 1000
 
 const (
 	setHorizon = "{set horizon}"
-	// The last record that may go: the records up to the first young one, but never the last. A
-	// later record may be older if the clock was set back.
+	// What may go: the records up to the first young one, but never the last one that is no trim. A
+	// later record may be older if the clock was set back. Records of trims alone are no reason for
+	// another trim, which would add one more.
 	lastToForget = `with oldest as materialized (
-		select revision, changed, hash, lead(revision) over (order by revision) is null as last
-		from (select revision, changed, hash from audit order by revision limit $1) o)
-	select revision, hash from oldest where revision < (select min(revision) from oldest where last or changed >= {now} - $2 * {micro})
-	order by revision desc limit 1`
+		select revision, changed, kind, hash from audit order by revision limit $1),
+	gone as materialized (
+		select revision, changed, kind, hash from oldest where revision < (select coalesce(min(revision), 0) from oldest
+			where changed >= {now} - $2 * {micro} or revision = (select max(revision) from audit where kind <> 'trim')
+				or revision = (select max(revision) from oldest)))
+	select revision, hash, (select max(changed) from gone), (select count(*) from gone) from gone
+	where exists (select 1 from gone where kind <> 'trim') or (select count(*) from gone) = $1 - 1 order by revision desc limit 1`
 	moveBase    = "update {horizon} set {base} = $1, {base hash} = $2 where {base} < $1"
 	deleteAudit = "delete from audit where revision <= $1"
 )
@@ -167,8 +174,17 @@ func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool,
 			return err
 		}
 		var last store.AuditLink
-		found := t.Queue(lastToForget, []any{forgetAudits + 1, keep.Microseconds()}, &last.Revision, &last.Hash)
+		trim := store.AuditedTrim{Retention: keep.String()}
+		var newest any
+		found := t.Queue(lastToForget, []any{forgetAudits + 1, keep.Microseconds()}, &last.Revision, &last.Hash, &newest, &trim.Removed)
 		if err := t.Send(ctx); err != nil || found.Rows == 0 {
+			return err
+		}
+		if err := at(&trim.Newest).Scan(newest); err != nil {
+			return err
+		}
+		trim.UpTo, trim.Hash = last.Revision, hex.EncodeToString(last.Hash)
+		if err := Audit(ctx, t, trim.Trimmed()); err != nil {
 			return err
 		}
 		t.Queue(setHorizon, []any{keep.Microseconds()})
@@ -183,4 +199,45 @@ func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool,
 		return false, fmt.Errorf("forget audit records: %w", err)
 	}
 	return more, nil
+}
+
+// HorizonVersion is the version of the schema from which trims are records. See [AdoptHorizon].
+const HorizonVersion = 78
+
+// A Horizon has the statements by which [AdoptHorizon] reads and writes the tables of one database.
+type Horizon struct {
+	Read  string // returns the revision and the hash of the last removed record, the revision of the last record, and the time
+	Count string // sets the revision of the last record; empty if the database does
+}
+
+// AdoptHorizon is the migration from releases that removed old audit records without a record of
+// it: it adds that record to the chain. From then on, a chain that begins behind a removed record
+// without such a record is broken.
+func AdoptHorizon(ctx context.Context, t *sql.Tx, h Horizon) error {
+	var base store.AuditLink
+	var last int64
+	var now any
+	if err := t.QueryRowContext(ctx, h.Read).Scan(&base.Revision, &base.Hash, &last, &now); err != nil {
+		return fmt.Errorf("read the horizon of the audit: %w", err)
+	}
+	if len(base.Hash) == 0 {
+		return nil
+	}
+	hash := base.Hash
+	if err := t.QueryRowContext(ctx, lastAuditHash).Scan(&hash); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("read the last audit record: %w", err)
+	}
+	a := store.AuditedTrim{UpTo: base.Revision, Hash: hex.EncodeToString(base.Hash), Adopted: true}.Trimmed()
+	a.Revision = last + 1
+	if err := at(&a.Changed).Scan(now); err != nil {
+		return err
+	}
+	_, err := t.ExecContext(ctx, insertAudit, a.Revision, now, a.By.Name, a.By.Reason, a.Kind, a.Name, nil, a.After, a.ChainHash(hash))
+	if err == nil && h.Count != "" {
+		_, err = t.ExecContext(ctx, h.Count, a.Revision)
+	}
+	if err != nil {
+		return fmt.Errorf("record the horizon of the audit: %w", err)
+	}
+	return nil
 }

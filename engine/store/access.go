@@ -33,9 +33,9 @@ type Audits interface {
 	VerifyAudit(ctx context.Context, kept []string) ([]AuditChain, error)
 
 	// ForgetAudit removes a limited number of records older than keep, oldest first, but never the
-	// last one. more reports that there may be others. It keeps the hash of the last removed
-	// record, because the next record builds on it. The databases refuse to remove records in any
-	// other way.
+	// last one that is no trim. more reports that there may be others. It keeps the hash of the
+	// last removed record, because the next record builds on it, and adds a record of the kind
+	// [AuditTrim] in the same transaction. The databases refuse to remove records in any other way.
 	ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error)
 }
 
@@ -77,17 +77,19 @@ const (
 	AuditQueue      = "queue"      // the mode of a task type; the name is the type
 	AuditRefusal    = "refusal"    // a token tried a call without permission; the name is the call, After says why
 	AuditRun        = "run"        // before and after are an [AuditedRun]
+	AuditSession    = "session"    // the bearer of a token signed in to the console, or out; the name is that of the token
 	// a shard of a map was closed, opened, drained or enrolled, or a placement was split or merged
 	AuditShard    = "shard"
 	AuditToken    = "token"    // Before and After are without the hash
 	AuditTransfer = "transfer" // an order to a transfer between shards; the name is its id
+	AuditTrim     = "trim"     // records were removed for their age; After is an [AuditedTrim]
 )
 
 // AuditKinds lists the kinds.
 func AuditKinds() []string {
 	return []string{
 		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditEvent, AuditFallback, AuditInbox, AuditQueue, AuditRefusal,
-		AuditRun, AuditShard, AuditToken, AuditTransfer,
+		AuditRun, AuditSession, AuditShard, AuditToken, AuditTransfer, AuditTrim,
 	}
 }
 

@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // This file chains the audit records. Each record has a hash of its content and of the hash of the
@@ -31,6 +34,29 @@ func (a *Audited) ChainHash(before []byte) []byte {
 	return h.Sum(nil)
 }
 
+// An AuditedTrim is what the record of a trim says. It is part of the chain, so nobody can move the
+// oldest record that is kept without a record that says so.
+type AuditedTrim struct {
+	UpTo      int64     `json:"up_to"`               // the revision of the last removed record
+	Hash      string    `json:"hash"`                // of that record; empty if it is older than the chain
+	Removed   int64     `json:"removed"`             // how many records this trim removed
+	Newest    time.Time `json:"newest,omitzero"`     // when the youngest of them was written
+	Retention string    `json:"retention,omitempty"` // how old a record had to be, such as 9600h0m0s
+
+	// Adopted says that an earlier release removed the records without a record of it. The upgrade
+	// wrote this one.
+	Adopted bool `json:"adopted,omitempty"`
+}
+
+// Trimmed makes the record of a trim. The store sets the revision.
+func (t AuditedTrim) Trimmed() Audited {
+	reason := "older than the retention of the audit"
+	if t.Adopted {
+		reason = "removed by an earlier release"
+	}
+	return Audited{Kind: AuditTrim, By: Actor{Name: "procaas", Reason: reason}, After: model.EncodeJSON(t)}
+}
+
 // An AuditLink is what the next record of a chain builds on.
 type AuditLink struct {
 	Revision int64
@@ -39,14 +65,18 @@ type AuditLink struct {
 
 // An AuditChain is the result of checking the audit records of one database.
 type AuditChain struct {
-	Cell    string      `json:"cell,omitempty"` // name of the inbox's database; empty for the home
-	Records int         `json:"records"`
-	Older   int         `json:"older"`
-	Trimmed int64       `json:"trimmed"`
-	Last    int64       `json:"last"`
-	Head    string      `json:"head"`
-	Holds   []string    `json:"holds"`
-	Break   *AuditBreak `json:"break,omitempty"`
+	Cell    string `json:"cell,omitempty"` // name of the inbox's database; empty for the home
+	Records int    `json:"records"`
+	Older   int    `json:"older"`
+	Trimmed int64  `json:"trimmed"`
+
+	// Retention is the shortest one by which a trim that the chain still records removed records.
+	Retention string `json:"retention,omitempty"`
+
+	Last  int64       `json:"last"`
+	Head  string      `json:"head"`
+	Holds []string    `json:"holds"`
+	Break *AuditBreak `json:"break,omitempty"`
 }
 
 // An AuditBreak is the first broken place of a chain.
@@ -63,6 +93,11 @@ type AuditCheck struct {
 	at    AuditLink
 	last  int64 // as counted by the store
 	kept  []string
+
+	base     AuditLink      // as the store has it, which is no part of the chain
+	trim     *AuditedTrim   // the last one of the chain; nil before it
+	trimmed  AuditBreak     // where that is
+	shortest *time.Duration // of the trims of the chain
 }
 
 // NewAuditCheck begins a check, which also looks for the hashes in kept.
@@ -75,7 +110,7 @@ func NewAuditCheck(kept []string) AuditCheck {
 // more records were removed. older counts the records up to base that still exist. last is the last
 // revision that the store counted.
 func (c *AuditCheck) From(base AuditLink, older int, last int64) {
-	c.last = last
+	c.last, c.base = last, base
 	if base.Revision < c.at.Revision {
 		return
 	}
@@ -121,8 +156,60 @@ func (c *AuditCheck) Add(a Audited) {
 		})
 	default:
 		c.chain.Records++
+		if a.Kind == AuditTrim {
+			c.addTrim(a)
+		}
 	}
 	c.reach(AuditLink{a.Revision, a.Hash})
+}
+
+// addTrim checks what the record of a trim says: it removed only what was older than the retention,
+// and more than the trim before it.
+func (c *AuditCheck) addTrim(a Audited) {
+	at := AuditBreak{Revision: a.Revision, Changed: a.Changed.UTC()}
+	broken := func(found, want string) {
+		at.Found, at.Want = found, want
+		c.broken(at)
+	}
+	var t AuditedTrim
+	var keep time.Duration
+	err := json.Unmarshal(a.After, &t)
+	if err == nil && !t.Adopted {
+		keep, err = time.ParseDuration(t.Retention)
+	}
+	switch {
+	case err != nil:
+		broken("a trim that cannot be read: "+err.Error(), "the revision, the hash and the retention of a trim")
+	case t.UpTo >= a.Revision:
+		broken(fmt.Sprintf("a trim of records up to %d", t.UpTo), "a trim of earlier records")
+	case c.trim != nil && (t.UpTo < c.trim.UpTo || t.Adopted):
+		broken(fmt.Sprintf("a trim of records up to %d behind one up to %d", t.UpTo, c.trim.UpTo), "one that removes more, for their age")
+	case !t.Adopted && t.Newest.Add(keep).After(a.Changed):
+		broken(fmt.Sprintf("a trim of a record of %s", t.Newest.UTC().Format(time.RFC3339)), fmt.Sprintf("only records that were %s old",
+			t.Retention))
+	}
+	if !t.Adopted && err == nil && (c.shortest == nil || keep < *c.shortest) {
+		c.shortest, c.chain.Retention = &keep, t.Retention
+	}
+	c.trim, c.trimmed = &t, at
+}
+
+// checkBase checks that the store begins where the last trim of the chain ended. The store's own
+// note of that place is no part of the chain, so anybody who writes to the database can move it.
+func (c *AuditCheck) checkBase() {
+	hash := hex.EncodeToString(c.base.Hash)
+	switch {
+	case c.trim != nil && (c.trim.UpTo > c.base.Revision || hash != "" && (c.trim.UpTo != c.base.Revision || c.trim.Hash != hash)):
+		at := c.trimmed
+		at.Found = fmt.Sprintf("a chain that begins behind record %d", c.base.Revision)
+		at.Want = fmt.Sprintf("one that begins behind %d, where the last trim of the chain ended", c.trim.UpTo)
+		c.broken(at)
+	case c.trim == nil && hash != "":
+		c.broken(AuditBreak{
+			Revision: c.base.Revision, Found: "no such record, nor one that says that it was removed for its age",
+			Want: "a record of the kind trim in the chain, which each removal writes",
+		})
+	}
 }
 
 // End ends the check after the last record and returns the result.
@@ -130,6 +217,7 @@ func (c *AuditCheck) End() AuditChain {
 	if next := c.at.Revision + 1; next <= c.last {
 		c.broken(AuditBreak{Revision: next, Found: "no such record, nor a later one", Want: fmt.Sprintf("records up to %d", c.last)})
 	}
+	c.checkBase()
 	return c.chain
 }
 

@@ -83,6 +83,9 @@ func showChains(q *cli.Call, report records.AuditReport) {
 		if c.Trimmed > 0 {
 			fmt.Fprintf(q.Out, ", those up to %d were removed for their age", c.Trimmed)
 		}
+		if c.Retention != "" {
+			fmt.Fprintf(q.Out, " (%s or older)", c.Retention)
+		}
 		if c.Older > 0 {
 			fmt.Fprintf(q.Out, ", %d are from before records were chained", c.Older)
 		}
