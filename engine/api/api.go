@@ -208,6 +208,7 @@ func (s *server) add(o *rest.Operation) {
 		if err != nil {
 			return err
 		}
+		s.access.NoteUse(r, o.ID)
 		if err := o.CheckQuery(r); err != nil {
 			return err
 		}

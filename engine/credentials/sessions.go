@@ -52,7 +52,7 @@ func (a *Access) OpenSession(ctx context.Context, name string, token [sha256.Siz
 		if err == nil {
 			_, err = a.Documents.WriteDocuments(ctx, 0,
 				[]store.DocumentWrite{{Kind: documentSession, Name: place, Version: version, Value: value}},
-				nil)
+				[]store.Audited{auditSession(name, "signed in")})
 		}
 		if err == nil {
 			return place + "/" + secret, nil
@@ -61,6 +61,11 @@ func (a *Access) OpenSession(ctx context.Context, name string, token [sha256.Siz
 			return "", fmt.Errorf("open session of %s: %w", name, err)
 		}
 	}
+}
+
+// auditSession makes the record of what the bearer of a token did.
+func auditSession(name, what string) store.Audited {
+	return store.Audited{Kind: store.AuditSession, Name: name, By: store.Actor{Name: name}, After: store.AuditText(what)}
 }
 
 // sessionPlace returns a document for another session of a token: a new one, or that of an ended
@@ -116,7 +121,8 @@ func (a *Access) CloseSession(ctx context.Context, text string) error {
 	}
 	if err == nil {
 		_, err = a.Documents.WriteDocuments(ctx, 0,
-			[]store.DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}}, nil)
+			[]store.DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}},
+			[]store.Audited{auditSession(d.Name[:strings.LastIndexByte(d.Name, '/')], "signed out")})
 	}
 	if errors.Is(err, store.ErrConflict) {
 		return nil // it has ended, or another one has its place

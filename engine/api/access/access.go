@@ -172,7 +172,7 @@ type Checker struct {
 	hosts  []string
 
 	failures failures
-	refusals refusals
+	notes    notes
 }
 
 // Options configures who may call the API.
@@ -312,9 +312,8 @@ func (d *Checker) authenticate(r *http.Request, token string) (credentials.Grant
 			"10")
 	}
 	d.failures.note(from)
-	d.log.Warn("wrong token", "from", from, "method", r.Method, "url_path", r.URL.Path, "error", err)
-	return credentials.Grant{}, problem.New(problem.Unauthorized, "%s", err).
-		With("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`)
+	return credentials.Grant{}, by(g, problem.New(problem.Unauthorized, "%s", err).
+		With("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`))
 }
 
 // grantOf returns the grant of a token by its hash. The configured one works even if the store is

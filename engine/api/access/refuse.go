@@ -25,9 +25,7 @@ func (d *Checker) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		d.log.Error("request failed", "method", r.Method, "url_path", r.URL.Path, "code", p.Code, "error", err)
 	}
-	if p.Token != "" {
-		d.noteRefusal(r, p.Token, p.Detail)
-	}
+	d.noteRefusal(r, p)
 	maps.Copy(w.Header(), p.Header)
 	rest.WriteAs(w, p.Status, rest.MediaProblem, p)
 }

@@ -48,7 +48,11 @@ func (d *Checker) SignIn(w http.ResponseWriter, r *http.Request, token string) e
 	var p *problem.Problem
 	switch {
 	case errors.As(err, &p) && p.Status == http.StatusUnauthorized:
+		d.noteRefusal(r, p)
 		return errToken
+	case p != nil:
+		d.noteRefusal(r, p)
+		return err
 	case err != nil:
 		return err
 	}

@@ -133,6 +133,7 @@ func (c *Call) Spend(items int) error {
 	p := problem.New(problem.QuotaExceeded, "the token %s may submit %s, and has%s; nothing of this request was accepted, "+
 		"so send it again later",
 		g.Name, g.Quota, here)
+	p.Token = g.Name
 	return p.With("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 }
 

@@ -72,6 +72,9 @@ type Options struct {
 	// SignOut ends the session of the caller.
 	SignOut func(w http.ResponseWriter, r *http.Request) error
 
+	// NoteRefusal writes down that the caller of a request may not do what a form asks for.
+	NoteRefusal func(r *http.Request, text string)
+
 	// Submit hands in an event in the plain form for the caller of a request. It returns what POST /v1/events replies.
 	Submit func(r *http.Request, event []byte) (status int, reply []byte)
 }
@@ -358,6 +361,9 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.As(err, &refused):
 		status, text = refused.Status, refused.Text
+		if status == http.StatusForbidden && c.o.NoteRefusal != nil {
+			c.o.NoteRefusal(r, text)
+		}
 	case errors.As(err, &control):
 		status, text = http.StatusConflict, control.Message
 	case errors.Is(err, clock.ErrTooLong):
