@@ -137,6 +137,7 @@ func TestReservedSourcesAreKnownInAnyForm(t *testing.T) {
 		"procaas/trigger/clock": true, "procaas/": true, "PROCAAS/run/1": true, "/procaas/x": true, "//Procaas/x": true, "./procaas/x": true,
 		"../procaas/x": true, " procaas/x": true, "procaas /x": true, `procaas\x`: true, `\procaas\x`: true, "procaas%2Fx": true,
 		"%70rocaas/x": true, "procaas%252fx": true, "%2fprocaas%5cx": true, "procaas%20/x": true, "%70rocaas/%zz": true,
+		"console/boss": true, "Console/boss": true, "//console/boss": true, "console%2Fboss": true, "console": false, "console-x/a": false,
 		"procaas": false, "procaas-shop/x": false, "shop/procaas/x": false, "https://procaas/x": false, "orders": false, "": false, "%": false,
 	} {
 		if have := model.IsReservedSource(source); have != want {

@@ -41,7 +41,7 @@ type Emit struct {
 	Payload any `yaml:"payload"`
 
 	// Source is the sender of the event. Its default is procaas/pipeline/ID of the running pipeline. Other sources
-	// under procaas/ are refused.
+	// under procaas/, and those under console/, are refused.
 	Source string `yaml:"source"`
 
 	// ID detects duplicates: the server accepts one emitted event for each source and id. Ids of submitted events are
@@ -77,7 +77,7 @@ func (e *Emit) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 	}
 	if model.IsReservedSource(e.Source) {
 		return model.Result{}, model.Permanent(fmt.Errorf(
-			"source: %q is reserved for the engine's own events; leave source out, or name the program that the event is about", e.Source))
+			"source: %q is reserved for the engine's own events and for people in the console; leave source out, or name the program that the event is about", e.Source))
 	}
 	if event.Source == "" {
 		pipeline, _, _ := strings.Cut(c.Path, "/")
@@ -101,7 +101,7 @@ func (*Emit) CheckBody(b *tree.Body) {
 	}
 	if source, ok := literal(b.Field("source")); ok && model.IsReservedSource(source) {
 		b.Errorf(b.Field("source").Span, rules.Body, "leave source out, or name the program that the event is about",
-			"the source %q is reserved for the engine's own events", source)
+			"the source %q is reserved for the engine's own events and for people in the console", source)
 	}
 	eventType, ok := literal(b.Field("type"))
 	if !ok {

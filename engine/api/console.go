@@ -12,6 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"procaas/engine/api/access"
+	"procaas/engine/api/intake"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/ui"
@@ -23,6 +24,7 @@ func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
 		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
 		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut, Submit: s.submit,
+		NoteRefusal: s.access.NoteRefusal,
 	}
 	if s.Tasks != nil {
 		o.Tasks = s.Tasks.Admin
@@ -70,6 +72,7 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 	if admitted.ContentLength != 0 {
 		admitted.Body = rest.Counted(admitted)
 	}
+	s.access.NoteUse(admitted, "page")
 	s.tabs.ServeHTTP(w, admitted)
 	return nil
 }
@@ -77,7 +80,7 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 // submit submits an event from a form through the route for all events, so that the same checks and
 // counts apply.
 func (s *server) submit(r *http.Request, event []byte) (status int, reply []byte) {
-	r = r.Clone(context.WithValue(r.Context(), chi.RouteCtxKey, chi.NewRouteContext()))
+	r = r.Clone(intake.FromConsole(context.WithValue(r.Context(), chi.RouteCtxKey, chi.NewRouteContext())))
 	r.Method, r.URL, r.RequestURI = http.MethodPost, &url.URL{Path: "/v1/events"}, "/v1/events"
 	r.Header.Set("Content-Type", rest.MediaJSON)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(event)), int64(len(event))

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/credentials"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
@@ -308,6 +310,11 @@ func TestReservedSourceIsRefusedAtEveryDoor(t *testing.T) {
 		"escaped in JSON":    {"application/json", plain("procaas\\u002ftrigger/tick"), ""},
 		"percent signs":      {"application/json", plain("procaas%2Ftrigger/tick"), ""},
 		"an array":           {"application/json", "[" + plain("procaas/trigger/tick") + "]", ""},
+		"a signature":        {"application/json", plain("console/boss"), ""},
+		"signed in an array": {"application/json", "[" + plain("Console%2Fboss") + "]", ""},
+		"signed, structured": {"application/cloudevents+json", cloud("/console/boss"), ""},
+		"signed in a batch":  {"application/cloudevents-batch+json", "[" + cloud("console/boss") + "]", ""},
+		"signed, binary":     {"application/json", order, "console/boss"},
 		"structured":         {"application/cloudevents+json", cloud("procaas/run/1"), ""},
 		"structured as JSON": {"application/json", cloud("procaas/run/1"), ""},
 		"batch":              {"application/cloudevents-batch+json", "[" + cloud("procaas/queue/work") + "]", ""},
@@ -340,5 +347,104 @@ func TestReservedSourceIsRefusedAtEveryDoor(t *testing.T) {
 	}
 	if runs, err := n.Runs(t.Context(), store.RunFilter{Limit: 10}); err != nil || len(runs.Items) != 0 {
 		t.Errorf("want nothing stored, have %v, %v", runs, err)
+	}
+}
+
+// TestSourcesAreBoundToTokens submits events at every door as callers who may or may not use their
+// source: nobody takes an id of a source that is bound to the token of another program.
+func TestSourcesAreBoundToTokens(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	root, err := n.NewToken(t.Context(), wire.NewToken{Name: "root", Role: string(credentials.RoleAdmin)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := client.New(n.url, root.Secret)
+	secrets := map[string]string{"root": root.Secret}
+	for name, sources := range map[string][]string{"shop": {"orders"}, "eve": nil} {
+		made, err := admin.NewToken(t.Context(), wire.NewToken{Name: name, Role: string(credentials.RoleSubmitter), Sources: sources})
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets[name] = made.Secret
+	}
+	for _, reserved := range []string{"console", "console/boss", "procaas", "PROCAAS/run", ""} {
+		_, err := admin.NewToken(t.Context(), wire.NewToken{Name: "boss", Role: string(credentials.RoleSubmitter), Sources: []string{reserved}})
+		if err == nil {
+			t.Errorf("want no token for the source %q", reserved)
+		}
+	}
+	const (
+		plain = `{"type": "new-order-created", "id": "%s", "source": "%s", "payload": {"order-id": "%[1]s"}}`
+		cloud = `{"specversion": "1.0", "type": "new-order-created", "id": "%s", "source": "%s", "data": {"order-id": "%[1]s"}}`
+	)
+	doors := map[string]struct{ media, body string }{
+		"plain": {"application/json", plain}, "array": {"application/json", "[" + plain + "]"},
+		"structured": {"application/cloudevents+json", cloud}, "batch": {"application/cloudevents-batch+json", "[" + cloud + "]"},
+		"binary": {"application/json", ""},
+	}
+	for door, d := range doors {
+		for _, c := range []struct {
+			who, source string
+			want        int
+		}{
+			{"eve", "orders", 403},
+			{"eve", "orders/eu", 403},
+			{"root", "orders", 403},
+			{"eve", "orders-eu", 202},
+			{"shop", "orders", 202},
+			{"shop", "orders/eu", 202},
+			{"shop", "elsewhere", 403},
+			{"root", "elsewhere", 202},
+		} {
+			id := fmt.Sprintf("%s-%s", door, c.source)
+			body := fmt.Sprintf(`{"order-id": %q}`, id)
+			if d.body != "" {
+				body = fmt.Sprintf(d.body, id, c.source)
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/v1/events", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", d.media)
+			req.Header.Set("Authorization", "Bearer "+secrets[c.who])
+			if d.body == "" {
+				for name, value := range map[string]string{"Specversion": "1.0", "Type": "new-order-created", "Id": id, "Source": c.source} {
+					req.Header.Set("Ce-"+name, value)
+				}
+			}
+			reply, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(reply.Body)
+			_ = reply.Body.Close()
+			if err != nil || reply.StatusCode != c.want {
+				t.Errorf("%s: %s as %s: want %d, have %s: %s, %v", door, c.source, c.who, c.want, reply.Status, text, err)
+			}
+		}
+	}
+	receipt, err := client.New(n.url, secrets["shop"]).SubmitEvent(t.Context(), wire.Event{
+		Type: "new-order-created", ID: "e-1", Payload: map[string]any{"order-id": "o-2"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := admin.Run(t.Context(), receipt.Run)
+	if err != nil || run.Event.Source != "orders" {
+		t.Errorf("want the source that the token is bound to, have %q, %v", run.Event.Source, err)
+	}
+	audit, err := admin.Audit(t.Context(), store.AuditFilter{Kind: store.AuditRefusal, Limit: 100}, "")
+	if err != nil || len(audit.Items) != 3 { // each token and call once
+		t.Errorf("want a refusal of each token in the audit, have %+v, %v", audit.Items, err)
+	}
+	if _, err := admin.RevokeToken(t.Context(), "shop", ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.New(n.url, secrets["eve"]).SubmitEvent(t.Context(), wire.Event{
+		Type: "new-order-created", ID: "e-2", Source: "orders", Payload: map[string]any{"order-id": "o-3"},
+	})
+	if err != nil {
+		t.Errorf("want the source free after its token is revoked, have %v", err)
 	}
 }

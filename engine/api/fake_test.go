@@ -452,6 +452,10 @@ func (f *fakeEngine) EndFallbacks(ctx context.Context, path string, by store.Act
 
 func (f *fakeEngine) Guarded(ctx context.Context) (bool, error) { return f.controls.Guarded(ctx) }
 
+func (f *fakeEngine) RefuseSource(ctx context.Context, g credentials.Grant, source string) (string, error) {
+	return f.controls.RefuseSource(ctx, g, source)
+}
+
 func (f *fakeEngine) GrantOf(ctx context.Context, token [sha256.Size]byte) (credentials.Grant, error) {
 	for known, grant := range f.known {
 		if sha256.Sum256([]byte(known)) == token {

@@ -50,6 +50,10 @@ type Grant struct {
 	Paths []string // at or below which the grant holds; everywhere when there are none
 	Quota string   // as in [Token]
 
+	// Sources are those of the events that its bearer may submit, each with what is below it. If
+	// there are none, these are the sources to which no other token is bound.
+	Sources []string
+
 	quota *quota  // nil for none
 	rate  float64 // of the quota, per second
 }
@@ -87,9 +91,10 @@ var (
 // A Token is the stored form of a token, without its name and its hash.
 type Token struct {
 	Role    Role       `json:"role"`
-	Paths   []string   `json:"paths,omitempty"` // as in [Grant]
-	Quota   string     `json:"quota,omitempty"` // how many events and tasks its bearer may hand in, such as 100/s; empty for any number
-	Expires *time.Time `json:"expires"`         // null is never
+	Paths   []string   `json:"paths,omitempty"`   // as in [Grant]
+	Sources []string   `json:"sources,omitempty"` // as in [Grant]
+	Quota   string     `json:"quota,omitempty"`   // how many events and tasks its bearer may hand in, such as 100/s; empty for any number
+	Expires *time.Time `json:"expires"`           // null is never
 	Revoked bool       `json:"revoked,omitempty"`
 }
 
@@ -215,7 +220,7 @@ func (a *Access) Guarded(ctx context.Context) (bool, error) {
 }
 
 // GrantOf returns what the bearer of a token with the hash may do. The error is [ErrUnknownToken],
-// [ErrTokenExpired] or one of the store.
+// [ErrTokenExpired] or one of the store. The grant of an expired token has only its name.
 func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, error) {
 	all, err := a.tokens(ctx)
 	if err != nil {
@@ -226,9 +231,38 @@ func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, er
 		return Grant{}, ErrUnknownToken
 	}
 	if t.state(a.Now()) == TokenExpired {
-		return Grant{}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
+		return Grant{Name: t.name}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
 	}
-	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths, Quota: t.Quota, quota: a.quotaOf(t), rate: t.rate}, nil
+	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths, Sources: t.Sources, Quota: t.Quota, quota: a.quotaOf(t), rate: t.rate}, nil
+}
+
+// RefuseSource returns why the bearer of a grant may not submit events of a source, or "". A token
+// binds its sources until it is revoked, even after it has expired.
+func (a *Access) RefuseSource(ctx context.Context, g Grant, source string) (string, error) {
+	if len(g.Sources) > 0 {
+		if slices.ContainsFunc(g.Sources, func(bound string) bool { return sourceBelow(source, bound) }) {
+			return "", nil
+		}
+		return fmt.Sprintf("source: the token %s may submit events of %s, have %q; name one of its sources, or make a token with --source",
+			g.Name, strings.Join(g.Sources, ", "), source), nil
+	}
+	all, err := a.tokens(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, t := range all {
+		if !t.Revoked && slices.ContainsFunc(t.Sources, func(bound string) bool { return sourceBelow(source, bound) }) {
+			return fmt.Sprintf("source: %q is bound to another token; name another source, or let an admin make a token with --source %[1]q",
+				source), nil
+		}
+	}
+	return "", nil
+}
+
+// sourceBelow reports whether a source is a bound one or below it: orders binds orders/eu, too.
+func sourceBelow(source, bound string) bool {
+	rest, ok := strings.CutPrefix(source, bound)
+	return ok && (rest == "" || strings.ContainsRune("/:#?", rune(rest[0])) || strings.ContainsRune("/:", rune(bound[len(bound)-1])))
 }
 
 // newSecret returns 32 random bytes as text.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
@@ -52,6 +53,7 @@ type TokenSpec struct {
 	Name    string    // what the audit calls its bearer; 1 to 64 characters
 	Role    Role      // it is needed
 	Paths   []string  // what it is bound to; everything when empty
+	Sources []string  // as in [Grant]; for submitters and operators
 	Quota   string    // as in [Token]; for submitters only
 	Expires time.Time // in DefaultTokenTime when zero
 	Forever bool      // it never expires
@@ -64,6 +66,8 @@ const (
 	longestToken = 10 * 366 * 24 * time.Hour // use Forever for a longer time
 	maxTokens    = 1000                      // a call compares its token with all of them
 	maxPaths     = 100                       // of one token
+	maxSources   = 100                       // of one token
+	maxSource    = 256                       // bytes
 )
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
@@ -186,10 +190,22 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 		return invalid("paths: the role %s holds everywhere; operators, submitters and workers may be bound to paths", spec.Role)
 	case len(spec.Paths) > maxPaths:
 		return invalid("paths: want at most %d, have %d", maxPaths, len(spec.Paths))
+	case len(spec.Sources) > 0 && spec.Role != RoleSubmitter && spec.Role != RoleOperator:
+		return invalid("sources: only submitters and operators are bound to sources, not the role %s", spec.Role)
+	case len(spec.Sources) > maxSources:
+		return invalid("sources: want at most %d, have %d", maxSources, len(spec.Sources))
 	case spec.Quota != "" && spec.Role != RoleSubmitter:
 		return invalid("quota: only submitters have one, not the role %s", spec.Role)
 	case spec.Forever && !spec.Expires.IsZero():
 		return invalid("want expires or forever, have both")
+	}
+	for _, source := range spec.Sources {
+		switch {
+		case source == "" || len(source) > maxSource || strings.ContainsFunc(source, func(c rune) bool { return !unicode.IsPrint(c) }):
+			return invalid("sources: want 1 to %d printable bytes such as orders, have %q", maxSource, source)
+		case model.IsReservedSource(source + "/"):
+			return invalid("sources: %q is reserved for the engine's own events and for people in the console", source)
+		}
 	}
 	for _, path := range spec.Paths {
 		if spec.Role == RoleWorker { // its types need not be pipelines
@@ -211,7 +227,10 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 			return invalid("quota: %s", err)
 		}
 	}
-	t := Token{Role: spec.Role, Quota: spec.Quota, Paths: slices.Compact(slices.Sorted(slices.Values(spec.Paths)))}
+	t := Token{
+		Role: spec.Role, Quota: spec.Quota, Paths: slices.Compact(slices.Sorted(slices.Values(spec.Paths))),
+		Sources: slices.Compact(slices.Sorted(slices.Values(spec.Sources))),
+	}
 	if spec.Forever {
 		return t, nil
 	}

@@ -332,7 +332,7 @@ func (t *trial) hand(ctx context.Context, e *Event, ev model.Event) error {
 	if e.Delay > 0 {
 		ev.At = t.clock.Now().Add(e.Delay)
 	}
-	out, err := t.v.Engine().SubmitOwn(ctx, []intake.Submission{{Event: ev}})
+	out, err := t.v.Engine().SubmitOwn(ctx, []intake.Submission{{Event: ev, Signed: true}})
 	if err != nil {
 		return err
 	}

@@ -28,9 +28,10 @@ import (
 
 // A Submission is a submitted event.
 type Submission struct {
-	Event model.Event // without an id, each submission is a new event
-	Hash  string      // of what the sender sent; computed from the event if empty
-	Queue string      // the pipeline for which the event is a task; the engine sets its source; empty for none
+	Event  model.Event // without an id, each submission is a new event
+	Hash   string      // of what the sender sent; computed from the event if empty
+	Signed bool        // by the console, which may use the source of the person who submits it
+	Queue  string      // the pipeline for which the event is a task; the engine sets its source; empty for none
 }
 
 // A Submitted is the result of one submission: a receipt or an error. The error is an [*Error] if
@@ -63,7 +64,7 @@ const (
 // Take checks an event and routes it.
 func Take(ctx context.Context, d *definitions.Definition, s Submission, now time.Time) (model.Intake, error) {
 	ev := s.Event
-	if err := checkEvent(ev); err != nil {
+	if err := checkEvent(ev, s.Signed); err != nil {
 		return model.Intake{}, err
 	}
 	dedup, hash := ev.ID != "", s.Hash
@@ -184,8 +185,9 @@ func flowKey(f *tree.Flow, ev model.Event) (string, error) {
 	return key, nil
 }
 
-// checkEvent refuses events that could not be stored or understood.
-func checkEvent(ev model.Event) error {
+// checkEvent refuses events that could not be stored or understood. signed says that the source is
+// the console's.
+func checkEvent(ev model.Event, signed bool) error {
 	for _, label := range []struct {
 		field, value string
 		longest      int
@@ -202,9 +204,10 @@ func checkEvent(ev model.Event) error {
 		}
 	}
 	switch {
-	case !ev.Inner && model.IsReservedSource(ev.Source):
-		return invalid("source", fmt.Sprintf("source: %q is reserved: sources under %s are those of the engine's own events; "+
-			"name the program that sends the event, such as orders, or leave source out", ev.Source, model.ReservedSource))
+	case !ev.Inner && model.IsReservedSource(ev.Source) && (!signed || !strings.HasPrefix(ev.Source, model.ConsoleSource)):
+		return invalid("source", fmt.Sprintf("source: %q is reserved: sources under %s are those of the engine's own events, and those "+
+			"under %s name people who submit events in the console; name the program that sends the event, such as orders, or leave source out",
+			ev.Source, model.ReservedSource, model.ConsoleSource))
 	case ev.Type == "":
 		return invalid("type", "type: want the type of the event, have none")
 	case ev.Priority < -MaxPriority || ev.Priority > MaxPriority:

@@ -56,7 +56,7 @@ func (o *Reruns) Rerun(ctx context.Context, id, stage string, by store.Actor) (c
 		return checkpoint.RunView{}, err
 	}
 	ev.Rerun.By, ev.Rerun.Reason = by.Name, by.Reason
-	receipt, err := o.Acceptor.SubmitOne(ctx, Submission{Event: ev})
+	receipt, err := o.Acceptor.SubmitOne(ctx, Submission{Event: ev, Signed: true})
 	if err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("rerun run %s: %w", id, err)
 	}

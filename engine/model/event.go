@@ -84,7 +84,7 @@ func (e Event) Namespace() string {
 	return emittedSpace + e.Source
 }
 
-// ReservedSource is the prefix of sources that only the engine may use.
+// ReservedSource is the prefix of the sources of the engine's own events.
 const ReservedSource = "procaas/"
 
 // TaskSource is the source of the events that a pipeline's tasks become.
@@ -115,9 +115,14 @@ func Superseder(reason string) (task int64, ok bool) {
 
 var percentEncoded = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
-// IsReservedSource reports whether a source begins with procaas/. It also catches sources that only
-// look like it to people or after decoding: other case, leading slashes, dots or spaces,
-// backslashes, and URL encoding.
+// ConsoleSource is the prefix of the sources of events that people submit in the console. Their names
+// follow it. Flows trust it as a signature, for example under an approval, so only the console may
+// use it.
+const ConsoleSource = "console/"
+
+// IsReservedSource reports whether a source begins with procaas/ or console/. It also catches
+// sources that only look like it to people or after decoding: other case, leading slashes, dots or
+// spaces, backslashes, and URL encoding.
 func IsReservedSource(source string) bool {
 	for {
 		decoded := percentEncoded.ReplaceAllStringFunc(source, func(digits string) string {
@@ -132,7 +137,8 @@ func IsReservedSource(source string) bool {
 	source = strings.ReplaceAll(strings.ToLower(source), `\`, "/")
 	source = strings.TrimLeftFunc(source, func(r rune) bool { return r == '/' || r == '.' || unicode.IsSpace(r) || unicode.IsControl(r) })
 	name, _, below := strings.Cut(source, "/")
-	return below && strings.TrimSpace(name)+"/" == ReservedSource
+	name = strings.TrimSpace(name) + "/"
+	return below && (name == ReservedSource || name == ConsoleSource)
 }
 
 // A Receipt is the result of a submitted event.

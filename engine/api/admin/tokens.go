@@ -45,7 +45,9 @@ type newToken struct{ Body wire.NewToken }
 // newToken makes a token. Only this reply has the secret, because the store has only its hash.
 func (g *Group) newToken(c *rest.Call, in *newToken) (made wire.MadeToken, err error) {
 	b := &in.Body
-	spec := credentials.TokenSpec{Name: b.Name, Role: credentials.Role(b.Role), Paths: b.Paths, Quota: b.Quota, Expires: b.Expires, Forever: b.Forever}
+	spec := credentials.TokenSpec{
+		Name: b.Name, Role: credentials.Role(b.Role), Paths: b.Paths, Sources: b.Sources, Quota: b.Quota, Expires: b.Expires, Forever: b.Forever,
+	}
 	guarded := g.Configured
 	if !guarded {
 		if guarded, err = g.Tokens.Guarded(c.Context()); err != nil {

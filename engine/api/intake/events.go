@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -193,12 +194,17 @@ func (g *Group) submit(c *rest.Call, in intake, wait time.Duration) error {
 	if err := g.maySubmit(c, in.events); err != nil {
 		return err
 	}
+	if in.queue == "" { // tasks have a source of the engine
+		if err := g.maySend(c, in.events); err != nil {
+			return err
+		}
+	}
 	if err := c.Spend(len(in.events)); err != nil {
 		return err
 	}
 	submissions := make([]engineintake.Submission, len(in.events))
 	for i, e := range in.events {
-		submissions[i] = engineintake.Submission{Event: e, Queue: in.queue}
+		submissions[i] = engineintake.Submission{Event: e, Queue: in.queue, Signed: signed(c, e.Source)}
 	}
 	// One call for all, so that one transaction stores them.
 	results, err := g.Intake.Submit(c.Context(), submissions)
@@ -251,6 +257,48 @@ func (g *Group) maySubmit(c *rest.Call, events []model.Event) error {
 		}
 	}
 	return nil
+}
+
+// maySend refuses events whose source the caller may not use: it is bound to other tokens, or the
+// caller's token is bound to other sources. The ids of events are unique within their source, so
+// this also keeps others from taking ids. An event without a source gets that of a token that is
+// bound to a single one.
+func (g *Group) maySend(c *rest.Call, events []model.Event) error {
+	grant := rest.Granted(c.R)
+	checked := map[string]bool{}
+	for i := range events {
+		e := &events[i]
+		if e.Source == "" && len(grant.Sources) == 1 {
+			e.Source = grant.Sources[0]
+		}
+		if checked[e.Source] || signed(c, e.Source) {
+			continue
+		}
+		checked[e.Source] = true
+		why, err := g.Intake.RefuseSource(c.Context(), grant, e.Source)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			p := problem.New(problem.Forbidden, "%s", why)
+			p.Token = grant.Name
+			return p
+		}
+	}
+	return nil
+}
+
+// A consoleKey marks the context of an event that the console submits.
+type consoleKey struct{}
+
+// FromConsole marks an event as submitted by the console, for the caller of the request.
+func FromConsole(ctx context.Context) context.Context {
+	return context.WithValue(ctx, consoleKey{}, true)
+}
+
+// signed reports whether a source is that of the caller in the console.
+func signed(c *rest.Call, source string) bool {
+	return c.Context().Value(consoleKey{}) != nil && source == model.ConsoleSource+rest.Granted(c.R).Name
 }
 
 // replyOne replies with a receipt: by default 202 for a new event, and 200 for one that was stored

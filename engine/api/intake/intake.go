@@ -15,6 +15,7 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/credentials"
 	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 )
@@ -29,6 +30,9 @@ type Intake interface {
 	// before a body is read, so it does not ask the store.
 	Overload() *engineintake.OverloadError
 	Bundle() *tree.Bundle
+
+	// RefuseSource returns why the bearer of a grant may not submit events of a source, or "".
+	RefuseSource(ctx context.Context, g credentials.Grant, source string) (string, error)
 }
 
 // A Waiter waits for the ends of runs.

@@ -81,9 +81,6 @@ const (
 	lookedLast = 50 // runs among which the last events of a type are looked for
 )
 
-// consoleSource begins the sources of events that people submit. The name of who does follows.
-const consoleSource = "console/"
-
 // payloadName is the pointer of the payload in an event of the plain form.
 const payloadName = "/payload"
 
@@ -347,7 +344,7 @@ type refusal struct {
 // handIn submits an event, and notes who did so.
 func (c submission) handIn(r *http.Request, f *eventForm, payload any) (run string, refused *refusal, err error) {
 	by := c.by(r)
-	event := map[string]any{"type": f.Type.Type, "id": f.ID, "source": consoleSource + by.Name, "payload": payload}
+	event := map[string]any{"type": f.Type.Type, "id": f.ID, "source": model.ConsoleSource + by.Name, "payload": payload}
 	if f.AsksID && f.Key != "" {
 		event["key"] = f.Key
 	}
@@ -365,7 +362,7 @@ func (c submission) handIn(r *http.Request, f *eventForm, payload any) (run stri
 		return "", nil, err
 	}
 	if !receipt.Duplicate {
-		e := records.AuditedEvent{Type: f.Type.Type, ID: f.ID, Source: consoleSource + by.Name}
+		e := records.AuditedEvent{Type: f.Type.Type, ID: f.ID, Source: model.ConsoleSource + by.Name}
 		if err := c.o.Engine.NoteEvent(r.Context(), receipt.Run, e, by); err != nil {
 			c.o.Log.Error("event is submitted, and the audit does not say so", "run", receipt.Run, "by", by.Name, "error", err)
 		}

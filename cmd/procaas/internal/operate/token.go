@@ -41,7 +41,7 @@ func tokenNew() *cobra.Command {
 		Short: "Make a token, and show it once",
 		Example: `  procaas token new --name ann --role admin
   procaas token new --name on-call --role operator --path new-order-created/notify --expires 30d
-  procaas token new --name shop --role submitter --path new-order-created --quota 100/s
+  procaas token new --name shop --role submitter --path new-order-created --source orders --quota 100/s
   procaas token new --name resizer --role worker --path thumbnails`,
 		Args: cobra.NoArgs,
 	}
@@ -51,6 +51,8 @@ func tokenNew() *cobra.Command {
 	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator or admin (required)")
 	flags.StringSliceVar(&t.Paths, "path", nil,
 		"path or type that an operator, submitter or worker is bound to (repeatable; default: everything)")
+	flags.StringSliceVar(&t.Sources, "source", nil,
+		"source of events that only this token may submit, with what is below it (repeatable; default: all that no token is bound to)")
 	flags.StringVar(&t.Quota, "quota", "", "how many events and tasks a submitter may submit, such as 100/s (default: any number)")
 	flags.StringVar(&t.Reason, "reason", "", "reason, for the audit")
 	expires := flags.String("expires", "90d", "when it expires: a duration such as 30d, a time such as 2006-01-02T15:04:05Z, or never")
@@ -115,6 +117,9 @@ func holdsFor(t credentials.TokenView) string {
 	text := string(t.Role)
 	if len(t.Paths) > 0 {
 		text += " of " + strings.Join(t.Paths, ", ")
+	}
+	if len(t.Sources) > 0 {
+		text += " from " + strings.Join(t.Sources, ", ")
 	}
 	if t.Quota != "" {
 		text += ", " + t.Quota
