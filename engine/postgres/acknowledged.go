@@ -147,8 +147,22 @@ func (a *acknowledged) turnOff(why error) {
 
 func formatLSN(lsn int64) string { return fmt.Sprintf("%X/%X", uint64(lsn)>>32, uint32(lsn)) }
 
-// intact returns an [store.ErrLost] if the server lacks what was acknowledged. A connection asks when
-// it is made. Behind a pooler, another server may be behind the same connection.
+// intact returns an error if a node must not renew its lease: an [store.ErrLost] if the server lacks
+// what was acknowledged, or another error if somebody has brought newer tables. A connection asks the
+// server when it is made. Behind a pooler, another server may be behind the same connection.
 func (d *database) intact(ctx context.Context) error {
-	return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return d.acked.check(ctx, c.Conn()) })
+	known, err := latestSchema()
+	if err != nil {
+		return err
+	}
+	return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		if err := d.acked.check(ctx, c.Conn()); err != nil {
+			return err
+		}
+		var version int64
+		if err := c.QueryRow(ctx, schemaVersion).Scan(&version); err != nil {
+			return err
+		}
+		return refuseNewer(version, known)
+	})
 }

@@ -108,7 +108,8 @@ func TestTheLastAcknowledgedEventIsMissed(t *testing.T) {
 		accept(t, other, intake("after"+time.Now().Format("150405.000000000")))
 	}
 	err := write(t, s, "refused")
-	if !errors.Is(err, store.ErrLost) || !strings.Contains(err.Error(), "its log ended at") || !strings.Contains(err.Error(), "restart this process") {
+	if !errors.Is(err, store.ErrLost) || !strings.Contains(err.Error(), "its log ended at") ||
+		!strings.Contains(err.Error(), "restart this process") {
 		t.Errorf("want an event refused with what is missing and what to do, have %v", err)
 	}
 	if _, err := s.Beat(t.Context(), node, time.Minute, ""); !errors.Is(err, store.ErrLost) {

@@ -24,7 +24,14 @@ const (
 // Join implements [store.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	enrolled := false
+	known, err := latestSchema()
+	if err != nil {
+		return 0, err
+	}
 	err = s.db.tx(ctx, func(t *tx) error {
+		t.queue(lockJoin)
+		var version int64
+		t.queue(schemaVersion).QueryRow(value(&version))
 		t.queue(lockSlots)
 		t.queue("select exists (select from inbox_cell)").QueryRow(value(&enrolled))
 		t.queue(forgetNodes, store.NodesRemembered.Microseconds())
@@ -32,6 +39,9 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 		var drawn int64
 		t.queue(drawNode).QueryRow(value(&drawn))
 		if err := t.send(ctx); err != nil {
+			return err
+		}
+		if err := refuseNewer(version, known); err != nil {
 			return err
 		}
 		node = store.NodeNumber(drawn)

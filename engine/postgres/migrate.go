@@ -20,7 +20,7 @@ import (
 const schemaTable = "procaas_schema"
 
 // Migrate updates the schema at dsn, and returns the versions before and after. If several
-// processes call it at once, one does the work.
+// processes call it at once, one does the work. It changes nothing while nodes are alive.
 func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
 	config, _, err := prepareConfig(ctx, dsn)
 	if err != nil {
@@ -133,8 +133,6 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	case have < want:
 		return fmt.Errorf("%w %d, want %d: run procaas migrate", errOutdated, have, want)
-	case have > want:
-		return fmt.Errorf("schema has version %d, newer than %d, the last that this procaas knows: use a newer procaas", have, want)
 	}
-	return nil
+	return refuseNewer(have, want)
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 )
 
@@ -29,6 +30,9 @@ func (l *migrationLock) SessionLock(ctx context.Context, _ *sql.Conn) (err error
 	if _, err := l.tx.ExecContext(ctx, wait); err != nil {
 		_ = l.tx.Rollback()
 		return fmt.Errorf("wait for another process that migrates: %w", err)
+	}
+	if err := refuseLive(ctx, l.tx); err != nil {
+		return errors.Join(err, l.tx.Rollback())
 	}
 	return nil
 }

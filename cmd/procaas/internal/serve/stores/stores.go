@@ -177,7 +177,8 @@ func MigrateCommand() *cobra.Command {
 		Use:   "migrate",
 		Short: "Update the schema of a store",
 		Long: "migrate creates or updates the tables of a store. It cannot go back to an older\nschema. Several processes may " +
-			"run it at once: one does the work, the others wait.",
+			"run it at once: one does the work, the others wait.\n\nWhile older nodes are alive, migrate changes nothing and names them. " +
+			"Stop them first.",
 		Example: "  procaas migrate --store postgres://procaas@db/procaas",
 		Args:    cobra.NoArgs,
 	}
