@@ -232,6 +232,7 @@ func TestMovesAreInvisibleToCallers(t *testing.T) {
 	if second == first {
 		t.Fatal("the hot partition has not moved")
 	}
+	x.servers[second].Listener.Close() // first, as with a process that is killed
 	x.servers[second].CloseClientConnections()
 	x.servers[second].Close()
 	eventually(x.t, "the others serve what the dead worker had", func() bool { return x.served(second) == fanoutPartitions })

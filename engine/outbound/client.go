@@ -41,6 +41,10 @@ type Reach struct {
 	// Fresh lists URLs whose hosts get a new connection for each request.
 	Fresh []string
 
+	// PassesOn leaves requests and responses as their senders have made them: nothing is compressed
+	// on the way, and a service may switch to the protocol that a request asks for.
+	PassesOn bool
+
 	log *slog.Logger // logs responses that belong to no request; may be nil
 }
 
@@ -79,7 +83,7 @@ const workerConns = 256
 // ForWorkers makes the client that reaches the workers of a definition's clusters, and the
 // registries that know their addresses.
 func ForWorkers(b *tree.Bundle, targets *Targets) *http.Client {
-	r := Reach{Targets: targets, MaxConns: workerConns}
+	r := Reach{Targets: targets, MaxConns: workerConns, PassesOn: true}
 	for _, c := range b.Clusters {
 		for _, w := range c.Workers {
 			r.Declared = append(r.Declared, w.URL)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,6 +42,7 @@ var (
 type leanTransport struct {
 	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
 	distrust func(host string) // called for hosts that have sent an unrequested response
+	asItIs   bool              // requests and responses are not compressed on the way
 	most     int               // idle connections per host; twice that in total
 
 	mu     sync.Mutex             // guards the following
@@ -370,7 +372,7 @@ func (c *leanConn) exchange(r *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	resp.Body = b
-	if offersGzip(r) && strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
+	if c.t.offersGzip(r) && strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
 		resp.Body = &unzipped{leanReply: b}
 		resp.Header.Del("Content-Encoding")
 		resp.Header.Del("Content-Length")
@@ -409,6 +411,11 @@ func (c *leanConn) talk(r *http.Request) (*http.Response, error) {
 			}
 			return resp, err
 		}
+		if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && trace.Got1xxResponse != nil {
+			if err := trace.Got1xxResponse(resp.StatusCode, textproto.MIMEHeader(resp.Header)); err != nil {
+				return nil, err
+			}
+		}
 	}
 }
 
@@ -417,7 +424,7 @@ func (c *leanConn) talk(r *http.Request) (*http.Response, error) {
 // final.
 func (c *leanConn) send(r *http.Request) (refused, err error) {
 	out, _ := leanOuts.Get().(*[]byte)
-	if *out, err = compose((*out)[:0], r); err != nil {
+	if *out, err = c.t.compose((*out)[:0], r); err != nil {
 		c.recycle(out)
 		return nil, err
 	}
@@ -483,12 +490,12 @@ func (c *leanConn) finish(keep bool) {
 }
 
 // offersGzip reports whether the response may be compressed, by the rule of net/http.
-func offersGzip(r *http.Request) bool {
-	return r.Method != http.MethodHead && len(r.Header["Accept-Encoding"])+len(r.Header["Range"]) == 0
+func (t *leanTransport) offersGzip(r *http.Request) bool {
+	return !t.asItIs && r.Method != http.MethodHead && len(r.Header["Accept-Encoding"])+len(r.Header["Range"]) == 0
 }
 
 // compose appends a request to a buffer.
-func compose(b []byte, r *http.Request) ([]byte, error) {
+func (t *leanTransport) compose(b []byte, r *http.Request) ([]byte, error) {
 	add := func(texts ...string) {
 		for _, text := range texts {
 			b = append(b, text...)
@@ -510,7 +517,7 @@ func compose(b []byte, r *http.Request) ([]byte, error) {
 			add(name, ": ", v, "\r\n")
 		}
 	}
-	if offersGzip(r) {
+	if t.offersGzip(r) {
 		add("Accept-Encoding: gzip\r\n")
 	}
 	switch {

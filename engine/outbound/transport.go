@@ -23,6 +23,8 @@ type transport struct {
 	log   *slog.Logger
 	fresh hostSet // hosts whose connections are not reused
 
+	upgrades bool // a service may switch to another protocol
+
 	lean   *leanTransport  // small requests over HTTP
 	secure *http.Transport // over TLS
 	once   *http.Transport // reuses no connection
@@ -32,11 +34,13 @@ type transport struct {
 }
 
 func newTransport(f *fence, r Reach) *transport {
-	t := &transport{fence: f, log: r.log, fresh: hostsOf(r.Fresh), loose: map[string]bool{}}
+	t := &transport{fence: f, log: r.log, fresh: hostsOf(r.Fresh), upgrades: r.PassesOn, loose: map[string]bool{}}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
-	t.lean = &leanTransport{dial: f.dial, distrust: t.distrust, most: cmp.Or(r.MaxConns, 2), idle: map[string][]*leanConn{}}
+	t.lean = &leanTransport{
+		dial: f.dial, distrust: t.distrust, most: cmp.Or(r.MaxConns, 2), asItIs: r.PassesOn, idle: map[string][]*leanConn{},
+	}
 	t.secure, t.once = t.base(r), t.base(r)
 	t.once.DisableKeepAlives = true
 	return t
@@ -54,6 +58,7 @@ func (t *transport) base(r Reach) *http.Transport {
 		TLSHandshakeTimeout:    5 * time.Second,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: mostHeader,
+		DisableCompression:     r.PassesOn,
 	}
 }
 
@@ -73,7 +78,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errNoReply
 	case err != nil:
 		return nil, err
-	case resp.StatusCode == http.StatusSwitchingProtocols:
+	case resp.StatusCode == http.StatusSwitchingProtocols && !(t.upgrades && r.Header.Get("Upgrade") != ""):
 		resp.Body.Close()
 		return nil, errors.New("the service wants another protocol, which nobody has asked for")
 	}

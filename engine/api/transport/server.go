@@ -23,8 +23,7 @@ func Server(h http.Handler, log *slog.Logger) *http.Server {
 	return s
 }
 
-// PassingServer is [Server] for a proxy. The time of bodies and answers is left to its servers and
-// their callers.
+// PassingServer is [Server] for a proxy, which bounds the time of bodies and answers itself.
 func PassingServer(h http.Handler, log *slog.Logger) *http.Server {
 	s := newHTTPServer(attended(h, log, false), log)
 	s.ReadHeaderTimeout = 10 * time.Second

@@ -18,10 +18,11 @@ import (
 
 	"procaas/dsl/cluster"
 	"procaas/engine"
+	"procaas/engine/budget"
 	"procaas/engine/clock"
 )
 
-// ProxyOptions configures a [Proxy]. Follower and Key are required.
+// ProxyOptions configures a [Proxy]. Follower, Key and Transport are required.
 type ProxyOptions struct {
 	// Follower must be running. The proxy only reads it.
 	Follower *Follower
@@ -33,11 +34,17 @@ type ProxyOptions struct {
 	// [DefaultPatience]. It does not bound the worker's own work.
 	Patience time.Duration
 
+	// Silence is how long a worker may be silent before and within its answer, and a caller within
+	// its body or while it should read. 0 means [DefaultSilence]. It does not bound connections that use another protocol.
+	Silence time.Duration
+
 	// Replay is the largest body in bytes that is kept to be sent again. A larger one is sent only
-	// once, after a worker has asked for it. 0 means [DefaultReplay].
+	// once, after a worker has asked for it. So are streams, and bodies that do not fit into Memory.
+	// 0 means [DefaultReplay].
 	Replay int64
 
-	Transport http.RoundTripper // [NewTransport] when nil
+	Memory    *budget.Memory    // has the kept bodies; nil for no limit
+	Transport http.RoundTripper // required; makes the requests as they are
 	Log       *slog.Logger      // nothing is logged when nil
 
 	// Observe receives the status of each ended request, and how often it was sent. It may be nil.
@@ -47,6 +54,7 @@ type ProxyOptions struct {
 // These are the defaults of a [Proxy].
 const (
 	DefaultPatience = 10 * time.Second
+	DefaultSilence  = time.Minute
 	DefaultReplay   = 1 << 20
 )
 
@@ -55,19 +63,12 @@ const (
 	CodeMissingKey  = "missing_key"   // 400
 	CodeMissingBody = "missing_body"  // 400: the body broke off
 	CodeNoWorker    = "no_worker"     // 503: no worker served the partition in time
-	CodeFailed      = "worker_failed" // 502: it is unknown what the worker has done
+	CodeFailed      = "worker_failed" // 502, or 504 after silence: it is unknown what the worker has done
 )
 
-// NewTransport makes a proxy's connections to its workers. They never use another proxy.
-func NewTransport() *http.Transport {
-	return &http.Transport{
-		MaxIdleConnsPerHost: 256, MaxIdleConns: 4096, IdleConnTimeout: time.Minute,
-		ExpectContinueTimeout: 10 * time.Second, DisableCompression: true, ResponseHeaderTimeout: time.Minute,
-	}
-}
-
 // A Proxy passes requests on to the workers of their keys. While a partition moves, it resends its
-// requests until a worker accepts them.
+// requests until a worker accepts them. A request that a worker may have read is sent once more at
+// most: to another worker, and only if a retry is harmless.
 type Proxy struct {
 	o       ProxyOptions
 	reverse httputil.ReverseProxy
@@ -81,8 +82,8 @@ func NewProxy(o ProxyOptions) *Proxy {
 	if o.Replay <= 0 {
 		o.Replay = DefaultReplay
 	}
-	if o.Transport == nil {
-		o.Transport = NewTransport()
+	if o.Silence <= 0 {
+		o.Silence = DefaultSilence
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -96,6 +97,9 @@ func NewProxy(o ProxyOptions) *Proxy {
 			// The proxy sets the partition for each attempt. A caller must not.
 			r.Out.Header.Del(engine.HeaderPartition)
 			r.Out.Header.Del(engine.HeaderAssignment)
+			// The reverse proxy has removed what net/url cannot parse, and the values of trailers come
+			// with the end of the body.
+			r.Out.URL.RawQuery, r.Out.Trailer = r.In.URL.RawQuery, r.In.Trailer
 			// The reverse proxy has removed the header. Keep it, and add the caller's address.
 			r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 			r.SetXForwarded()
@@ -112,6 +116,7 @@ func NewProxy(o ProxyOptions) *Proxy {
 // passing is the state of a request in the proxy.
 type passing struct {
 	key      string
+	kept     *budget.Holder // of the body
 	attempts atomic.Int64
 }
 
@@ -133,7 +138,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, http.StatusBadRequest, CodeMissingKey, "The request has no key", err.Error())
 		return
 	}
-	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), passingKey{}, &passing{key: key})))
+	kept := p.o.Memory.Hold(budget.Proxied)
+	defer kept.Close()
+	out := http.NewResponseController(w)
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &steadyBody{ReadCloser: r.Body, out: out, silence: p.o.Silence}
+	}
+	_ = out.EnableFullDuplex()                               // a worker may answer a stream before it ends
+	defer func() { _ = out.SetWriteDeadline(time.Time{}) }() // for the next request of the connection
+	p.reverse.ServeHTTP(&steadyWriter{w, out, p.o.Silence}, r.WithContext(context.WithValue(r.Context(), passingKey{}, &passing{key: key, kept: kept})))
 }
 
 // failed answers a request that no worker has answered.
@@ -157,10 +170,14 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		p.problem(w, http.StatusServiceUnavailable, CodeNoWorker, "No worker serves the partition", none.Error())
 		return
 	}
+	status := http.StatusBadGateway
+	if errors.Is(err, errSilent) {
+		status = http.StatusGatewayTimeout
+	}
 	p.o.Log.Warn("a worker failed", "attempts", attempts, "error", err)
-	p.o.Observe(http.StatusBadGateway, attempts)
-	p.problem(w, http.StatusBadGateway, CodeFailed, "The worker has not answered", "it is unknown whether the request took effect; "+
-		"requests that may be repeated are, when their method or the header Idempotency-Key says so")
+	p.o.Observe(status, attempts)
+	p.problem(w, status, CodeFailed, "The worker has not answered", "it is unknown whether the request took effect; "+
+		"send it again if a retry is harmless")
 }
 
 // refuse answers a request that is not sent to a worker.
@@ -205,33 +222,43 @@ const (
 // accepts it.
 func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	x := r.Context().Value(passingKey{}).(*passing)
-	body, err := p.bodyOf(r)
+	body, err := p.bodyOf(r, x.kept)
 	if err != nil {
 		return nil, err
 	}
 	patience, cancel := context.WithTimeout(r.Context(), p.o.Patience)
 	defer cancel()
 	none := &noWorkerError{partition: -1, last: ErrUnknown}
-	var reached error // a worker may have acted
+	var reached error // a worker may have read the request, and this is how it failed
+	reader := ""      // the URL of that worker
 	for pause := leastRetry; ; pause = min(2*pause, mostRetry) {
 		to, err := p.o.Follower.Route(x.key)
 		if to.Version > 0 {
 			none.partition = to.Partition
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case reached != nil && to.Worker.URL == reader:
+			if p.answers(patience, to) {
+				return nil, reached // it lives, and would do it twice
+			}
+		default:
 			var reply *http.Response
 			x.attempts.Add(1)
 			if reply, err = p.send(r, to, body); err == nil {
 				return reply, nil
 			}
-			if !errors.Is(err, errNotHeld) && !repeatable(r, err) || body.spent() {
+			unread := errors.Is(err, errNotHeld) || errors.As(err, new(*unsentError))
+			if body.spent() || !unread && (reached != nil || !harmless(r)) {
 				return nil, err
 			}
-			if !errors.Is(err, errNotHeld) && !errors.As(err, new(*unsentError)) {
-				reached = err
+			if !unread {
+				reached, reader, pause = err, to.Worker.URL, leastRetry
 			}
 		}
-		none.last = err
+		if err != nil {
+			none.last = err
+		}
 		p.await(patience, to.Version, pause)
 		if r.Context().Err() != nil {
 			return nil, r.Context().Err()
@@ -244,6 +271,22 @@ func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, none
 		}
 	}
+}
+
+// answers reports whether a worker lives.
+func (p *Proxy) answers(ctx context.Context, to Route) bool {
+	ctx, cancel := context.WithTimeout(ctx, lastWord)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(to.Worker.URL, "/")+"/ping", nil)
+	if err != nil {
+		return false
+	}
+	reply, err := p.o.Transport.RoundTrip(r)
+	if err != nil {
+		return false
+	}
+	reply.Body.Close()
+	return true
 }
 
 // await waits a while for a newer assignment. The worker may also be about to serve its new
@@ -262,7 +305,7 @@ func (p *Proxy) send(r *http.Request, to Route, body *replay) (*http.Response, e
 	}
 	connected := false
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
-	ctx := r.Context()
+	ctx, watch := watchFor(r.Context(), p.o.Silence)
 	if harmless(r) {
 		var settled func()
 		// Other requests cannot be sent again, so leaving a worker that hangs would not help.
@@ -270,6 +313,7 @@ func (p *Proxy) send(r *http.Request, to Route, body *replay) (*http.Response, e
 		defer settled()
 	}
 	out := r.Clone(httptrace.WithClientTrace(ctx, trace))
+	out.Trailer = r.Trailer // its values come with the end of the body
 	out.URL.Scheme, out.URL.Host = base.Scheme, base.Host
 	if prefix := strings.TrimSuffix(base.EscapedPath(), "/"); prefix != "" {
 		out.URL.RawPath = prefix + r.URL.EscapedPath()
@@ -277,14 +321,18 @@ func (p *Proxy) send(r *http.Request, to Route, body *replay) (*http.Response, e
 	}
 	out.Header.Set(engine.HeaderPartition, strconv.Itoa(to.Partition))
 	out.Header.Set(engine.HeaderAssignment, strconv.FormatInt(to.Version, 10))
-	sent := body.attempt(out)
+	sent := body.attempt(out, watch)
 	reply, err := p.o.Transport.RoundTrip(out)
 	sent.seal()
-	switch {
-	case err != nil && !connected:
-		return nil, &unsentError{err}
-	case err != nil:
+	if err != nil {
+		watch.end()
+		if !connected {
+			return nil, &unsentError{err}
+		}
 		return nil, err
+	}
+	watch.over(reply)
+	switch {
 	// Without the header the 421 is the service's own answer, which the caller gets.
 	case reply.StatusCode == http.StatusMisdirectedRequest && reply.Header.Get(engine.HeaderAssignment) != "":
 		_, _ = io.CopyN(io.Discard, reply.Body, 4<<10) // so that the connection can be reused
@@ -322,12 +370,6 @@ func (p *Proxy) whileOwner(ctx context.Context, to Route) (owned context.Context
 		}
 	}()
 	return owned, settled
-}
-
-// repeatable reports whether a request may be sent again after an error: no worker has seen it, or
-// a repetition is harmless.
-func repeatable(r *http.Request, err error) bool {
-	return errors.As(err, new(*unsentError)) || harmless(r)
 }
 
 // harmless reports whether a request may be repeated: its method is idempotent by RFC 9110, or its

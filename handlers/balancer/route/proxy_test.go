@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,8 +16,10 @@ import (
 	"time"
 
 	"procaas/dsl/cluster"
+	"procaas/engine/api/transport"
 	"procaas/engine/clusters"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/outbound"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/route"
 )
@@ -130,10 +133,12 @@ func newProxy(t *testing.T, b *board, o route.ProxyOptions) *httptest.Server {
 		t.Fatal(err)
 	}
 	o.Key = key
-	transport := route.NewTransport()
-	o.Transport = transport
-	s := httptest.NewServer(route.NewProxy(o))
-	t.Cleanup(func() { s.Close(); transport.CloseIdleConnections(); cancel(); <-done })
+	client := outbound.NewClient(outbound.Reach{Public: true, Networks: []string{"127.0.0.0/8"}, PassesOn: true, MaxConns: 16})
+	o.Transport = client.Transport
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = transport.PassingServer(route.NewProxy(o), slog.New(slog.DiscardHandler))
+	s.Start()
+	t.Cleanup(func() { s.Close(); client.CloseIdleConnections(); cancel(); <-done })
 	return s
 }
 
@@ -233,43 +238,88 @@ func TestProxyGivesUpWithoutAWorker(t *testing.T) {
 	}
 }
 
-// TestProxyRepeatsOnlyWhatMayBeRepeated cuts connections after the request has come.
-func TestProxyRepeatsOnlyWhatMayBeRepeated(t *testing.T) {
+// TestRequestThatEndsItsConnectionIsSentOnce has a worker that answers other requests, so it has not
+// died.
+func TestRequestThatEndsItsConnectionIsSentOnce(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		method, idempotency string
-		status              int
-		calls               int64
-	}{
-		{"GET", "", 200, 2}, {"PUT", "", 200, 2}, {"POST", "", 502, 1}, {"POST", "k-1", 200, 2},
-	} {
-		t.Run(c.method+c.idempotency, func(t *testing.T) {
+	for _, kind := range []string{"GET", "HEAD", "PUT", "DELETE", "POST", "POST+"} {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			b, w := newBoard(), newWorker(t, "w0")
 			var calls atomic.Int64
-			w.serve.Store(func(rw http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				if calls.Add(1) == 1 {
-					panic(http.ErrAbortHandler)
+			w.serve.Store(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/ping" {
+					return
 				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				calls.Add(1)
+				panic(http.ErrAbortHandler)
 			})
 			w.take(t, 1)
 			b.put(assignmentTo(1, 0, w))
 			p := newProxy(t, b, route.ProxyOptions{Patience: time.Minute})
-			r, err := http.NewRequestWithContext(t.Context(), c.method, p.URL+"/?key=user-1", strings.NewReader("x"))
-			if err != nil {
-				t.Fatal(err)
+			if status := sendKind(t, kind, p.URL); status != 502 || calls.Load() != 1 {
+				t.Errorf("have %d after %d calls, want 502 after 1", status, calls.Load())
 			}
-			if c.idempotency != "" {
-				r.Header.Set("Idempotency-Key", c.idempotency)
+		})
+	}
+}
+
+// sendKind sends a request with a method. POST+ is one that may be repeated.
+func sendKind(t *testing.T, kind, proxy string) (status int) {
+	t.Helper()
+	method, keyed := strings.CutSuffix(kind, "+")
+	r, err := http.NewRequestWithContext(t.Context(), method, proxy+"/?key=user-1", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keyed {
+		r.Header.Set("Idempotency-Key", "k-1")
+	}
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply.Body.Close()
+	return reply.StatusCode
+}
+
+// TestRequestOfADeadWorkerGoesToItsSuccessorOnce has workers that die of a request.
+func TestRequestOfADeadWorkerGoesToItsSuccessorOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind   string
+		all    bool // every worker dies
+		status int
+		calls  int64
+	}{
+		{"GET", false, 200, 1}, {"PUT", false, 200, 1}, {"DELETE", false, 200, 1}, {"POST+", false, 200, 1}, {"POST", false, 502, 1},
+		{"GET", true, 502, 2}, {"DELETE", true, 502, 2}, {"POST+", true, 502, 2}, {"POST", true, 502, 1},
+	} {
+		t.Run(fmt.Sprint(c.kind, c.all), func(t *testing.T) {
+			t.Parallel()
+			b := newBoard()
+			workers := []*worker{newWorker(t, "w0"), newWorker(t, "w1"), newWorker(t, "w2")}
+			var calls atomic.Int64
+			for i, w := range workers {
+				if i > 0 && !c.all {
+					break
+				}
+				w.serve.Store(func(_ http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					calls.Add(1)
+					w.Listener.Close()
+					b.put(assignmentTo(int64(i+2), i+1, workers...))
+					panic(http.ErrAbortHandler)
+				})
 			}
-			reply, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
+			for i, w := range workers {
+				w.take(t, int64(i+1))
 			}
-			reply.Body.Close()
-			if reply.StatusCode != c.status || calls.Load() != c.calls {
-				t.Errorf("have %d after %d calls, want %d after %d", reply.StatusCode, calls.Load(), c.status, c.calls)
+			b.put(assignmentTo(1, 0, workers...))
+			p := newProxy(t, b, route.ProxyOptions{Patience: time.Minute})
+			if status := sendKind(t, c.kind, p.URL); status != c.status || calls.Load() != c.calls {
+				t.Errorf("have %d after %d deaths, want %d after %d", status, calls.Load(), c.status, c.calls)
 			}
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"sync"
+
+	"procaas/engine/budget"
 )
 
 // A replay is the body of a request that may be sent several times.
@@ -17,23 +19,20 @@ type replay struct {
 	read bool       // a part was sent
 }
 
-// bodyOf reads as much of a body as may be kept.
-func (p *Proxy) bodyOf(r *http.Request) (*replay, error) {
-	if r.Body == nil || r.Body == http.NoBody {
+// bodyOf reads a body that may be kept. One of unknown length is a stream, and its sender may wait for
+// an answer before it goes on.
+func (p *Proxy) bodyOf(r *http.Request, kept *budget.Holder) (*replay, error) {
+	switch {
+	case r.Body == nil || r.Body == http.NoBody:
 		return &replay{none: true}, nil
-	}
-	if r.ContentLength > p.o.Replay {
+	case r.ContentLength < 0 || r.ContentLength > p.o.Replay || !kept.Try(int(r.ContentLength)):
 		return &replay{rest: r.Body}, nil
 	}
-	// One extra byte detects a body that is too large, because the length may be unknown.
-	start, err := io.ReadAll(io.LimitReader(r.Body, p.o.Replay+1))
-	if err != nil {
+	whole := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, whole); err != nil {
 		return nil, &bodyError{err}
 	}
-	if int64(len(start)) > p.o.Replay {
-		return &replay{rest: io.MultiReader(bytes.NewReader(start), r.Body)}, nil
-	}
-	return &replay{whole: start}, nil
+	return &replay{whole: whole}, nil
 }
 
 // A bodyError says that the client has not sent its body.
@@ -48,29 +47,29 @@ func (b *replay) spent() bool {
 	return b.read
 }
 
-// attempt sets the body of a request for one attempt. A large one is sent only after the worker has
+// attempt sets the body of a request for one attempt. One that is not kept is sent only after the worker has
 // asked for it, or has not answered for long.
-func (b *replay) attempt(out *http.Request) *sending {
-	s := &sending{of: b}
+func (b *replay) attempt(out *http.Request, watch *watch) *sending {
+	s := &sending{of: b, watch: watch}
 	switch {
 	case b.none:
 		out.Body = http.NoBody
 	case b.rest == nil:
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.whole)), nil }
 		out.Body, _ = out.GetBody()
-		out.ContentLength, out.TransferEncoding = int64(len(b.whole)), nil
+		out.Header.Del("Expect") // it has come
 	default:
 		out.Body = s
-		// The transport reads it only after the worker's 100, or after a long wait: see
-		// ExpectContinueTimeout of [NewTransport].
+		// The transport reads it only after the worker's 100, or after a wait.
 		out.Header.Set("Expect", "100-continue")
 	}
 	return s
 }
 
-// A sending is a large body in one attempt.
+// A sending is a body that is not kept, in one attempt.
 type sending struct {
 	of     *replay
+	watch  *watch
 	sealed bool // guarded by the replay's mutex
 }
 
@@ -79,6 +78,8 @@ func (s *sending) Read(p []byte) (int, error) {
 	if !s.begin() {
 		return 0, io.ErrClosedPipe // the attempt is over, and the next one needs the body
 	}
+	s.watch.pause() // for the caller's silence, which has a bound of its own
+	defer s.watch.progress()
 	return s.of.rest.Read(p)
 }
 

@@ -32,6 +32,7 @@ import (
 type ProxyFlags struct {
 	Addresses, Keys map[string]string // by cluster
 	Patience        time.Duration
+	Silence         time.Duration
 	Replay          string
 }
 
@@ -42,6 +43,8 @@ func (f *ProxyFlags) add(flags *pflag.FlagSet) {
 		"CLUSTER=header:NAME, query:NAME or path:N (repeatable)")
 	flags.DurationVar(&f.Patience, "proxy-patience", route.DefaultPatience, "how long a request waits for a worker that serves "+
 		"its partition")
+	flags.DurationVar(&f.Silence, "proxy-timeout", route.DefaultSilence, "how long a worker may be silent before and within its answer, "+
+		"and a caller within its body")
 	flags.StringVar(&f.Replay, "proxy-replay", "1MiB",
 		"largest body that the proxy can send again; a larger one waits until a worker asks for it")
 }
@@ -162,8 +165,8 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served 
 		g.Go(func() error { follower.Run(ctx); return nil })
 		repeated := repeats.WithLabelValues(x.cluster)
 		proxy := route.NewProxy(route.ProxyOptions{
-			Follower: follower, Key: x.key, Patience: p.flags.Patience, Replay: p.replay, Transport: workersTransport(n.engine.WorkersClient),
-			Log: n.log.With("cluster", x.cluster),
+			Follower: follower, Key: x.key, Patience: p.flags.Patience, Silence: p.flags.Silence, Replay: p.replay,
+			Memory: n.memory, Transport: workersTransport(n.engine.WorkersClient), Log: n.log.With("cluster", x.cluster),
 			Observe: func(status, attempts int) {
 				requests.WithLabelValues(x.cluster, strconv.Itoa(status)).Inc()
 				repeated.Add(float64(max(0, attempts-1)))
