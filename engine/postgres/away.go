@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"strings"
 
@@ -11,9 +12,12 @@ import (
 
 // IsAway reports whether an error of [Open] means that the server cannot be reached now or does not
 // accept connections yet, so that a retry may help. It is false for an invalid address, a wrong
-// password, a missing database or role, a schema of another version, and a server that may lose
+// password, a missing database or role, a file, a schema of another version, and a server that may lose
 // data.
 func IsAway(err error) bool {
+	if errors.As(err, new(*fs.PathError)) {
+		return false // a file; its cause looks like one of the network
+	}
 	away := false
 	for _, e := range causes(err) {
 		var code *pgconn.PgError

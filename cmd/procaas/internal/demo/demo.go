@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -134,12 +133,12 @@ func scratchStore(f *serve.Flags) (forget func(), err error) {
 	if f.Store != "" {
 		return func() {}, nil
 	}
-	dir, err := os.MkdirTemp("", "procaas-demo-")
+	dir, forget, err := cli.Scratch("procaas-demo-")
 	if err != nil {
 		return nil, err
 	}
 	f.Store = "sqlite:" + filepath.Join(dir, "demo.db")
-	return func() { _ = os.RemoveAll(dir) }, nil
+	return forget, nil
 }
 
 // free reports whether it is possible to listen on an address.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -53,11 +52,11 @@ never replaces a good one.`,
 func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) error {
 	survivePipes()
 	if ephemeral {
-		dir, err := os.MkdirTemp("", "procaas-dev-")
+		dir, remove, err := cli.Scratch("procaas-dev-")
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer remove()
 		f.Store = "sqlite:" + filepath.Join(dir, "dev.db")
 	}
 	beside := devStubs{Streams: s, paths: f.Pipelines}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -135,11 +134,11 @@ func (r oneRun) readEvent(file string, plan *planner.Plan) (model.Event, error) 
 
 // execute runs the event on a temporary store.
 func (r oneRun) execute(ctx context.Context, b *tree.Bundle, services map[string]string, event model.Event) (checkpoint.RunView, error) {
-	dir, err := os.MkdirTemp("", "procaas-run-")
+	dir, remove, err := cli.Scratch("procaas-run-")
 	if err != nil {
 		return checkpoint.RunView{}, err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	store, err := sqlite.Open(ctx, filepath.Join(dir, "run.db"), sqlite.Options{Migrate: true})
 	if err != nil {
 		return checkpoint.RunView{}, err

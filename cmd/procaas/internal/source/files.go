@@ -48,12 +48,22 @@ func openGiven(path string) (dir *os.Root, base string, err error) {
 	if err != nil {
 		return nil, "", notReadable(path, err)
 	}
+	if isRoot(info) {
+		return nil, "", fmt.Errorf("%s is the root of the file system, and is not read as a whole: name the directory that has the "+
+			"files, for serve with --pipelines DIR", path)
+	}
 	at := path
 	if !info.IsDir() {
 		at, base = filepath.Dir(path), filepath.Base(path)
 	}
 	dir, err = os.OpenRoot(at)
 	return dir, base, err
+}
+
+// isRoot reports whether a directory is the root of the file system. That is the working directory in an empty image.
+func isRoot(info fs.FileInfo) bool {
+	root, err := os.Stat(string(filepath.Separator))
+	return err == nil && os.SameFile(info, root)
 }
 
 // FilesIn is Files with an opener.
@@ -126,7 +136,7 @@ func readTree(dir *os.Root, base, root string, want func(string) bool, add func(
 		name := filepath.Join(root, filepath.FromSlash(path))
 		switch {
 		case err != nil:
-			return notReadable(name, err)
+			return unreadable(name, root, d, err)
 		case d.IsDir() && path != "." && strings.HasPrefix(d.Name(), "."):
 			return fs.SkipDir
 		case d.IsDir() || !want(d.Name()):
@@ -138,6 +148,18 @@ func readTree(dir *os.Root, base, root string, want func(string) bool, add func(
 		}
 		return add(name, path, data)
 	})
+}
+
+// unreadable returns the error for a name below root. A directory that is left out silently would remove its pipelines.
+func unreadable(name, root string, d fs.DirEntry, err error) error {
+	switch {
+	case d == nil || !d.IsDir():
+		return notReadable(name, err)
+	case d.Name() == "lost+found": // the system's own, at the top of a volume
+		return fs.SkipDir
+	}
+	return fmt.Errorf("%w: all directories below %s are read; let this user read it, or name only those that have the files",
+		notReadable(name, err), root)
 }
 
 // FS reads the files of an embedded directory for which want returns true.

@@ -77,7 +77,7 @@ func kindOf(dsn string) (found kind, at string, ok bool) {
 }
 
 func openSQLite(ctx context.Context, path string, migrate bool) (store.Store, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := makeDir(path); err != nil {
 		return store.Store{}, err
 	}
 	db, err := sqlite.Open(ctx, path, sqlite.Options{Migrate: migrate})
@@ -87,8 +87,17 @@ func openSQLite(ctx context.Context, path string, migrate bool) (store.Store, er
 	return db.Ports(), nil
 }
 
+// makeDir makes the directory of a file.
+func makeDir(path string) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; want --store sqlite:FILE in a directory that this user may write to", err)
+}
+
 func migrateSQLite(ctx context.Context, path string) (from, to int64, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := makeDir(path); err != nil {
 		return 0, 0, err
 	}
 	return sqlite.Migrate(ctx, path)
