@@ -299,5 +299,11 @@ func (e *Engine) Degraded() error {
 			return err
 		}
 	}
+	if err := e.Damaged(); err != nil {
+		return err
+	}
 	return e.Sheds()
 }
+
+// Damaged returns an error if the store has data that can be neither read nor set aside, or nil.
+func (e *Engine) Damaged() error { return e.driver.Damaged() }

@@ -33,6 +33,7 @@ type Driver struct {
 	node      atomic.Pointer[node] // nil while the process is not a member
 	known     store.Membership
 	loss      storeLoss
+	damage    atomic.Pointer[error] // the last row of the store that can be neither read nor written
 	joinError atomic.Pointer[error] // why the process is not yet a member
 	written   map[string]int        // in-flight limits of services, as stored
 	book      canary.Book           // the runs that are watched for the trial of a new version
@@ -101,7 +102,18 @@ func (d *Driver) Healthy() error {
 	case err != nil:
 		return fmt.Errorf("lease cannot be renewed: %w", err)
 	}
+	if err := n.stalled.state(time.Now()); err != nil {
+		return err
+	}
 	return d.Writes.State(time.Now())
+}
+
+// Damaged returns an error if the store has a row that can be neither read nor written, or nil.
+func (d *Driver) Damaged() error {
+	if err := d.damage.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Lost returns the error if the store has lost what it acknowledged, or nil.
@@ -249,7 +261,7 @@ func (d *Driver) newNode(ctx context.Context, number int64) *node {
 	n.calls, n.abort = context.WithCancel(n.ctx)
 	n.steps = committer{
 		ledger: d.Store.Ledger, runs: d.Store.Runs, node: number, log: n.log, metrics: d.Metrics, health: d.Writes, fenced: n.fence,
-		ctx: n.ctx,
+		ctx: n.ctx, damaged: func(err error) { d.damage.Store(&err) },
 	}
 	n.steps.start()
 	n.makeCall = n.startCall

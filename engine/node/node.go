@@ -37,7 +37,8 @@ type node struct {
 
 	makeCall func(*job, *core.Attempt) // makes a call; the result goes to the job's ended
 
-	lease lease
+	lease   lease
+	stalled stall
 
 	suspects suspects
 

@@ -251,11 +251,14 @@ func (j *job) commit(c model.Change) error {
 }
 
 // fail fails the run with the checkpoint that was saved last.
-func (j *job) fail(path string, err error) {
+func (j *job) fail(path string, err error) { j.failAs(path, err, model.ClassOf(err)) }
+
+// failAs is fail with a class of the error.
+func (j *job) failAs(path string, err error, class string) {
 	_ = j.commit(model.Change{ // commit has logged what went wrong
 		Run: j.claimed.ID, Version: j.version, Status: model.Failed, Bundle: j.claimed.Bundle, Undoing: true,
 		Pipeline: j.claimed.Pipeline, Checkpoint: j.claimed.Checkpoint,
-		FailedPath: path, Error: model.CleanText(err.Error()), ErrorClass: model.ClassOf(err),
+		FailedPath: path, Error: model.CleanText(err.Error()), ErrorClass: class,
 	})
 }
 
