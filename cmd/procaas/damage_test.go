@@ -32,7 +32,7 @@ func TestADamagedRowStopsOnlyItsKey(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "store.db")
-		oneDamagedByte(t, "sqlite:"+path, "sqlite", path)
+		oneDamagedByte(t, "sqlite:"+path, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
