@@ -194,7 +194,7 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 	if rec.started.IsZero() {
 		rec.started = model.Stamp(live.Now)
 	}
-	a.Attempt = rec.attempts
+	a.Attempt, a.Begun = rec.attempts, live.Now
 	r.recording.begins(r.within+u.ref(), live)
 	return r.describe(u, a)
 }

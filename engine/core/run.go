@@ -157,6 +157,10 @@ type Attempt struct {
 	// attempt must not begin later.
 	Deadline time.Time
 
+	// Begun is when Ready returned the attempt, by its clock. A wait that the attempt asks for must
+	// not count from an earlier time: the run has seen Begun already, and would end it early.
+	Begun time.Time
+
 	run  *progress // the run of the attempt
 	unit unit
 }

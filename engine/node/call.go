@@ -23,6 +23,7 @@ type Call struct {
 	Definition *definitions.Definition // of the run
 	Node       int64                   // number of the node
 	TimeLeft   time.Duration           // until the deadline; 0 for none
+	Now        time.Time               // the latest possible time at the store, and not before a time that the run has seen
 	Log        *slog.Logger
 
 	TraceParent, TraceState string // of the attempt, or of the event if the node does not trace
@@ -49,6 +50,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	began := time.Now()
 	result, err := j.n.d.Call(ctx, &Call{
 		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, Log: j.ofCall(t), TimeLeft: left,
+		Now:         since(j.n.d.Clock.Latest(), t.Begun),
 		TraceParent: span.Parent, TraceState: span.State,
 	})
 	if err == nil {

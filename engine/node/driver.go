@@ -181,6 +181,13 @@ func (d *Driver) member(ctx context.Context) error {
 	d.Guard.Rejoin(d.Clock.Now()) // before any call
 	var loops sync.WaitGroup
 	loops.Go(n.beats)
+	// No run begins before the store's time is known. Its waits would count from the time of this
+	// machine, whose clock may be slow.
+	select {
+	case <-d.Clock.Known:
+	case <-ctx.Done():
+	case <-n.ctx.Done():
+	}
 	loops.Go(n.claims)
 	loops.Go(n.degrade)
 	loops.Go(n.lend)

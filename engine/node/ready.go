@@ -68,11 +68,14 @@ func (j *job) live() core.Live { return j.liveAt(j.n.d.Clock.Now()) }
 // Everything that the core waits for is due by this time.
 func (j *job) now() time.Time { return j.since(j.n.d.Clock.Now()) }
 
-// since returns t, or the latest time that the run has seen. So times that people read of a run are
+// since returns now, or the latest time that the run has seen. So times that people read of a run are
 // in order.
-func (j *job) since(now time.Time) time.Time {
-	if now.Before(j.last) && j.last.Sub(now) < clockSet {
-		return j.last
+func (j *job) since(now time.Time) time.Time { return since(now, j.last) }
+
+// since returns now, or last if that is later and the clock was not set.
+func since(now, last time.Time) time.Time {
+	if now.Before(last) && last.Sub(now) < clockSet {
+		return last
 	}
 	return now
 }
