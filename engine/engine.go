@@ -204,7 +204,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer e.running.Store(false)
-	defer e.library.Close()
+	defer e.library.CloseIdleConnections()
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	triggers := &triggers.Firer{
@@ -264,6 +264,9 @@ func (e *Engine) Reloaded() <-chan struct{} { return e.library.Reloaded() }
 // WorkersClient returns an HTTP client that reaches only the workers of the current definition's
 // clusters.
 func (e *Engine) WorkersClient() *http.Client { return e.library.Present().Workers }
+
+// CloseIdleConnections closes the idle connections to services and workers.
+func (e *Engine) CloseIdleConnections() { e.library.CloseIdleConnections() }
 
 // Plans returns the plans of all pipelines of the current definition, in order.
 func (e *Engine) Plans() []*planner.Plan { return slices.Clone(e.library.Present().Plans) }

@@ -39,7 +39,7 @@ import (
 type Request struct {
 	// URL is the absolute http or https URL of the endpoint. If the files declare services, its host must belong to one
 	// of them. Otherwise its address must be public. It may also be on this machine if the host is literal and not
-	// computed.
+	// computed, and is localhost or an address.
 	URL string `yaml:"url"`
 
 	// Service is the id of a declared service. Use it with path, instead of url.

@@ -292,8 +292,8 @@ func (l *Library) load(ctx context.Context, hash string) (*Definition, error) {
 	return nil, err
 }
 
-// Close ends the idle connections of all definitions.
-func (l *Library) Close() {
+// CloseIdleConnections closes the idle connections of all definitions.
+func (l *Library) CloseIdleConnections() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range l.cache {

@@ -23,7 +23,7 @@ type Reach struct {
 	Declared []string
 
 	// Written lists URLs that authors have written into their files. Their hosts may be on this
-	// machine, because data cannot lead there.
+	// machine if they are addresses or localhost, because then neither data nor names can lead there.
 	Written []string
 
 	// Public also allows public addresses, in addition to the declared hosts.
@@ -35,7 +35,8 @@ type Reach struct {
 	// Targets limits all of this. Nil sets no limit.
 	Targets *Targets
 
-	// MaxConns is how many idle connections are kept per host. 0 means 2.
+	// MaxConns is how many idle connections are kept per host, and twice that in total. It is less if
+	// the process may have few open files. 0 means 2.
 	MaxConns int
 
 	// Fresh lists URLs whose hosts get a new connection for each request.

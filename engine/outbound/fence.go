@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -65,13 +66,16 @@ func (f *fence) checkAddress(host, address string) error {
 	if err != nil {
 		return refuse("address %s of %s is not understood", address, host)
 	}
-	if ip := a.Addr().Unmap(); slices.ContainsFunc(f.networks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
+	if f.hasNetwork(a.Addr()) {
 		return nil
 	}
 	kind, written := NotPublic(a.Addr()), f.written[strings.ToLower(host)]
 	switch {
+	case kind == loopbackKind && written && (f.targets != nil || isLocal(host)):
+		return nil // targets have been checked
 	case kind == loopbackKind && written:
-		return nil
+		return refuse("%s has the address %s on this machine: write localhost or the address in its place, declare the host below services, "+
+			"or let the server allow it by --allow-target", host, a.Addr())
 	case kind != "":
 		return refuse("%s has the address %s, which is %s: no request goes there unless the host is declared below services",
 			host, a.Addr(), kind)
@@ -79,6 +83,42 @@ func (f *fence) checkAddress(host, address string) error {
 		return refuse("%s is at a port of another protocol than HTTP: no request goes there unless the host is declared below services", host)
 	}
 	return nil
+}
+
+// isLocal reports whether host:port is an address or localhost, so that nobody else decides where it
+// leads.
+func isLocal(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		return false
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+// checkRedirect returns an error if a service redirects a request to a host that only authors may
+// choose. Its connections may be open already, so checking new ones is not enough.
+func (f *fence) checkRedirect(r *http.Request, host string) error {
+	if r.Response == nil || r.Response.Request == nil || f.targets != nil || f.declared[strings.ToLower(host)] || !isLocal(host) {
+		return nil
+	}
+	from := tree.HostPort(r.Response.Request.URL)
+	if strings.EqualFold(from, host) {
+		return nil
+	}
+	name, port, _ := net.SplitHostPort(host)
+	if a, err := netip.ParseAddr(name); err == nil && (NotPublic(a) == "" || f.hasNetwork(a)) {
+		return nil
+	}
+	return refuse("%s redirects to %s:%s, which only a pipeline may choose: declare the host below services if this is intended", from, name, port)
+}
+
+// hasNetwork reports whether an address is in a range that is allowed for any host.
+func (f *fence) hasNetwork(a netip.Addr) bool {
+	return slices.ContainsFunc(f.networks, func(n netip.Prefix) bool { return n.Contains(a.Unmap()) })
 }
 
 // A hostSet has host:port pairs in lower case. The empty set allows all.

@@ -200,12 +200,12 @@ func TestWhatIsDeclaredOrWrittenIsReached(t *testing.T) {
 
 func TestWrittenHostsMayOnlyBeOnThisMachine(t *testing.T) {
 	t.Parallel()
-	f := &fence{declared: hostSet{}, written: hostsOf([]string{"http://here.test:81"})}
+	f := &fence{declared: hostSet{}, written: hostsOf([]string{"http://localhost:81"})}
 	for address, want := range map[string]bool{
 		"127.0.0.1:81": true, "[::1]:81": true, "93.184.216.34:81": true, "[2606:2800:220:1::1]:81": true,
 		"10.0.0.1:81": false, "169.254.169.254:81": false, "0.0.0.0:81": false, "nothing": false,
 	} {
-		if have := f.checkAddress("HERE.test:81", address) == nil; have != want {
+		if have := f.checkAddress("LOCALHOST:81", address) == nil; have != want {
 			t.Errorf("%s: want %v, have %v", address, want, have)
 		}
 	}
@@ -218,6 +218,90 @@ func TestWrittenHostsMayOnlyBeOnThisMachine(t *testing.T) {
 		}
 	}
 }
+
+// TestWrittenNamesDoNotLeadToThisMachine writes a name into a file that others may point anywhere.
+func TestWrittenNamesDoNotLeadToThisMachine(t *testing.T) {
+	t.Parallel()
+	port, reached := canary(t)
+	for host, c := range map[string]struct {
+		targets []string // allowed by the operator
+		want    bool
+	}{
+		"inside.test": {}, "INSIDE.test": {}, "metadata.test": {}, "notlocalhost": {}, "localhost.test": {},
+		"127.0.0.1": {want: true}, "localhost": {want: true}, "orders.localhost": {want: true},
+		"named.test": {targets: []string{"named.test"}, want: true}, "ranged.test": {targets: []string{"127.0.0.0/8"}, want: true},
+	} {
+		targets, err := ParseTargets(c.targets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := "http://" + host + ":" + port
+		r := Reach{Written: []string{url}, Targets: targets}
+		f := newFence(r)
+		here := []string{"127.0.0.1"}
+		f.dialer.Resolver = resolver(t, map[string][]string{
+			"inside.test": here, "INSIDE.test": here, "metadata.test": {"169.254.169.254"}, "notlocalhost": here, "localhost.test": here,
+			"orders.localhost": here, "named.test": here, "ranged.test": here,
+		})
+		client := clientOf(newTransport(f, r))
+		before := reached.Load()
+		resp, err := client.Get(url)
+		if err == nil {
+			resp.Body.Close()
+		}
+		if have := reached.Load() > before; have != c.want || (err == nil) != c.want || !c.want && !isRefused(err) {
+			t.Errorf("%s: want it reached: %v, have %v, %v", host, c.want, have, err)
+		}
+		client.CloseIdleConnections()
+	}
+}
+
+// TestRedirectDoesNotUseWhatAuthorsMayReach redirects to a host of this machine that another handler names, and to which
+// a connection is open.
+func TestRedirectDoesNotUseWhatAuthorsMayReach(t *testing.T) {
+	t.Parallel()
+	port, reached := canary(t)
+	inside := "http://127.0.0.1:" + port
+	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/away":
+			http.Redirect(w, r, inside, http.StatusFound)
+		case "/home":
+			http.Redirect(w, r, "/end", http.StatusFound)
+		}
+	}))
+	t.Cleanup(outside.Close)
+	for name, c := range map[string]struct {
+		r    Reach
+		path string
+		want bool
+	}{
+		"away":              {Reach{Written: []string{outside.URL, inside}}, "/away", false},
+		"home":              {Reach{Written: []string{outside.URL, inside}}, "/home", true},
+		"away, declared":    {Reach{Declared: []string{outside.URL, inside}}, "/away", true},
+		"away, by a target": {Reach{Written: []string{outside.URL, inside}, Targets: &Targets{networks: loopbacks}}, "/away", true},
+	} {
+		client := NewClient(c.r)
+		client.CheckRedirect = nil // follow
+		resp, err := client.Get(inside)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		before := reached.Load()
+		resp, err = client.Get(outside.URL + c.path)
+		if err == nil {
+			resp.Body.Close()
+		}
+		if (err == nil) != c.want || !c.want && !isRefused(err) || reached.Load() != before {
+			t.Errorf("%s: want it followed: %v, have %v and %d more connections", name, c.want, err, reached.Load()-before)
+		}
+		client.CloseIdleConnections()
+	}
+}
+
+// loopbacks are this machine's own addresses.
+var loopbacks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 func TestURLsThatAuthorsWrite(t *testing.T) {
 	t.Parallel()

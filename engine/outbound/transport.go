@@ -2,10 +2,12 @@ package outbound
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -38,19 +40,39 @@ func newTransport(f *fence, r Reach) *transport {
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
+	r.MaxConns = mostIdle(r.MaxConns, MostFiles())
 	t.lean = &leanTransport{
-		dial: f.dial, distrust: t.distrust, most: cmp.Or(r.MaxConns, 2), asItIs: r.PassesOn, idle: map[string][]*leanConn{},
+		dial: t.dial, distrust: t.distrust, most: r.MaxConns, asItIs: r.PassesOn, idle: map[string][]*leanConn{},
 	}
 	t.secure, t.once = t.base(r), t.base(r)
 	t.once.DisableKeepAlives = true
 	return t
 }
 
+// mostIdle returns how many idle connections to keep per host. They leave most of the files that the
+// process may have to others.
+func mostIdle(wanted, files int) int {
+	if files > 0 {
+		wanted = min(wanted, files/16)
+	}
+	return max(wanted, 2)
+}
+
+// dial makes a connection. If the process has too many open files, it closes idle connections first.
+func (t *transport) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := t.fence.dial(ctx, network, addr)
+	if NoMoreFiles(err) {
+		t.CloseIdleConnections()
+		c, err = t.fence.dial(ctx, network, addr)
+	}
+	return c, err
+}
+
 func (t *transport) base(r Reach) *http.Transport {
 	return &http.Transport{
 		// No proxy from the environment, because it would hide where a call goes.
 		Proxy:                  nil,
-		DialContext:            t.fence.dial,
+		DialContext:            t.dial,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           2 * r.MaxConns,
 		MaxIdleConnsPerHost:    r.MaxConns,
@@ -65,7 +87,7 @@ func (t *transport) base(r Reach) *http.Transport {
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := tree.HostPort(r.URL)
-	if err := t.fence.checkHost(host); err != nil {
+	if err := cmp.Or(t.fence.checkHost(host), t.fence.checkRedirect(r, host)); err != nil {
 		if r.Body != nil {
 			r.Body.Close() // required by the interface, also on errors
 		}

@@ -6,7 +6,10 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"procaas/engine/outbound"
 )
 
 const (
@@ -30,6 +33,14 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	return limitListener(l, maxConnections, maxPerAddress), nil
 }
 
+// MakeRoom sets a function that closes connections that nobody needs. A listener of [Listen] calls it
+// when the process has too many open files to accept a connection.
+func MakeRoom(l net.Listener, free func()) {
+	if l, ok := l.(*limitedListener); ok {
+		l.free.Store(&free)
+	}
+}
+
 // limitListener limits the open connections, in total and per client address.
 func limitListener(l net.Listener, most, perAddress int) net.Listener {
 	return &limitedListener{
@@ -46,6 +57,7 @@ type limitedListener struct {
 	slots      chan struct{} // one per open connection
 	done       chan struct{}
 	close      sync.Once
+	free       atomic.Pointer[func()] // see MakeRoom; nil for none
 
 	mu    sync.Mutex // guards what follows
 	full  bool       // Accept waits for a slot
@@ -62,12 +74,26 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			<-l.slots
-			return nil, err
+			if outbound.NoMoreFiles(err) {
+				l.makeRoom()
+			}
+			return nil, err // the server tries again
 		}
 		if c := l.admit(c); c != nil {
 			return c, nil
 		}
 	}
+}
+
+// makeRoom closes connections that are idle, since the process has too many open files.
+func (l *limitedListener) makeRoom() {
+	if free := l.free.Load(); free != nil {
+		(*free)()
+	}
+	l.mu.Lock()
+	victim := l.longestIdle(netip.Addr{})
+	l.mu.Unlock()
+	victim.evict()
 }
 
 // slot waits for a free slot. It closes an idle connection for that.

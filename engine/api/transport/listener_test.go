@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +26,40 @@ func (pipeListener) Accept() (net.Conn, error) {
 }
 
 func (pipeListener) Close() error { return nil }
+
+// A fullListener belongs to a process that has too many open files until room is made.
+type fullListener struct {
+	net.Listener
+	full bool
+}
+
+func (l *fullListener) Accept() (net.Conn, error) {
+	if l.full {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+func TestListenerMakesRoomForFiles(t *testing.T) {
+	t.Parallel()
+	inner := &fullListener{Listener: pipeListener{}}
+	l := limitListener(inner, 2, 2).(*limitedListener)
+	idle, _ := l.Accept()
+	l.note(idle.(*limitedConn), http.StateIdle)
+	inner.full = true
+	MakeRoom(l, func() { inner.full = false })
+	if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("want the error for the server, which tries again, have %v", err)
+	}
+	if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("want the idle connection closed, have %v", err)
+	}
+	for range 2 { // neither has kept a slot
+		if _, err := l.Accept(); err != nil {
+			t.Errorf("want a connection after room was made, have %v", err)
+		}
+	}
+}
 
 func TestListenerWaitsForAFreePlace(t *testing.T) {
 	t.Parallel()

@@ -172,6 +172,7 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served 
 				repeated.Add(float64(max(0, attempts-1)))
 			},
 		})
+		x.web.MakeRoom(n.engine.CloseIdleConnections)
 		x.web.Start(access.Guard(access.Options{
 			Access: n.engine, Log: n.log, Token: served.Token, Hosts: served.Hosts, Local: transport.Loopback(x.web.Addr()),
 		}, proxy))

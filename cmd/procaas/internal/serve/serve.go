@@ -272,6 +272,11 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 			return nil, cli.Usagef("--record %w", err)
 		}
 	}
+	// A connection and an idle one for each run, and those of the store and of callers.
+	if files, want := outbound.MostFiles(), 2*f.MaxInFlight+128; files > 0 && files < want {
+		log.Warn("the process may have few open files, so it may refuse connections under load; raise the limit, for example by ulimit -n",
+			"limit", files, "want", want)
+	}
 	n.metrics.MustRegister(observe.NewLostLines(s.Lost), &n.breakers, &observe.Memory{Of: n.memory}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if n.web, err = web.Listen(ctx, f.Listen, log, transport.Server); err != nil {
@@ -395,6 +400,7 @@ func (n *Node) Run(ctx context.Context) error {
 		defer quiet()
 		return n.engine.Run(ctx)
 	})
+	n.web.MakeRoom(n.engine.CloseIdleConnections)
 	n.web.Start(n.api)
 	g.Go(func() error { n.shadow.Run(ctx); return nil })
 	g.Go(func() error { n.followShards(ctx); return nil })

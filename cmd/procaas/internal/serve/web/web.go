@@ -41,6 +41,10 @@ func Listen(ctx context.Context, address string, log *slog.Logger,
 // Addr returns the bound address.
 func (f *Server) Addr() string { return f.listener.Addr().String() }
 
+// MakeRoom sets a function that closes connections that nobody needs, for a process with too many
+// open files.
+func (f *Server) MakeRoom(free func()) { transport.MakeRoom(f.listener, free) }
+
 // Start starts serving with h, or replaces the handler.
 func (f *Server) Start(h http.Handler) {
 	if f.handler.Swap(&h) != nil {
