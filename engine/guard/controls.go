@@ -216,8 +216,12 @@ func (c *Controls) Share(s *planner.Step) (percent float64, ok bool) {
 	return 0, false
 }
 
-// InForce reports whether all controls that a cause names are still in force.
+// InForce reports whether all controls that a cause names are still in force. The receiver may be
+// nil while a node starts and has not read its controls yet: none is known to have ended.
 func (c *Controls) InForce(cause string, now time.Time) bool {
+	if c == nil {
+		return true
+	}
 	for part := range strings.SplitSeq(cause, ",") {
 		path, _, _ := strings.Cut(part, " ")
 		l := c.ByPath[path]
