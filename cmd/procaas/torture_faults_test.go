@@ -37,6 +37,7 @@ type victim struct {
 	listen string
 	lease  time.Duration
 	drain  time.Duration
+	flags  []string // more of them
 	client *client.Client
 	random *rand.Rand
 	log    *os.File
@@ -84,9 +85,12 @@ func newVictim(t *testing.T, number int, seed uint64, w *world, db *enginetest.C
 func (v *victim) start(ctx context.Context) {
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; clock.Pause(ctx, pause) {
 		v.starts++
-		cmd := exec.Command("procaas", "serve", "--store", v.store, "--pipelines", v.files, "--listen", v.listen,
+		args := []string{
+			"serve", "--store", v.store, "--pipelines", v.files, "--listen", v.listen,
 			"--log-format", "json", "--lease", v.lease.String(), "--drain", v.drain.String(), "--name", fmt.Sprint(v.id()),
-			"--service", "world="+v.world(v.id()))
+			"--service", "world=" + v.world(v.id()),
+		}
+		cmd := exec.Command("procaas", append(args, v.flags...)...)
 		stderr, err := cmd.StderrPipe()
 		if err == nil {
 			err = cmd.Start()

@@ -97,6 +97,7 @@ func TestTorture(t *testing.T) {
 type sender struct {
 	t     *testing.T
 	nodes []*victim
+	again func(error) // called when an event is sent again, with the reason; may be nil
 
 	mu   sync.Mutex // guards sent
 	sent []sentEvent
@@ -172,6 +173,9 @@ func (s *sender) insist(ctx context.Context, r *rand.Rand, ev wire.Event, late b
 		case errors.As(err, &p) && p.Status < 500:
 			s.t.Errorf("event %s is refused: %v", ev.ID, err)
 			return ""
+		}
+		if s.again != nil {
+			s.again(err)
 		}
 		clock.Pause(ctx, between(r, 10*time.Millisecond, 100*time.Millisecond))
 	}

@@ -122,6 +122,9 @@ func startServer(ctx context.Context, bin, dir string, as *syscall.Credential) (
 // Addr returns the host and port of the server.
 func (c *Cluster) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
 
+// Binaries returns the directory of the programs of the server's version, such as pg_dump.
+func (c *Cluster) Binaries() string { return c.bin }
+
 // Halt stops the server, and keeps its data. It returns when nothing listens any more, because the
 // server works for a moment after the signal.
 func (c *Cluster) Halt(how Stop) error {
