@@ -9,7 +9,6 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
-	"procaas/engine/store"
 )
 
 // Resume continues a run from its checkpoint, or begins it if there is none. Ready returns handlers
@@ -29,7 +28,7 @@ func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	}
 	c, err := checkpoint.Read(data)
 	if err != nil {
-		return nil, store.DamagedRun(s.ID, "the checkpoint", err)
+		return nil, err
 	}
 	r := newRun(p, s, nil)
 	if r.status.Ended() {
@@ -41,6 +40,7 @@ func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	if s.Generation > c.Generation {
 		r.redrive()
 	}
+	r.extent.weighed = r.extent.event + r.weight()
 	return r, nil
 }
 
