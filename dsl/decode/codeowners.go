@@ -153,24 +153,33 @@ func (o *owners) names(owner string) bool {
 	return slices.ContainsFunc(o.rules, func(r ownersRule) bool { return slices.Contains(r.owners, owner) })
 }
 
-// checkOwners refuses owners in a file that a CODEOWNERS file names, but not for this file.
+// checkOwners refuses owners in a file that a CODEOWNERS file gives to others. The owner decides which secrets a
+// service gets, so a refused one is also replaced by the first that the CODEOWNERS file lists.
 func (s *Set) checkOwners(r *Reading, o *owners, listed []string) {
-	check := func(owner string, at diag.Span) {
-		s.checkClaim(o, listed, owner, at, "delete owner, or give the file to %s in %s")
+	check := func(owner *string, at diag.Span) {
+		if s.checkClaim(o, listed, *owner, at, "delete owner, or give the file to %s in %s") {
+			return
+		}
+		*owner = ""
+		if len(listed) > 0 {
+			*owner = listed[0]
+		}
 	}
 	if at := r.Root.Get("owner"); at != nil {
-		check(r.doc.Owner, at.Span)
+		check(&r.doc.Owner, at.Span)
 	}
-	r.doc.EachOwner(func(owner *string, at diag.Span) { check(*owner, at) })
+	r.doc.EachOwner(check)
 }
 
-// checkClaim refuses an owner that a CODEOWNERS file names, but not for the file at this position. The hint has verbs
-// for the owner and for the CODEOWNERS file.
-func (s *Set) checkClaim(o *owners, listed []string, owner string, at diag.Span, hint string) {
-	if owner != "" && !slices.Contains(listed, owner) && o.names(owner) {
-		s.Errorf(at, rules.Contribution, fmt.Sprintf(hint, owner, o.file.Name),
-			"%s gives this file to %s, not to %s", o.file.Name, nobodyOr(listed), owner)
+// checkClaim refuses an owner that a CODEOWNERS file does not list for the file at this position. If it lists nobody for
+// that file, it refuses only the owners of other files. The hint has verbs for the owner and for the CODEOWNERS file.
+func (s *Set) checkClaim(o *owners, listed []string, owner string, at diag.Span, hint string) (ok bool) {
+	if owner == "" || slices.Contains(listed, owner) || len(listed) == 0 && !o.names(owner) {
+		return true
 	}
+	s.Errorf(at, rules.Contribution, fmt.Sprintf(hint, owner, o.file.Name),
+		"%s gives this file to %s, not to %s", o.file.Name, nobodyOr(listed), owner)
+	return false
 }
 
 // checkNested refuses names in a CODEOWNERS file that another one around it assigns to other files only. Otherwise a
@@ -186,6 +195,9 @@ func (s *Set) checkNested(all []*owners) {
 				for _, owner := range rule.owners {
 					at := diag.Span{File: o.file.Name, Start: diag.Pos{Line: rule.line, Column: 1}}
 					at.End = at.Start
+					if !outer.names(owner) {
+						continue // a part of a team, which the outer file need not know
+					}
 					s.checkClaim(outer, listed, owner, at, "delete the line, or give the file to %s in %s")
 				}
 			}
