@@ -19,11 +19,16 @@ const (
 	// maxPerAddress bounds those of one client address. The rest is for others, such as health
 	// checks.
 	maxPerAddress = maxConnections - 256
+
+	// fewPerAddress is how many connections each address may have in the rest, so that a few busy
+	// addresses leave room for those of others.
+	fewPerAddress = 16
 )
 
 // Listen binds a TCP address for [Server]. If the limit is reached, a new connection replaces the
 // one that has been idle longest. If none is idle, new ones wait in the backlog. It closes
-// connections beyond the limit of one address.
+// connections beyond the limit of one address. The last free slots are for addresses with few
+// connections.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", addr)
@@ -125,7 +130,11 @@ func (l *limitedListener) slot() error {
 func (l *limitedListener) admit(inner net.Conn) net.Conn {
 	c := &limitedConn{Conn: inner, listener: l, address: clientOf(inner)}
 	l.mu.Lock()
-	crowded := l.count[c.address] >= l.perAddress
+	most := l.perAddress
+	if len(l.slots) > l.perAddress { // with this one
+		most = min(most, fewPerAddress)
+	}
+	crowded := l.count[c.address] >= most
 	var victim *limitedConn
 	if crowded {
 		victim = l.longestIdle(c.address)

@@ -208,3 +208,34 @@ func TestShutdownDoesNotWaitForConnectionsWithoutARequest(t *testing.T) {
 		}
 	})
 }
+
+// Busy connections of a few addresses leave room for others, such as a health check.
+func TestBusyAddressesLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	const most, perAddress = 8 * fewPerAddress, 4 * fewPerAddress
+	l := limitListener(pipeListener{}, most, perAddress).(*limitedListener)
+	from := func(address string) bool {
+		l.slots <- struct{}{}
+		c, _ := net.Pipe()
+		return l.admit(addressedConn{c, address}) != nil
+	}
+	count := func(address string) (n int) {
+		for range most {
+			if len(l.slots) < most && from(address) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := count("192.0.2.1:1"); n != perAddress {
+		t.Errorf("want %d connections of the first address, have %d", perAddress, n)
+	}
+	for _, address := range []string{"192.0.2.2:1", "192.0.2.3:1", "192.0.2.4:1"} {
+		if n := count(address); n != fewPerAddress {
+			t.Errorf("%s: want %d connections, have %d", address, fewPerAddress, n)
+		}
+	}
+	if len(l.slots) == most || !from("192.0.2.9:1") {
+		t.Error("want room for another address")
+	}
+}
