@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -142,6 +143,8 @@ type server struct {
 	doc     *rest.Document
 	console *ui.Console
 	tabs    *tabs // of the console
+
+	described func() *description // encodes the description when it is first asked for
 }
 
 func newServer(o Options) *server {
@@ -170,6 +173,7 @@ func newServer(o Options) *server {
 	s.router.Handle(strings.TrimSuffix(ui.Root, "/"), http.RedirectHandler(ui.Overview, http.StatusFound))
 	s.doc.Refine()
 	describeFields(s.doc)
+	s.described = sync.OnceValue(s.describe)
 	return s
 }
 

@@ -1,7 +1,10 @@
 package api_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -13,6 +16,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/wire"
+	"procaas/engine/credentials"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 )
@@ -205,7 +209,7 @@ func TestSignInKeepsPeopleIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := c.Jar.Cookies(home) // by somebody who has looked over a shoulder
-	if len(kept) != 1 || kept[0].Name != "procaas_session" || strings.Contains(kept[0].Value, "battery") {
+	if len(kept) != 1 || !strings.HasPrefix(kept[0].Name, "procaas_session_") || strings.Contains(kept[0].Value, "battery") {
 		t.Errorf("want a session as the only cookie, and not the token, have %v", kept)
 	}
 	ask := func(path, authorization string) *http.Response {
@@ -414,5 +418,63 @@ func TestConsoleIsFoundByItsName(t *testing.T) {
 	}
 	if w := get(h, "/console/nothing"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "There is no such page") {
 		t.Errorf("have %d: %s", w.Code, w.Body)
+	}
+}
+
+// Browsers send cookies to all ports of a host. Each server has its own.
+func TestSessionsBelongToOnePort(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	f.known["of-ann"] = credentials.Grant{Name: "ann", Role: credentials.RoleViewer}
+	h := api.New(api.Options{Engine: portsOf(f), Token: "correct-horse-battery-staple"})
+	names := map[string]bool{}
+	for _, c := range []struct{ host, proto string }{{"localhost:8080", ""}, {"localhost:8081", ""}, {"procaas.example", ""}, {"procaas.example", "https"}} {
+		r := httptest.NewRequest(http.MethodPost, "/console/sign-in", strings.NewReader("token=of-ann"))
+		r.Host = c.host
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if c.proto != "" {
+			r.Header.Set("X-Forwarded-Proto", c.proto)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		for _, cookie := range w.Result().Cookies() {
+			names[cookie.Name] = cookie.Secure
+		}
+	}
+	want := map[string]bool{
+		"procaas_session_8080": false, "procaas_session_8081": false, "procaas_session": false, "__Host-procaas_session": true,
+	}
+	if !maps.Equal(names, want) {
+		t.Errorf("want cookies %v, have %v", want, names)
+	}
+}
+
+// Anybody may ask for the description, so it is encoded once, and not sent again to a client that has it.
+func TestDescriptionIsEncodedOnce(t *testing.T) { // alone, since it counts allocations
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t)))})
+	ask := func(header, value string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "/openapi.json", nil)
+		if header != "" {
+			r.Header.Set(header, value)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	plain, zipped := ask("", ""), ask("Accept-Encoding", "gzip")
+	unzipped, err := gzip.NewReader(zipped.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(unzipped)
+	if err != nil || !bytes.Equal(text, plain.Body.Bytes()) || zipped.Header().Get("Content-Encoding") != "gzip" {
+		t.Errorf("want the same description compressed, have %d bytes of %d, %v", len(text), plain.Body.Len(), err)
+	}
+	tag := plain.Header().Get("ETag")
+	if w := ask("If-None-Match", `"other", `+tag); tag == "" || w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+		t.Errorf("want 304 for %s, have %d and %d bytes", tag, w.Code, w.Body.Len())
+	}
+	if n := testing.AllocsPerRun(20, func() { ask("", "") }); n > 200 {
+		t.Errorf("want an answer from memory, have %v allocations", n)
 	}
 }

@@ -1,15 +1,26 @@
 package api
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/wire"
+	"procaas/engine/credentials"
 )
 
 // Health reports whether the node can work.
@@ -70,10 +81,13 @@ func (s *server) getReady(c *rest.Call) error {
 
 // metricsHandler serves the metrics. An error of one collector does not hide the others.
 func (s *server) metricsHandler() func(*rest.Call) error {
-	h := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, DisableCompression: true,
-	})
+	o := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, DisableCompression: true}
+	whole := promhttp.HandlerFor(s.Registry, o)
 	return func(c *rest.Call) error {
+		h := whole
+		if g := rest.Granted(c.R); g.Bound() {
+			h = promhttp.HandlerFor(scopedMetrics{s.Registry, g}, o)
+		}
 		w, done := rest.Compress(c.W, c.R)
 		defer done()
 		seen := &transport.StatusWriter{ResponseWriter: w}
@@ -84,7 +98,87 @@ func (s *server) metricsHandler() func(*rest.Call) error {
 	}
 }
 
+// scopedMetrics has the metrics that a grant may read: those of its pipelines and types of tasks, and
+// those that name neither.
+type scopedMetrics struct {
+	prometheus.Gatherer
+
+	g credentials.Grant
+}
+
+// Gather implements [prometheus.Gatherer].
+func (s scopedMetrics) Gather() ([]*dto.MetricFamily, error) {
+	all, err := s.Gatherer.Gather()
+	found := make([]*dto.MetricFamily, 0, len(all))
+	for _, f := range all {
+		kept := &dto.MetricFamily{Name: f.Name, Help: f.Help, Type: f.Type, Unit: f.Unit}
+		for _, m := range f.GetMetric() {
+			if s.reads(m) {
+				kept.Metric = append(kept.Metric, m)
+			}
+		}
+		if len(kept.GetMetric()) > 0 {
+			found = append(found, kept)
+		}
+	}
+	return found, err
+}
+
+// reads reports whether the grant may read a metric.
+func (s scopedMetrics) reads(m *dto.Metric) bool {
+	for _, l := range m.GetLabel() {
+		switch l.GetName() {
+		case "pipeline", "type":
+			if !s.g.Reads(l.GetValue()) {
+				return false
+			}
+		case "token":
+			if l.GetValue() != s.g.Name {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// A description is the encoded description of the API. It is made once, since anybody may ask for it.
+type description struct {
+	plain, zipped []byte
+	tag           string
+}
+
+// describe encodes the description.
+func (s *server) describe() *description {
+	var plain, zipped bytes.Buffer
+	enc := json.NewEncoder(&plain)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s.doc.OpenAPI); err != nil {
+		panic(fmt.Errorf("encode the description: %w", err))
+	}
+	w := gzip.NewWriter(&zipped)
+	_, _ = w.Write(plain.Bytes()) // into memory
+	_ = w.Close()
+	return &description{plain.Bytes(), zipped.Bytes(), fmt.Sprintf(`"%x"`, sha256.Sum256(plain.Bytes()))}
+}
+
 func (s *server) getDescription(c *rest.Call) error {
-	c.W.Header().Set("Access-Control-Allow-Origin", "*") // it is the same for all callers, and not secret
-	return c.Reply(http.StatusOK, s.doc.OpenAPI)
+	d := s.described()
+	h := c.W.Header()
+	h.Set("Access-Control-Allow-Origin", "*") // it is the same for all callers, and not secret
+	h.Set("ETag", d.tag)
+	h.Set("Vary", "Accept-Encoding")
+	if slices.Contains(strings.Split(strings.ReplaceAll(c.R.Header.Get("If-None-Match"), " ", ""), ","), d.tag) {
+		c.W.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	body := d.plain
+	if rest.AcceptsGzip(c.R) {
+		body = d.zipped
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Type", rest.MediaJSON)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	c.W.WriteHeader(http.StatusOK)
+	_, _ = c.W.Write(body) // the client may have left
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,7 +42,7 @@ const (
 func Roles() []Role { return []Role{RoleViewer, RoleSubmitter, RoleWorker, RoleOperator, RoleAdmin} }
 
 // takesPaths reports whether a role can be restricted to paths.
-func (r Role) takesPaths() bool { return r == RoleSubmitter || r == RoleWorker || r == RoleOperator }
+func (r Role) takesPaths() bool { return r != RoleAdmin }
 
 // A Grant is what the bearer of a token may do.
 type Grant struct {
@@ -77,6 +78,30 @@ func (g Grant) Covers(path string) bool {
 		return true
 	}
 	return slices.ContainsFunc(g.Paths, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
+}
+
+// Bound reports whether the grant is restricted to paths.
+func (g Grant) Bound() bool { return len(g.Paths) > 0 }
+
+// Reads reports whether the grant may read the data of a pipeline or a type of tasks. A path inside
+// of a pipeline is enough, because a run shows all its handlers.
+func (g Grant) Reads(name string) bool {
+	return g.Covers(name) || slices.ContainsFunc(g.Paths, func(p string) bool { return strings.HasPrefix(p, name+"/") })
+}
+
+// Pipelines returns the pipelines that a bound grant may read, or nil for all.
+func (g Grant) Pipelines() []string {
+	var all []string
+	for _, p := range g.Paths {
+		all = append(all, PipelineOf(p))
+	}
+	return slices.Compact(slices.Sorted(slices.Values(all)))
+}
+
+// PipelineOf returns the pipeline of a path.
+func PipelineOf(path string) string {
+	pipeline, _, _ := strings.Cut(path, "/")
+	return pipeline
 }
 
 // These are errors of [Access.GrantOf].
@@ -278,13 +303,53 @@ const (
 	leastKinds = 8  // distinct bytes
 )
 
-// CheckAdminToken refuses a token that could be guessed. It cannot check a token that is given as
-// its hash.
+// guessable are words that people choose as tokens. [CheckAdminToken] also tries them with common
+// endings.
+var guessable = []string{
+	"", "a", "abc", "access", "admin", "administrator", "bearer", "changeme", "change-me", "correct-horse-battery-staple", "default", "demo", "dev",
+	"example", "foo", "foobar", "guest", "hello", "hunter2", "key", "letmein", "local", "login", "master", "monkey", "operator", "pass", "passw0rd",
+	"password", "procaas", "procaas-admin", "procaas_admin", "prod", "production", "qwerty", "qwertyuiop", "root", "s3cr3t", "secret", "secrettoken",
+	"staging", "super-secret", "supersecret", "superuser", "system", "test", "testing", "token", "topsecret", "user", "welcome", "xxx",
+}
+
+// guessed reports whether a hash is that of a token that is easy to guess.
+func guessed(hash [sha256.Size]byte) bool {
+	endings := []string{"", "!", "-token", "_token", "-secret"}
+	for digits := "1"; len(digits) < 10; digits += string(rune('1' + len(digits))) {
+		endings = append(endings, digits)
+	}
+	for n := range 1000 {
+		endings = append(endings, strconv.Itoa(n))
+	}
+	for year := 2000; year < 2100; year++ {
+		endings = append(endings, strconv.Itoa(year), "-"+strconv.Itoa(year))
+	}
+	for _, word := range guessable {
+		for _, base := range []string{word, strings.ToUpper(word), strings.ToUpper(word[:min(1, len(word))]) + word[min(1, len(word)):], word + word} {
+			for _, ending := range endings {
+				if sha256.Sum256([]byte(base+ending)) == hash || sha256.Sum256([]byte(base+ending+"\n")) == hash {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// CheckAdminToken refuses a token that could be guessed. Of a token that is given as its hash, only
+// common ones can be recognised. So generate the token, and do not choose it.
 func CheckAdminToken(text string) error {
-	if _, err := HashToken(text); err != nil || strings.HasPrefix(strings.TrimSpace(text), "sha256:") {
+	hash, err := HashToken(text)
+	if err != nil {
 		return err
 	}
 	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, "sha256:") {
+		if guessed(hash) {
+			return fmt.Errorf("the hash is that of a token that is easy to guess; this one was made just now and is nobody's yet: %s", newSecret())
+		}
+		return nil
+	}
 	kinds := map[byte]bool{}
 	for i := range len(text) {
 		kinds[text[i]] = true

@@ -187,7 +187,7 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 	case !slices.Contains(Roles(), spec.Role):
 		return invalid("role: want viewer, submitter, worker, operator or admin, have %q", spec.Role)
 	case len(spec.Paths) > 0 && !spec.Role.takesPaths():
-		return invalid("paths: the role %s holds everywhere; operators, submitters and workers may be bound to paths", spec.Role)
+		return invalid("paths: the role %s holds everywhere; the other roles may be bound to paths", spec.Role)
 	case len(spec.Paths) > maxPaths:
 		return invalid("paths: want at most %d, have %d", maxPaths, len(spec.Paths))
 	case len(spec.Sources) > 0 && spec.Role != RoleSubmitter && spec.Role != RoleOperator:

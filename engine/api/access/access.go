@@ -30,15 +30,16 @@ type Need struct {
 }
 
 // These are the needs of calls. Calls that name a path, a pipeline or a run also check the paths of
-// the grant; see mayAt.
+// the grant. Lists leave out what a bound caller may not read; see [scope].
 var (
 	free    = Need{}
 	Submits = Need{Role: credentials.RoleSubmitter, open: OpenEvents}
 	reads   = Need{Role: credentials.RoleViewer, open: OpenRuns}
 	scrapes = Need{Role: credentials.RoleViewer, open: OpenMetrics}
 	Views   = Need{Role: credentials.RoleViewer}
-	asks    = Need{Role: credentials.RoleSubmitter} // services, whose questions may register keys
-	works   = Need{Role: credentials.RoleWorker}    // see mayWork
+	surveys = Need{Role: credentials.RoleViewer, everywhere: true} // data of all pipelines
+	asks    = Need{Role: credentials.RoleSubmitter}                // services, whose questions may register keys
+	works   = Need{Role: credentials.RoleWorker}                   // see mayWork
 	steers  = Need{Role: credentials.RoleOperator}
 	tunes   = Need{Role: credentials.RoleOperator, everywhere: true}
 	rules   = Need{Role: credentials.RoleAdmin}
@@ -94,7 +95,7 @@ var Needs = map[string]Need{
 	"get-cluster":       Views,
 	"list-moves":        Views,
 	"explain-partition": Views,
-	"record-cluster":    Views,
+	"record-cluster":    surveys,
 	"pull-lever":        tunes,
 	"release-lever":     tunes,
 
@@ -104,7 +105,7 @@ var Needs = map[string]Need{
 	"list-nodes":    Views,
 	"list-audit":    Views,
 	"verify-audit":  Views,
-	"list-configs":  Views,
+	"list-configs":  surveys,
 	"list-controls": Views,
 
 	"get-inbox":   Views,
@@ -121,7 +122,7 @@ var Needs = map[string]Need{
 	"split-placement": tunes,
 	"merge-placement": tunes,
 
-	"list-shard-transfers": Views,
+	"list-shard-transfers": surveys,
 	"order-shard-transfer": tunes,
 
 	"set-pipeline-control":    steers,
@@ -135,9 +136,9 @@ var Needs = map[string]Need{
 	"set-config":              tunes,
 
 	"list-versions": Views,
-	"get-version":   Views,
-	"diff-versions": Views,
-	"get-canary":    Views,
+	"get-version":   surveys,
+	"diff-versions": surveys,
+	"get-canary":    surveys,
 
 	"reload":       rules,
 	"roll-back":    rules,

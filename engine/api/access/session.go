@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 
@@ -12,14 +13,30 @@ import (
 	"procaas/engine/credentials"
 )
 
-// sessionCookie has the session of a signed-in browser, not the token. It opens only the console,
-// and ends. Scripts cannot read it, and browsers do not send it to or from other sites.
+// sessionCookie begins the name of the cookie with the session of a signed-in browser, not the
+// token. It opens only the console, and ends. Scripts cannot read it, and browsers do not send it to
+// or from other sites.
 const sessionCookie = "procaas_session"
+
+// cookieName returns the name of the cookie for the server as the browser calls it. Browsers send
+// cookies to all ports of a host, so the port is in the name: servers beside each other, such as two
+// of a developer, do not get or replace each other's sessions. With TLS, the prefix keeps other
+// hosts of the domain from setting it.
+func cookieName(r *http.Request) string {
+	name := sessionCookie
+	if _, port, err := net.SplitHostPort(r.Host); err == nil && !strings.ContainsFunc(port, func(c rune) bool { return c < '0' || c > '9' }) {
+		name += "_" + port
+	}
+	if encrypted(r) {
+		name = "__Host-" + name
+	}
+	return name
+}
 
 // setSession sets the session in the browser, or removes it if it is empty.
 func setSession(w http.ResponseWriter, r *http.Request, session string) {
 	c := &http.Cookie{
-		Name: sessionCookie, Value: session, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
+		Name: cookieName(r), Value: session, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
 		MaxAge: int(credentials.SessionTime.Seconds()),
 	}
 	if session == "" {
@@ -77,7 +94,7 @@ func (d *Checker) AdmitToConsole(r *http.Request, events bool) (*http.Request, e
 // SignOut ends the session, so that a kept cookie is useless. The browser removes it in any case.
 func (d *Checker) SignOut(w http.ResponseWriter, r *http.Request) error {
 	setSession(w, r, "")
-	if c, err := r.Cookie(sessionCookie); err == nil {
+	if c, err := r.Cookie(cookieName(r)); err == nil {
 		return d.access.CloseSession(r.Context(), c.Value)
 	}
 	return nil
@@ -86,7 +103,7 @@ func (d *Checker) SignOut(w http.ResponseWriter, r *http.Request) error {
 // WithSession returns the request with the session of its cookie, which is used if there is no
 // token.
 func WithSession(r *http.Request) *http.Request {
-	c, err := r.Cookie(sessionCookie)
+	c, err := r.Cookie(cookieName(r))
 	if err != nil || r.Header.Get("Authorization") != "" {
 		return r
 	}

@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	"procaas/engine/api/scope"
 	"procaas/engine/api/wire"
 	"procaas/engine/canary"
 	"procaas/engine/credentials"
@@ -69,8 +70,8 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/handlers", ID: "list-handlers", Tag: "admin",
 			Summary: "List handlers with the statistics of this node", Replies: rest.OK("All handlers, in order."),
-		}, func(*rest.Call, *rest.Nothing) (wire.Page[stats.HandlerInfo], error) {
-			return rest.Listed(g.Status.Handlers(), nil)
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[stats.HandlerInfo], error) {
+			return rest.Listed(scope.Handlers(rest.Granted(c.R), g.Status.Handlers()), nil)
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/services", ID: "list-services", Tag: "admin",
@@ -83,7 +84,9 @@ func (g *Group) Operations() []rest.Operation {
 			Summary: "Count the runs that wait on all nodes, by cause",
 			About:   "Counts are exact, but some seconds old. The more runs there are, the less often the node counts.",
 			Replies: rest.OK("What waits."),
-		}, func(*rest.Call, *rest.Nothing) (stats.BacklogView, error) { return g.Status.Backlog(), nil }),
+		}, func(c *rest.Call, _ *rest.Nothing) (stats.BacklogView, error) {
+			return scope.Backlog(rest.Granted(c.R), g.Status.Backlog()), nil
+		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/nodes", ID: "list-nodes", Tag: "admin",
 			Summary: "List live nodes, and nodes that died recently",

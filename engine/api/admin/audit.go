@@ -13,7 +13,9 @@ import (
 
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	"procaas/engine/api/scope"
 	"procaas/engine/api/wire"
+	"procaas/engine/credentials"
 	"procaas/engine/records"
 	"procaas/engine/store"
 )
@@ -60,13 +62,13 @@ func (g *Group) audit(c *rest.Call, in *auditQuery) (page wire.Page[records.Audi
 			return page, rest.NoCursor(rest.CursorAudit)
 		}
 	}
-	changes, more, err := g.changes(c.Context(), filter, in.Limit)
+	changes, last, err := g.changes(c.Context(), rest.Granted(c.R), filter, in.Limit)
 	if err != nil {
 		return page, err
 	}
 	next := ""
-	if more {
-		next = rest.SealCursor(rest.CursorAudit, strconv.FormatInt(changes[len(changes)-1].Revision, 36))
+	if last != 0 {
+		next = rest.SealCursor(rest.CursorAudit, strconv.FormatInt(last, 36))
 	}
 	return wire.PageOf(changes, next), nil
 }
@@ -76,33 +78,51 @@ const (
 	// twice.
 	auditStep = 20
 
+	// mostSteps bounds how many times a call reads. A bound caller may read few of the changes.
+	mostSteps = 100
+
 	// mostAudited bounds a page of changes, in bytes of JSON. A page has at least one change.
 	mostAudited = 8 << 20
 )
 
-// changes reads a page of at most limit changes, and reports whether there are more.
-func (g *Group) changes(ctx context.Context, filter store.AuditFilter, limit int) (page []records.AuditView, more bool, err error) {
+// changes reads a page of at most limit changes that a grant may read. If there may be more, last is
+// the revision of the last change that it looked at, and otherwise 0.
+func (g *Group) changes(
+	ctx context.Context, grant credentials.Grant, filter store.AuditFilter, limit int,
+) (page []records.AuditView, last int64, err error) {
 	size := 0
-	for {
-		filter.Limit = min(limit-len(page), auditStep) + 1
+	for range mostSteps {
+		filter.Limit = auditStep + 1
+		if !grant.Bound() {
+			filter.Limit = min(limit-len(page), auditStep) + 1
+		}
 		step, err := g.Status.Audit(ctx, filter)
 		if err != nil {
-			return nil, false, err
+			return nil, 0, err
 		}
-		for i, v := range step[:min(len(step), filter.Limit-1)] {
+		for i := range step[:min(len(step), filter.Limit-1)] {
+			v := step[i]
+			if !scope.Audited(grant, &v) {
+				filter.Before = v.Revision
+				continue
+			}
 			data, err := json.Marshal(v)
 			if err != nil {
-				return nil, false, fmt.Errorf("audit %d: %w", v.Revision, err)
+				return nil, 0, fmt.Errorf("audit %d: %w", v.Revision, err)
 			}
 			if size += len(data); size > mostAudited && len(page) > 0 {
-				return page, true, nil
+				return page, filter.Before, nil
 			}
-			page, filter.Before = append(page, v), step[i].Revision
+			page, filter.Before = append(page, v), v.Revision
+			if len(page) == limit && i < len(step)-1 {
+				return page, filter.Before, nil
+			}
 		}
 		if len(step) < filter.Limit || len(page) >= limit {
-			return page, len(step) == filter.Limit, nil
+			return page, 0, nil
 		}
 	}
+	return page, filter.Before, nil
 }
 
 type verifyQuery struct {

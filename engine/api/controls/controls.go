@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	"procaas/engine/api/scope"
 	"procaas/engine/api/wire"
 	"procaas/engine/definitions"
 	"procaas/engine/guard"
@@ -55,7 +56,8 @@ func (g *Group) Operations() []rest.Operation {
 			Summary: "List switches, limits and rollouts that are set at run time",
 			Replies: rest.OK("All controls, by path."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[guard.ControlView], error) {
-			return rest.Listed(g.Controls.Controls(c.Context()))
+			all, err := g.Controls.Controls(c.Context())
+			return rest.Listed(scope.Controls(rest.Granted(c.R), all), err)
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/controls/undo", ID: "undo-control", Tag: "admin",

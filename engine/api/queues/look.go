@@ -33,7 +33,9 @@ func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueStats],
 	all, err := g.Tasks.Admin.TaskStats(c.Context())
 	items := []wire.QueueStats{}
 	for i := range all {
-		items = append(items, viewOfStats(&all[i]))
+		if rest.Granted(c.R).Reads(all[i].Type) {
+			items = append(items, viewOfStats(&all[i]))
+		}
 	}
 	return rest.Listed(items, err)
 }
@@ -70,6 +72,9 @@ type peekQuery struct {
 }
 
 func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[wire.QueuedTask], err error) {
+	if err := c.MayRead(in.Kind); err != nil {
+		return page, err
+	}
 	f := store.TaskFilter{
 		Type: in.Kind, State: store.TaskState(in.State), Key: in.Key, Unique: in.Unique, Error: in.Error, Limit: in.Limit,
 		MaxPayload: maxListedPayload,

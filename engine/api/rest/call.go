@@ -98,6 +98,21 @@ func (c *Call) Actor(reason string) store.Actor {
 	return store.Actor{Name: Granted(c.R).Name, Reason: reason}
 }
 
+// MayRead refuses a caller whose grant may not read a pipeline or a type of tasks.
+func (c *Call) MayRead(name string) error {
+	g := Granted(c.R)
+	if !g.Bound() || name != "" && g.Reads(name) {
+		return nil
+	}
+	needed := "shows the data of all pipelines: name one of them"
+	if name != "" {
+		needed = "needs one that holds for " + name
+	}
+	p := problem.New(problem.Forbidden, "the token %s holds for %s; the call %s", g.Name, strings.Join(g.Paths, ", "), needed)
+	p.Token = g.Name
+	return p
+}
+
 // Bound reports whether the caller's grant is restricted to paths.
 func (c *Call) Bound() bool { return len(Granted(c.R).Paths) > 0 }
 

@@ -18,7 +18,7 @@ var compressors = sync.Pool{New: func() any {
 // the last write.
 func Compress(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, done func()) {
 	w.Header().Set("Vary", "Accept-Encoding")
-	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if !AcceptsGzip(r) {
 		return w, func() {}
 	}
 	w.Header().Set("Content-Encoding", "gzip")
@@ -28,6 +28,11 @@ func Compress(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, do
 		_ = z.Close() // the client may have left
 		compressors.Put(z)
 	}
+}
+
+// AcceptsGzip reports whether the client accepts gzip.
+func AcceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }
 
 // compressed is a reply whose body is compressed.

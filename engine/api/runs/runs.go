@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	"procaas/engine/api/scope"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/explain"
@@ -176,6 +177,9 @@ type explainQuery struct {
 }
 
 func (g *Group) explain(c *rest.Call, in *explainQuery) (explain.Explanation, error) {
+	if err := g.mayRead(c, in.ID); err != nil {
+		return explain.Explanation{}, err
+	}
 	why, err := g.Runs.Explain(c.Context(), in.ID, in.Path)
 	if errors.Is(err, explain.ErrNoHandler) {
 		return why, problem.New(problem.HandlerNotFound, "%s", err)
@@ -213,7 +217,12 @@ func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.Run
 	if filter.Cursor, err = in.Position(rest.CursorRuns); err != nil {
 		return page, err
 	}
-	runs, next, err := g.Runs.List(c.Context(), filter)
+	if in.Pipeline != "" {
+		if err := c.MayRead(in.Pipeline); err != nil {
+			return page, err
+		}
+	}
+	runs, next, err := scope.List(c.Context(), rest.Granted(c.R), g.Runs.List, filter)
 	if errors.Is(err, store.ErrCursor) {
 		err = rest.NoCursor(rest.CursorRuns)
 	}
@@ -231,6 +240,9 @@ type recordedQuery struct {
 }
 
 func (g *Group) recorded(c *rest.Call, in *recordedQuery) (page wire.Page[records.Recorded], err error) {
+	if err := c.MayRead(in.Pipeline); err != nil {
+		return page, err
+	}
 	of := wire.RunChoice{Pipeline: in.Pipeline, Version: in.Version, Since: in.Since, Until: in.Until}
 	filter, err := g.filterOf(c, &of)
 	if err != nil {
@@ -351,6 +363,18 @@ func (g *Group) maySteer(c *rest.Call, id string, paths func(*checkpoint.RunView
 	return c.MayAt(paths(&run)...)
 }
 
+// mayRead refuses a caller whose grant may not read the pipeline of a run.
+func (g *Group) mayRead(c *rest.Call, id string) error {
+	if !c.Bound() {
+		return nil
+	}
+	run, err := g.Runs.RunByID(c.Context(), id)
+	if err != nil {
+		return runProblem(err, id)
+	}
+	return c.MayRead(run.Pipeline)
+}
+
 type keyPath struct {
 	Flow string `path:"flow" doc:"The flow's id."`
 	Key  string `path:"key" doc:"The entity."`
@@ -365,7 +389,14 @@ func (g *Group) key(c *rest.Call, in *keyPath) (checkpoint.EntityView, error) {
 		}
 		err = problem.New(problem.FlowNotFound, "there is no flow %q%s", in.Flow, problem.Meant(in.Flow, known))
 	}
-	return entity, err
+	if err != nil || !c.Bound() {
+		return entity, err
+	}
+	entity, ok := scope.Entity(rest.Granted(c.R), g.Runs.Bundle(), entity)
+	if !ok {
+		return entity, c.MayRead("a pipeline of the flow " + in.Flow)
+	}
+	return entity, nil
 }
 
 // runProblem converts the error for a missing run, and passes others on.

@@ -29,6 +29,11 @@ func (g *Group) get(c *rest.Call, in *getRun) (run checkpoint.RunView, err error
 		return run, err
 	}
 	run, err = g.Runs.RunByID(c.Context(), in.ID)
+	if err == nil {
+		if err := c.MayRead(run.Pipeline); err != nil {
+			return checkpoint.RunView{}, err
+		}
+	}
 	if err != nil || wait == 0 || run.Status.Ended() {
 		return run, runProblem(err, in.ID)
 	}
@@ -70,6 +75,9 @@ type followQuery struct {
 
 // progress streams the steps of a run until its end.
 func (g *Group) progress(c *rest.Call, in *followQuery) (none checkpoint.RunView, err error) {
+	if err := g.mayRead(c, in.ID); err != nil {
+		return none, err
+	}
 	p, err := g.Runs.FollowRun(c.Context(), in.ID)
 	if errors.Is(err, watch.ErrFull) {
 		return none, tooManyWait()

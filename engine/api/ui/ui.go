@@ -147,9 +147,16 @@ const StyleGuide = Root + "styleguide"
 // meets.
 func New(o Options) *Console {
 	c := &Console{
-		o: o, mux: http.NewServeMux(), pages: newPages(), static: newAssets(), history: seen.NewHistory(),
+		o: o, pages: newPages(), static: newAssets(), history: seen.NewHistory(),
 		evidence: seen.NewEvidence(o.Documents), ended: make(chan struct{}), playing: make(chan struct{}, 1),
 	}
+	c.mux = c.routes()
+	return c
+}
+
+// routes returns the handlers of all pages.
+func (c *Console) routes() *http.ServeMux {
+	mux := http.NewServeMux()
 	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":                                c.overview,
 		"GET " + Root + "pipelines/{id}":          c.pipeline,
@@ -186,7 +193,7 @@ func New(o Options) *Console {
 		"POST " + Root + "runs":                   runPages{c}.redrive,
 		"POST " + Root + "runs/{id}":              runPages{c}.steer,
 	} {
-		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			end, err := c.readForm(w, r)
 			defer end()
 			if err == nil {
@@ -197,7 +204,7 @@ func New(o Options) *Console {
 			}
 		})
 	}
-	return c
+	return mux
 }
 
 // elsewhere leads to the first page from the root of the others.
@@ -304,7 +311,16 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "same-origin")
-	c.mux.ServeHTTP(w, r)
+	of := c
+	if g := c.o.Caller(r); g.Bound() && g.Has(credentials.RoleViewer) {
+		scoped, err := c.scopedTo(g, r)
+		if err != nil {
+			c.fail(w, r, err)
+			return
+		}
+		of = scoped
+	}
+	of.mux.ServeHTTP(w, r)
 }
 
 // Ended returns a channel that is closed when Run ends: answers that last end then.

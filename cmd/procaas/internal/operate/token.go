@@ -25,7 +25,7 @@ func tokenCommand() *cobra.Command {
   operator   reads, submits, works, and controls: switches, limits, retries, cancellations
   admin      does everything, including tokens
 
-You can bind operators and submitters to paths: pipeline, pipeline/stage or
+You can bind viewers, operators and submitters to paths: pipeline, pipeline/stage or
 pipeline/stage/handler. You can bind workers to types of tasks.
 
 A token is random. The server shows it once and keeps only its hash. The audit has
@@ -50,7 +50,7 @@ func tokenNew() *cobra.Command {
 	flags.StringVar(&t.Name, "name", "", "name of the bearer in the audit (required)")
 	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator or admin (required)")
 	flags.StringSliceVar(&t.Paths, "path", nil,
-		"path or type that an operator, submitter or worker is bound to (repeatable; default: everything)")
+		"path or type that a viewer, operator, submitter or worker is bound to (repeatable; default: everything)")
 	flags.StringSliceVar(&t.Sources, "source", nil,
 		"source of events that only this token may submit, with what is below it (repeatable; default: all that no token is bound to)")
 	flags.StringVar(&t.Quota, "quota", "", "how many events and tasks a submitter may submit, such as 100/s (default: any number)")
