@@ -2,10 +2,14 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 
+	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/diagram"
 	"procaas/engine/planner"
@@ -44,7 +48,7 @@ pipelines:
     - {id: b, set: {n: 2}}
     - {id: c, set: {n: 3}}
 `)
-	if have := len(p.Step("p/s/c").After); have != 2 {
+	if have := len(p.Step("p/s/c").After()); have != 2 {
 		t.Errorf("have %d edges, want those to a and to b", have)
 	}
 	var text strings.Builder
@@ -93,4 +97,65 @@ func TestDiagramsQuoteText(t *testing.T) {
 			t.Errorf("%s: want %s in\n%s", format, want, &text)
 		}
 	}
+}
+
+// planned returns the bytes that planning and showing the pipelines of a file allocates.
+func planned(t *testing.T, yaml string) uint64 {
+	t.Helper()
+	b, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(yaml)}}, dsl.Options{Types: facts()})
+	if b == nil {
+		t.Fatal(found)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m := planner.NewPlanner(b, facts())
+	for _, p := range b.Pipelines {
+		plan, err := m.Plan(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan.View()
+	}
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A stage of many handlers that all depend on each other is planned and shown in time and memory that grow with its size.
+func TestLargeStagesArePlanned(t *testing.T) {
+	stage := func(n int) string {
+		var b strings.Builder
+		b.WriteString("pipelines:\n- id: p\n  shared-state: {a: 0}\n  stages:\n  - id: s\n    handlers:\n")
+		for i := range n {
+			fmt.Fprintf(&b, "    - {id: h%d, set: {a: !$ shared-state.a}}\n", i)
+		}
+		return b.String()
+	}
+	few, many := planned(t, stage(500)), planned(t, stage(1000))
+	if many > 3*few {
+		t.Errorf("twice the handlers: want about twice the %d KiB, have %d KiB", few>>10, many>>10)
+	}
+}
+
+// The number of ways through calls, and through waits, grows exponentially. Each part is looked at once.
+func TestPlansWithCountlessWaysAreMade(t *testing.T) {
+	t.Parallel()
+	var calls, waits strings.Builder
+	calls.WriteString("pipelines:\n")
+	for level := range 8 {
+		fmt.Fprintf(&calls, "- id: p%d\n  inputs: {}\n  stages:\n  - id: s\n    handlers:\n", level)
+		for i := range 30 {
+			fmt.Fprintf(&calls, "    - {id: h%d, call: {pipeline: p%d}}\n", i, level+1)
+		}
+	}
+	calls.WriteString("- id: p8\n  inputs: {}\n  stages: [{id: s, handlers: [{id: a, set: {}}]}]\n")
+	planned(t, calls.String())
+	waits.WriteString("pipelines:\n- id: p\n  stages:\n  - id: s\n    handlers:\n    - {id: first, set: {}}\n")
+	waits.WriteString("    - {id: a0, set: {}}\n    - {id: b0, set: {}}\n")
+	for i := 1; i < 60; i++ {
+		for _, id := range []string{"a", "b"} {
+			fmt.Fprintf(&waits, "    - {id: %s%d, enabled: !$ sources.a%d.outcome == sources.b%d.outcome, set: {}}\n", id, i, i-1, i-1)
+		}
+	}
+	waits.WriteString("    - {id: last, enabled: !$ sources.first.outcome == sources.a59.outcome, set: {}}\n")
+	planned(t, waits.String())
 }

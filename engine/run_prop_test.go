@@ -275,10 +275,7 @@ func (w world) plan(t *rapid.T, serial bool) *planner.Plan {
 			if !serial {
 				break
 			}
-			s.After = nil
-			for _, earlier := range handlers[:i] {
-				s.After = append(s.After, planner.Edge{From: earlier, To: s})
-			}
+			s.Groups = [][]*planner.Step{handlers[:i]}
 		}
 	}
 	return p
@@ -402,9 +399,9 @@ func (d *driver) check(task core.Attempt) {
 			}
 		}
 	}
-	for _, e := range task.Step.After {
+	for _, e := range task.Step.After() {
 		if !d.decided[within+e.From.Path] {
-			d.t.Errorf("%s starts before %s, but %s", task.Step.Path, e.From.Path, e.Why)
+			d.t.Errorf("%s starts before %s, but %s", task.Step.Path, e.From.Path, e.Reason().Why)
 		}
 	}
 }

@@ -182,8 +182,8 @@ func (s *script) pipeline(yaml string) error {
 	}
 	s.plans, s.plan = plans, plans[0]
 	for _, step := range s.steps() {
-		for _, e := range step.After {
-			s.printf("%s after %s: %s", e.To.Handler.ID, e.From.Handler.ID, e.Why)
+		for _, e := range step.After() {
+			s.printf("%s after %s: %s", e.To.Handler.ID, e.From.Handler.ID, e.Reason().Why)
 		}
 	}
 	return nil

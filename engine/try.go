@@ -3,20 +3,26 @@ package engine
 import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/planner"
 )
 
+// Try is [Try] with the handler types of the engine.
+func (e *Engine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) {
+	return Try(files, Types(e.o.Types))
+}
+
 // Try checks files as a definition, plans its pipelines and keeps nothing. The plans are nil
 // exactly if a finding is an error.
-func (e *Engine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) {
-	types := Types(e.o.Types)
+func Try(files []diag.File, types []tree.Type) ([]planner.PlanView, []diag.Diagnostic) {
 	b, found := dsl.Load(files, dsl.Options{Types: types})
 	if b == nil {
 		return nil, found
 	}
+	m := planner.NewPlanner(b, types)
 	out := make([]planner.PlanView, 0, len(b.Pipelines))
 	for _, p := range b.Pipelines {
-		plan, err := planner.New(b, p, types)
+		plan, err := m.Plan(p)
 		if err != nil {
 			panic(err) // a definition that loads can be planned
 		}

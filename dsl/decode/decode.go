@@ -35,8 +35,8 @@ type decoder struct {
 	bodies map[*expr.Value]*handlerBody // by checked handler
 
 	templates map[string]*mould
-	partial   bool // there may be further templates in unreadable files
-	expanded  int  // number of values that templates have created
+	refused   map[*expr.Value]string // uses that would create too much: see [boundUses]
+	partial   bool                   // there may be further templates in unreadable files
 
 	levels []around // mappings around the current one, outermost first
 }

@@ -21,7 +21,7 @@ import (
 // what was found to be wrong.
 func meaning(data []byte) string {
 	r := readFile(diag.File{Name: "a.yaml", Data: data})
-	r.decode(testTypes(), mouldsOf([]*Reading{r}), false)
+	r.decode(testTypes(), mouldsOf([]*Reading{r}), nil, false)
 	var found []string
 	for _, d := range r.Found {
 		if d.Message != "the colon behind the operator is missing" { // it is added

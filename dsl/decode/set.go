@@ -51,8 +51,9 @@ func Read(files []diag.File, types []tree.Type, read func(name string) ([]byte, 
 	s := &Set{Given: make([]*Reading, len(files)), read: read}
 	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) { s.Given[i] = readFile(files[i]) })
 	templates := mouldsOf(s.Given)
+	refused := boundUses(s.Given, templates)
 	partial := slices.ContainsFunc(s.Given, func(r *Reading) bool { return diag.HasErrors(r.Found) && r.Root == nil })
-	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) { s.Given[i].decode(types, templates, partial) })
+	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) { s.Given[i].decode(types, templates, refused, partial) })
 	s.gather()
 	s.checkNested(owners)
 	var found []diag.Diagnostic
@@ -112,14 +113,15 @@ func (r *Reading) parse(s *source.Source) {
 	r.source = s
 }
 
-// decode decodes the values of a file. partial means that templates may be in a file that could not be read.
-func (r *Reading) decode(types []tree.Type, templates map[string]*mould, partial bool) {
+// decode decodes the values of a file. refused has the uses of templates that are not expanded. partial means that
+// templates may be in a file that could not be read.
+func (r *Reading) decode(types []tree.Type, templates map[string]*mould, refused map[*expr.Value]string, partial bool) {
 	if r.source == nil {
 		return
 	}
 	found := &diag.Reporter{Found: r.Found}
 	r.source.Reporter = found
-	d := &decoder{Source: r.source, types: types, doc: r.doc, templates: templates, partial: partial}
+	d := &decoder{Source: r.source, types: types, doc: r.doc, templates: templates, refused: refused, partial: partial}
 	d.document(r.Root)
 	r.Found, r.source = found.Found, nil
 }

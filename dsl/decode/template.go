@@ -26,6 +26,7 @@ type mould struct {
 	at         diag.Span   // of the id
 	parameters *expr.Value // schemas by name
 	handler    *expr.Value
+	size       *mouldSize // nil until a use is measured
 }
 
 // mouldsOf returns the templates of all files. The first one with an id counts.
@@ -132,6 +133,12 @@ func (d *decoder) expand(v *expr.Value) {
 	if p.handler == nil || p.handler.Kind != expr.ValueMap {
 		return // reported where it is declared
 	}
+	if why, refused := d.refused[v]; refused {
+		if why != "" {
+			d.Errorf(at, rules.TooLarge, "split the file, or use smaller templates", "%s once templates are expanded", why)
+		}
+		return
+	}
 	x := &expansion{decoder: d, mould: p, given: make(map[string]*expr.Value), via: &diag.Related{Span: at, Message: "template " + name +
 		" is used here"}}
 	x.gather(use)
@@ -192,13 +199,6 @@ func (x *expansion) key(k expr.Key) expr.Key { return expr.Key{Name: k.Name, Spa
 
 // value copies a value of the template and inserts parameters.
 func (x *expansion) value(v *expr.Value) *expr.Value {
-	if x.expanded++; x.expanded > source.MaxValues {
-		if x.expanded == source.MaxValues+1 {
-			x.Errorf(x.via.Span, rules.TooLarge, "split the file, or use smaller templates", "more than %d values once templates are expanded",
-				source.MaxValues)
-		}
-		return &expr.Value{Span: v.Span}
-	}
 	out := &expr.Value{Span: x.span(v.Span), Kind: v.Kind, Scalar: v.Scalar, Secret: v.Secret}
 	for _, k := range v.Names {
 		out.Names = append(out.Names, x.key(k))
@@ -216,13 +216,25 @@ func (x *expansion) value(v *expr.Value) *expr.Value {
 // any type.
 func (x *expansion) expr(v, out *expr.Value) *expr.Value {
 	e := v.Computed
-	reads := paramsIn(e)
+	var reads []param
+	if x.given != nil {
+		reads = paramsIn(e)
+	}
+	if len(reads) == 0 {
+		out.Computed = &expr.Expr{Span: out.Span, Source: e.Source, At: e.At}
+		return out
+	}
 	src := []rune(e.Source)
 	if len(reads) == 1 && reads[0].from == 0 && reads[0].to == len(src) {
 		if arg := x.given[reads[0].name]; arg != nil {
 			return (&expansion{decoder: x.decoder, mould: x.mould, via: &diag.Related{Span: v.Span, Message: "template " + x.id +
 				" puts it here"}}).value(arg)
 		}
+	}
+	if inlinedSize(e, reads, x.given) > syntax.MaxSource {
+		x.Errorf(x.span(e.Stretch(0, len(src))), rules.ExprTooLarge, "pass less to the template, or compute parts of it in a set handler before",
+			"the expression is longer than 4 KiB once the parameters are inserted")
+		return &expr.Value{Span: out.Span}
 	}
 	made := &expr.Expr{Span: out.Span}
 	var text []rune
@@ -254,7 +266,7 @@ func (x *expansion) expr(v, out *expr.Value) *expr.Value {
 func (x *expansion) inline(v *expr.Value, at diag.Span) string {
 	switch v.Kind {
 	case expr.ValueExpr:
-		if source.ExprName.MatchString(strings.ReplaceAll(v.Computed.Source, ".", "")) {
+		if isName(v.Computed.Source) {
 			return v.Computed.Source
 		}
 		return "(" + v.Computed.Source + ")"
@@ -281,8 +293,17 @@ func (x *expansion) inline(v *expr.Value, at diag.Span) string {
 	if text, ok := v.Scalar.(string); ok {
 		return source.QuoteExpr(text)
 	}
-	if text := datum.DescribeData(v.Scalar); !strings.HasPrefix(text, "-") {
-		return text
+	return inlineNumber(v.Scalar)
+}
+
+// isName reports whether an expression is a name or a path of names, which needs no brackets around it.
+func isName(text string) bool { return source.ExprName.MatchString(strings.ReplaceAll(text, ".", "")) }
+
+// inlineNumber writes a number, a bool or null as part of an expression.
+func inlineNumber(scalar any) string {
+	text := datum.DescribeData(scalar)
+	if strings.HasPrefix(text, "-") {
+		return "(" + text + ")"
 	}
-	return "(" + datum.DescribeData(v.Scalar) + ")"
+	return text
 }

@@ -95,7 +95,7 @@ var testTypes = sync.OnceValue(func() []tree.Type {
 // readAlone reads and decodes a file as if there were no others.
 func readAlone(f diag.File, types []tree.Type) *Reading {
 	read := readFile(f)
-	read.decode(types, mouldsOf([]*Reading{read}), false)
+	read.decode(types, mouldsOf([]*Reading{read}), nil, false)
 	return read
 }
 

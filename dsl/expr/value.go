@@ -97,6 +97,17 @@ func (v *Value) WalkExprs(visit func(*Expr)) {
 	}
 }
 
+// Walk visits the value and its parts in file order.
+func (v *Value) Walk(visit func(*Value)) {
+	if v == nil {
+		return
+	}
+	visit(v)
+	for _, item := range v.Elems {
+		item.Walk(visit)
+	}
+}
+
 // Literal returns the value if it contains neither expressions nor secrets.
 func (v *Value) Literal() (data any, ok bool) {
 	if !v.Fixed() {

@@ -10,8 +10,9 @@ func textRules() []Rule {
 	return []Rule{
 		{
 			Code: TooLarge, Title: "the file is too large",
-			Why: "A file has at most 1 MiB, 200,000 values and 4 MiB of text once its aliases are expanded. Without a bound, " +
-				"one file could use up the machine that reads it.",
+			Why: "A file has at most 1 MiB, 200,000 values and 4 MiB of text once its aliases are expanded. Its uses of templates " +
+				"create at most 200,000 values and 4 MiB of expressions, and those of all files five times as much. Without a " +
+				"bound, one file could use up the machine that reads it.",
 			Before: "handlers: [ …200,001 values… ]",
 			After:  "# several files, each with some of the handlers",
 		},

@@ -20,7 +20,7 @@ const (
 	MaxNesting       = 64
 	maxAliases       = 100
 	MaxValues        = 200_000
-	maxExpandedBytes = 4 << 20 // of all scalars, counted as often as aliases repeat them
+	MaxExpandedBytes = 4 << 20 // of all scalars, counted as often as aliases repeat them
 	maxFindings      = 200     // further findings are not listed
 )
 
@@ -172,7 +172,7 @@ func (m *gauge) count(n *yaml.Node, depth int) bool {
 	case m.nodes > MaxValues:
 		m.Errorf(span, rules.TooLarge, "split the file", "more than %d values", MaxValues)
 		return false
-	case m.bytes > maxExpandedBytes:
+	case m.bytes > MaxExpandedBytes:
 		m.Errorf(span, rules.TooLarge, "repeat less with aliases", "more than 4 MiB of text once the aliases are expanded")
 		return false
 	}

@@ -72,7 +72,7 @@ type Options struct {
 	// TraceURL is the address of a trace, with {trace_id} in it. Empty for none.
 	TraceURL string
 
-	// Play runs the console's playground. Nil only checks.
+	// Play checks and runs what is typed in the console's playground. Nil checks it in this process, and runs nothing.
 	Play ui.Player
 
 	// Tasks is the queue of tasks. Nil refuses its calls.

@@ -116,8 +116,8 @@ func (l Live) off(s *planner.Step) (string, bool) {
 
 // free reports whether everything that the handler must wait for is decided.
 func (r *progress) free(s *planner.Step) bool {
-	for _, e := range s.After {
-		if !r.records[e.From.Position].decided() {
+	for earlier := range s.Waits() {
+		if !r.records[earlier.Position].decided() {
 			return false
 		}
 	}

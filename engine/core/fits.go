@@ -77,7 +77,7 @@ func (f *fitting) check() error {
 			continue
 		case f.early(s) != nil:
 			e := f.early(s)
-			return fmt.Errorf("it has begun the handler %s, which now waits for %s: %s", s.Path, e.From.Path, e.Why)
+			return fmt.Errorf("it has begun the handler %s, which now waits for %s: %s", s.Path, e.From.Path, e.Reason().Why)
 		case f.goesOn(s):
 			if was != nil && !rec.decided() && was.Handler.Type != s.Handler.Type {
 				return fmt.Errorf("it has begun the handler %s as %s, which is %s now", s.Path, was.Handler.Type, s.Handler.Type)
@@ -150,12 +150,16 @@ func branchOf(s *planner.Step) int {
 // early returns the edge from an undecided handler that a reached handler should have waited for,
 // or nil.
 func (f *fitting) early(s *planner.Step) *planner.Edge {
-	for i, e := range s.After {
-		if f.goesOn(e.From) {
-			return &s.After[i]
+	var first *planner.Step
+	for earlier := range s.Waits() {
+		if f.goesOn(earlier) && (first == nil || earlier.Index < first.Index) {
+			first = earlier
 		}
 	}
-	return nil
+	if first == nil {
+		return nil
+	}
+	return &planner.Edge{From: first, To: s}
 }
 
 // goesOn reports whether a handler is still to be decided, or will be again when an operator

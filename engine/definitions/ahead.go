@@ -25,6 +25,7 @@ func (d *Definition) Ahead(path string) []*planner.Step {
 		if parts := strings.SplitN(path, "/", 3); own && len(parts) > 1 {
 			first = slices.IndexFunc(p.Stages, func(g *planner.Stage) bool { return g.ID == parts[1] })
 		}
+		seen := map[*planner.Plan]bool{} // several handlers may call the same pipeline
 		for i, g := range p.Stages {
 			if i < first {
 				continue // such runs have passed them
@@ -32,7 +33,7 @@ func (d *Definition) Ahead(path string) []*planner.Step {
 			for _, s := range g.Steps {
 				out = append(out, s)
 				if s.Callee != nil {
-					out = append(out, s.Callee.Within(map[*planner.Plan]bool{})...)
+					out = append(out, s.Callee.Within(seen)...)
 				}
 			}
 		}

@@ -281,12 +281,12 @@ func criticality(h *tree.Handler) string {
 func (c *comparison) orders(a, b *planner.Plan) {
 	list := func(in, other *planner.Plan, change string) {
 		for _, s := range in.Written {
-			for _, e := range s.After {
+			for _, e := range s.Direct() {
 				from, to := other.Step(e.From.Path), other.Step(s.Path)
-				if s.Implied(e) || from == nil || to == nil || to.WaitsFor(from) {
+				if from == nil || to == nil || to.WaitsFor(from) {
 					continue
 				}
-				c.add(Order, s.Path, change, e.Why, FieldChange{
+				c.add(Order, s.Path, change, e.Reason().Why, FieldChange{
 					Field: "after", Old: only(change == Removed, e.From.Path), New: only(change == Added, e.From.Path),
 				})
 			}

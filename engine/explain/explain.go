@@ -293,8 +293,8 @@ func (x *explainer) find(path string) *checkpoint.HandlerView {
 
 // waits adds what must be decided before the handler.
 func (x *explainer) waits() {
-	for _, edge := range x.s.After {
-		w := WaitedFor{Path: edge.From.Path, Why: edge.Why, Outcome: "absent"}
+	for _, edge := range x.s.After() {
+		w := WaitedFor{Path: edge.From.Path, Why: edge.Reason().Why, Outcome: "absent"}
 		if h := x.find(edge.From.Path); h != nil {
 			w.Outcome, w.Finished = h.Outcome, h.Finished
 		}

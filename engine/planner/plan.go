@@ -23,16 +23,18 @@ type Plan struct {
 	Flow     *tree.Flow // nil if the pipeline has none
 	Stages   []*Stage   // in the order in which a run goes through them
 
-	ByPath    map[string]*Step // by path
-	Steps     []*Step          // all of them, as declared
-	Written   []*Step          // those in the files: repeated stages count as their handlers
-	Detached  []*Step          // those that the next stage does not wait for
-	byPath    map[string]*Step // includes those of repeated stages
-	Shared    []sharedName     // declared by the flow and the pipeline
-	MostCalls int              // most calls in flight at once
+	ByPath   map[string]*Step // by path
+	Steps    []*Step          // all of them, as declared
+	Written  []*Step          // those in the files: repeated stages count as their handlers
+	Detached []*Step          // those that the next stage does not wait for
+	byPath   map[string]*Step // includes those of repeated stages
+	Shared   []sharedName     // declared by the flow and the pipeline
 
 	Undoes  bool // a handler, or one that it calls, has a compensation
 	Bounded bool // it, or a pipeline that it calls, has a deadline
+
+	longest tree.Longest
+	touches []string // of all handlers, each once; pipelines that call this one share it
 
 	// Contested says that live settings decide which of several pipelines serves an event.
 	Contested bool
@@ -45,6 +47,7 @@ type Stage struct {
 
 	Declared *tree.Stage
 	loop     *Plan // for one element, if the stage is repeated
+	longest  tree.Longest
 }
 
 // Handlers lists the handlers of the stage in the files, in declared order.
@@ -78,8 +81,11 @@ type Step struct {
 	Touches []string     // effects outside the shared state
 	// Peer is the id of the declared service that its calls reach, or a host. It is empty if there
 	// is none, or if only the call itself knows it.
-	Peer  string
-	After []Edge // what it waits for within its stage; empty: it may start at once
+	Peer string
+
+	// Groups are the earlier handlers of its stage with which it shares something: see [Step.Waits].
+	Groups [][]*Step
+	direct []*Step // those of them that no others imply; empty: it may start at once
 
 	Position  int // in Plan.order
 	Verify    tree.Type
@@ -96,6 +102,8 @@ type Step struct {
 	Callee *Plan // plan of the pipeline that it calls, or of one element of a repeated stage; nil for none
 	Loops  bool  // it stands for a repeated stage
 
+	longest tree.Longest
+
 	Undo   *Step // its compensation; nil for none
 	Undoes bool  // it is the compensation of another
 
@@ -106,14 +114,6 @@ type Step struct {
 type Write struct {
 	Path datum.Path // from the root
 	Span diag.Span  // place in the file
-}
-
-// An Edge says that To waits for From, and why. A plan has an edge for every dependent pair, even
-// if other edges imply it. If a handler in between is off, the pair still has to keep its order.
-type Edge struct {
-	From, To         *Step     // both of one stage; From is declared first
-	Why              string    // "notify-driver reads shared-state.order, which get-order writes"
-	FromSpan, ToSpan diag.Span // the conflicting places, or the handlers themselves
 }
 
 // A sharedName is a declared name of the shared state.
@@ -146,11 +146,14 @@ type Planner struct {
 	bundle *tree.Bundle
 	types  map[string]tree.Type
 	made   map[*tree.Pipeline]*Plan
+	hosts  map[string]*tree.Service // the first service at each host
 }
 
 // NewPlanner makes a planner for these handler types.
 func NewPlanner(b *tree.Bundle, types []tree.Type) *Planner {
-	m := &Planner{b, make(map[string]tree.Type, len(types)), map[*tree.Pipeline]*Plan{}}
+	m := &Planner{
+		bundle: b, types: make(map[string]tree.Type, len(types)), made: map[*tree.Pipeline]*Plan{}, hosts: servicesByHost(b),
+	}
 	for _, t := range types {
 		m.types[t.Name] = t
 	}
@@ -178,12 +181,17 @@ func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 		if loop := stage.Loop(); loop != nil {
 			handlers = []*tree.Handler{loop}
 		}
+		shared := newSharing()
+		conditions := conditionsOf(stage)
 		for _, h := range handlers {
 			s, err := plan.add(h, i, m)
 			if err != nil {
 				return nil, fmt.Errorf("plan %s: %w", p.ID, err)
 			}
-			planned.join(s)
+			s.Volatile = s.Volatile || conditions.live || conditions.began
+			s.Index = len(planned.Steps)
+			planned.Steps = append(planned.Steps, s)
+			shared.join(s)
 			if s.Loops {
 				planned.loop = s.Callee
 			}
@@ -196,6 +204,8 @@ func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 	}
 	plan.markKept()
 	plan.markFleeting()
+	plan.findLongest()
+	plan.touches = plan.touched()
 	plan.Contested = isContested(b, p)
 	m.made[p] = plan
 	return plan, nil
@@ -252,7 +262,7 @@ func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 		return nil, fmt.Errorf("%s: there are two handlers with this path", s.Path)
 	}
 	s.StagePath = p.Pipeline.ID + "/" + p.Pipeline.Stages[stage].ID
-	s.Service, s.Peer = peerOf(p.Bundle, h.Body)
+	s.Service, s.Peer = m.peerOf(h.Body)
 	if h.Retry != nil {
 		s.Retry = *h.Retry
 	}
@@ -272,14 +282,8 @@ func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 		return nil, err
 	}
 	s.gather(of)
-	// An upper bound is enough. It is the room for the ends of calls, so that no call waits until
-	// its run takes its outcome.
-	p.MostCalls += s.Parallel
-	if s.Callee != nil {
-		p.MostCalls += s.Parallel * s.Callee.MostCalls
-	}
 	p.Bounded = p.Bounded || p.Pipeline.Deadline > 0 || of.Deadline > 0 || s.Deadline > 0 || s.Callee != nil && s.Callee.Bounded
-	s.Volatile = s.isVolatile(of)
+	s.Volatile = s.isVolatile()
 	p.ByPath[s.Path] = s
 	p.Steps = append(p.Steps, s)
 	if h.Detached {
@@ -317,7 +321,7 @@ func (s *Step) compensate(p *Plan, m *Planner) error {
 		Handler: h, Type: t, Path: h.Path, Owner: s.Owner, Stage: s.Stage, Index: s.Index, Position: s.Position,
 		Retry: tree.DefaultRetry(), StagePath: s.StagePath, Parallel: 1, Undoes: true,
 	}
-	s.Undo.Service, s.Undo.Peer = peerOf(p.Bundle, h.Body)
+	s.Undo.Service, s.Undo.Peer = m.peerOf(h.Body)
 	if h.Retry != nil {
 		s.Undo.Retry = *h.Retry
 	}
@@ -356,12 +360,13 @@ func (s *Step) gather(stage *tree.Stage) {
 	if s.Type.Emits {
 		s.Touches = append(s.Touches, emitToken)
 	}
-	if s.Callee != nil {
+	switch {
+	case s.Callee == nil:
+	case len(s.Touches) == 0:
 		// Its state is its own, so only what it touches outside can conflict.
-		for _, inner := range s.Callee.Steps {
-			s.Touches = append(s.Touches, inner.Touches...)
-		}
-		s.Touches = unique(s.Touches)
+		s.Touches = s.Callee.touches
+	default:
+		s.Touches = unique(slices.Concat(s.Touches, s.Callee.touches))
 	}
 	s.Parallel = 1
 	if f := h.ForEach; f != nil && len(s.Touches) == 0 {
@@ -376,98 +381,80 @@ func (s *Step) writes(v *expr.Value) {
 	}
 }
 
-// join adds a step with its edges to the earlier ones.
-func (g *Stage) join(s *Step) {
-	s.Index = len(g.Steps)
-	for _, earlier := range g.Steps {
-		if e, ok := depend(earlier, s); ok {
-			s.After = append(s.After, e)
-		}
-	}
-	g.Steps = append(g.Steps, s)
-}
-
-// depend reports whether b, declared after a, must wait for a. Only one of two branches ever runs.
-func depend(a, b *Step) (Edge, bool) {
-	if a.Handler.Branch != b.Handler.Branch && a.Handler.Branch != nil && b.Handler.Branch != nil {
-		return Edge{}, false
-	}
-	e := Edge{From: a, To: b, FromSpan: a.Handler.Span, ToSpan: b.Handler.Span}
-	if w, r, ok := Overlap(a, b); ok {
-		e.FromSpan, e.ToSpan = w.Span, r.Span
-		e.Why = fmt.Sprintf("%s reads %s, which %s writes", b.Handler.ID, r.Path, a.Handler.ID)
-		if w.Path[0] == SourcesRoot {
-			e.Why = fmt.Sprintf("%s reads %s, the outcome of %s", b.Handler.ID, r.Path, a.Handler.ID)
-		}
-		return e, true
-	}
-	for _, w := range a.Writes {
-		for _, v := range b.Writes {
-			if w.Path.Overlaps(v.Path) {
-				e.FromSpan, e.ToSpan = w.Span, v.Span
-				e.Why = fmt.Sprintf("%s and %s both write %s", a.Handler.ID, b.Handler.ID, v.Path)
-				return e, true
+// touched returns what the handlers touch, each once.
+func (p *Plan) touched() []string {
+	var all []string
+	seen := map[string]bool{}
+	for _, s := range p.Steps {
+		for _, t := range s.Touches {
+			if !seen[t] {
+				seen[t] = true
+				all = append(all, t)
 			}
 		}
 	}
-	if w, r, ok := Overlap(b, a); ok {
-		e.FromSpan, e.ToSpan = r.Span, w.Span
-		e.Why = fmt.Sprintf("%s writes %s, which %s reads before", b.Handler.ID, w.Path, a.Handler.ID)
-		return e, true
-	}
-	for _, t := range a.Touches {
-		if slices.Contains(b.Touches, t) {
-			e.Why = fmt.Sprintf("%s and %s both touch %s", a.Handler.ID, b.Handler.ID, t)
-			return e, true
-		}
-	}
-	return Edge{}, false
+	return all
 }
 
-// Overlap returns the first read of reader that a write of writer may change.
-func Overlap(writer, reader *Step) (Write, datum.Read, bool) {
-	for _, r := range reader.Reads {
-		for _, w := range writer.Writes {
-			if w.Path.Overlaps(r.Path) {
-				return w, r, true
-			}
-		}
-	}
-	return Write{}, datum.Read{}, false
+// A reader is a place in a pipeline that reads a response: a handler, or the conditions of a stage.
+type reader struct {
+	step  *Step // nil for conditions, outputs and compensations
+	after int   // it reads the responses of the stages before this one only
 }
 
 // markKept finds the responses that other handlers may read. Checkpoints need not keep the others.
 func (p *Plan) markKept() {
+	readers := map[string][]reader{} // by handler
+	var any []reader                 // of every handler
+	add := func(reads []datum.Read, by reader) {
+		for _, r := range reads {
+			if !r.Path.Overlaps(datum.Path{SourcesRoot, datum.Wildcard, "response"}) {
+				continue
+			}
+			if at, whole := placeOf(r.Path); whole {
+				any = append(any, by)
+			} else {
+				readers[at.name] = append(readers[at.name], by)
+			}
+		}
+	}
 	for _, s := range p.Steps {
+		add(s.Reads, reader{s, len(p.Stages)})
+		add(s.Handler.CompensateReads(), reader{nil, len(p.Stages)})
+	}
+	add(p.Pipeline.Outputs.Reads(), reader{nil, len(p.Stages)})
+	for i, stage := range p.Stages {
+		add(stage.Declared.ConditionReads(), reader{nil, i})
+	}
+	for _, s := range p.Steps {
+		reads := func(by reader) bool { return by.step != s && s.Stage < by.after }
+		s.Keeps = slices.ContainsFunc(readers[s.Handler.ID], reads) || slices.ContainsFunc(any, reads)
 		response := datum.Path{SourcesRoot, s.Handler.ID, "response"}
-		for _, other := range p.Steps {
-			for _, r := range other.Reads {
-				s.Keeps = s.Keeps || other != s && r.Path.Overlaps(response)
-			}
-			for _, r := range other.Handler.CompensateReads() {
-				s.Keeps = s.Keeps || r.Path.Overlaps(response)
-			}
-		}
-		for _, r := range p.Pipeline.Outputs.Reads() {
-			s.Keeps = s.Keeps || r.Path.Overlaps(response)
-		}
-		for _, stage := range p.Stages[s.Stage+1:] {
-			for _, r := range stage.Declared.ConditionReads() {
-				s.Keeps = s.Keeps || r.Path.Overlaps(response)
-			}
-		}
 		s.Gathers = s.Keeps || slices.ContainsFunc(s.Handler.Result.Reads(), func(r datum.Read) bool { return r.Path.Overlaps(response) })
 	}
 }
 
-// isVolatile reports whether live settings, or the time when the run began, affect the handler.
-// Both are lost in a crash before the first checkpoint.
-func (s *Step) isVolatile(stage *tree.Stage) bool {
-	began := datum.Path{"run", "started"}
-	conditions := slices.Concat(stage.ConditionReads(), s.Handler.ConditionReads())
-	reads := slices.Concat(conditions, s.Handler.BodyReads())
-	return AnyLive(conditions) || s.Handler.Rollout != nil ||
-		slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(began) })
+// began is when the run has begun, as expressions read it.
+var began = datum.Path{"run", "started"}
+
+// readsBegan reports whether one of the reads is of the time when the run has begun.
+func readsBegan(reads []datum.Read) bool {
+	return slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(began) })
+}
+
+// A stageConditions is what the conditions of a stage read that a crash loses.
+type stageConditions struct{ live, began bool }
+
+func conditionsOf(stage *tree.Stage) stageConditions {
+	reads := stage.ConditionReads()
+	return stageConditions{AnyLive(reads), readsBegan(reads)}
+}
+
+// isVolatile reports whether live settings, or the time when the run began, affect the handler, apart from the conditions
+// of its stage. Both are lost in a crash before the first checkpoint.
+func (s *Step) isVolatile() bool {
+	conditions := s.Handler.ConditionReads()
+	return AnyLive(conditions) || s.Handler.Rollout != nil || readsBegan(conditions) || readsBegan(s.Handler.BodyReads())
 }
 
 // readsLive reports whether a value depends on live settings.
@@ -498,18 +485,63 @@ const emitToken = "emitted events"
 // markFleeting finds what the conditions of a handler read from the shared state and later handlers
 // write. Such values are kept for explanations. The others are still in the checkpoint afterwards.
 func (p *Plan) markFleeting() {
+	written := map[place]int{} // position of the last handler that writes it
 	for _, s := range p.Steps {
-		stage := p.Stages[s.Stage]
-		reads := slices.Concat(s.Handler.ConditionReads(), stage.Declared.ConditionReads())
-		for _, n := range p.Shared {
-			path := datum.Path{SharedRoot, n.Name}
-			read := slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(path) })
-			written := slices.ContainsFunc(p.Steps[stage.Steps[0].Position:], func(later *Step) bool {
-				return slices.ContainsFunc(later.Writes, func(w Write) bool { return w.Path.Overlaps(path) })
-			})
-			if read && written {
-				s.Fleeting = append(s.Fleeting, n.Name)
+		for _, w := range s.Writes {
+			at, _ := placeOf(w.Path)
+			written[at] = s.Position
+		}
+	}
+	declared := map[string]int{} // by name, the index in Shared
+	for i, n := range p.Shared {
+		declared[n.Name] = i
+	}
+	// find returns the indexes of the names that are read here, and written by a handler from a position on.
+	find := func(reads []datum.Read, from int) (found []int) {
+		for _, r := range reads {
+			at, whole := placeOf(r.Path)
+			switch i, known := declared[at.name]; {
+			case at.root != SharedRoot:
+			case whole:
+				found = found[:0]
+				for i, n := range p.Shared {
+					if last, ok := written[place{SharedRoot, n.Name}]; ok && last >= from {
+						found = append(found, i)
+					}
+				}
+				return found
+			case known:
+				if last, ok := written[at]; ok && last >= from {
+					found = append(found, i)
+				}
+			}
+		}
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	for _, stage := range p.Stages {
+		if len(stage.Steps) == 0 {
+			continue
+		}
+		from := stage.Steps[0].Position
+		ofStage := find(stage.Declared.ConditionReads(), from)
+		names := p.names(ofStage)
+		for _, s := range stage.Steps {
+			s.Fleeting = names // most handlers have no conditions of their own, and share them
+			if own := find(s.Handler.ConditionReads(), from); len(own) > 0 {
+				both := slices.Concat(ofStage, own)
+				slices.Sort(both)
+				s.Fleeting = p.names(slices.Compact(both))
 			}
 		}
 	}
+}
+
+// names returns the names of the shared state at these indexes.
+func (p *Plan) names(indexes []int) []string {
+	var out []string
+	for _, i := range indexes {
+		out = append(out, p.Shared[i].Name)
+	}
+	return out
 }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ type StepView struct {
 	Writes   []string   `json:"writes"`             // paths, each once
 	Touches  []string   `json:"touches"`            // each once
 	OnError  []string   `json:"on_error,omitempty"` // the rules in order, such as "404: continue"
-	After    []EdgeView `json:"after"`              // empty: it starts with the stage
+	After    []EdgeView `json:"after"`              // empty: it starts with the stage. Implied ones only if that has up to 150 handlers
 }
 
 // An EdgeView is what a handler of a [PlanView] waits for.
@@ -85,7 +86,7 @@ func (p *Plan) View() PlanView {
 	for _, stage := range p.Stages {
 		sv := StageView{
 			ID: stage.ID, Enabled: sourceText(stage.Declared.Enabled), Handlers: []StepView{},
-			Deadline: durationText(stage.Declared.Deadline), Longest: stage.Longest(p.Bundle).String(),
+			Deadline: durationText(stage.Declared.Deadline), Longest: stage.Longest().String(),
 		}
 		for _, b := range stage.Declared.Choose {
 			sv.Branches = append(sv.Branches, BranchView{Number: b.Number(), When: sourceText(b.When)})
@@ -100,19 +101,19 @@ func (p *Plan) View() PlanView {
 			}
 		}
 		for _, s := range stage.Handlers() {
-			sv.Handlers = append(sv.Handlers, s.view(p.Bundle))
+			sv.Handlers = append(sv.Handlers, s.view(len(stage.Handlers()) <= maxAllEdges))
 		}
 		v.Stages = append(v.Stages, sv)
 	}
 	return v
 }
 
-func (s *Step) view(b *tree.Bundle) StepView {
+func (s *Step) view(all bool) StepView {
 	h := s.Handler
 	v := StepView{
 		ID: h.ID, Path: s.Path, Type: h.Type, Critical: h.IsCritical(), Detached: h.Detached, Owner: h.Owner, At: h.Span.String(),
 		Reads: []string{}, Writes: []string{}, Touches: unique(s.Touches), After: []EdgeView{},
-		Deadline: durationText(s.Deadline), Longest: s.Longest(b).String(),
+		Deadline: durationText(s.Deadline), Longest: s.Longest().String(),
 	}
 	for _, r := range s.Reads {
 		v.Reads = append(v.Reads, r.Path.String())
@@ -139,12 +140,34 @@ func (s *Step) view(b *tree.Bundle) StepView {
 	for _, rule := range h.OnError {
 		v.OnError = append(v.OnError, ruleText(rule))
 	}
-	for _, e := range s.After {
+	for _, e := range s.edges(all) {
+		r := e.Reason()
 		v.After = append(v.After, EdgeView{
-			Handler: e.From.Handler.ID, Why: e.Why, From: e.FromSpan.String(), To: e.ToSpan.String(), Implied: s.Implied(e),
+			Handler: e.From.Handler.ID, Why: r.Why, From: r.FromSpan.String(), To: r.ToSpan.String(), Implied: s.Implied(e),
 		})
 	}
 	return v
+}
+
+// maxAllEdges limits the handlers of a stage whose view has all edges. The number of edges grows with the square of
+// the number of handlers. Those of larger stages have the edges that no others imply.
+const maxAllEdges = 150
+
+// edges returns all edges to s, or those that no others imply.
+func (s *Step) edges(all bool) []Edge {
+	if all {
+		return s.After()
+	}
+	return s.Direct()
+}
+
+// Direct lists the edges to s that no others imply, in the order of declaration.
+func (s *Step) Direct() []Edge {
+	var out []Edge
+	for _, earlier := range slices.Backward(s.direct) {
+		out = append(out, Edge{From: earlier, To: s})
+	}
+	return out
 }
 
 // durationText formats a duration; empty for none.
@@ -165,26 +188,4 @@ func ruleText(rule *tree.OnError) string {
 		on += " if " + when
 	}
 	return on + ": " + rule.Then
-}
-
-// Implied reports whether another edge of s leads to a handler that waits for the same one, so that
-// a picture can omit e. Edges are transitive only through the handlers between them, so it is
-// enough to search from direct predecessors.
-func (s *Step) Implied(e Edge) bool {
-	for _, other := range s.After {
-		if other.From != e.From && other.From.WaitsFor(e.From) {
-			return true
-		}
-	}
-	return false
-}
-
-// WaitsFor reports whether s comes after earlier by a chain of edges.
-func (s *Step) WaitsFor(earlier *Step) bool {
-	for _, e := range s.After {
-		if e.From == earlier || e.From.Index > earlier.Index && e.From.WaitsFor(earlier) {
-			return true
-		}
-	}
-	return false
 }

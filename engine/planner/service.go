@@ -7,12 +7,18 @@ import (
 	"procaas/dsl/tree"
 )
 
-// hostsOf returns the hosts of URLs: host:port pairs in lower case.
-func hostsOf(addresses []string) map[string]bool {
-	hosts := map[string]bool{}
-	for _, address := range addresses {
-		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
-			hosts[tree.HostPort(u)] = true
+// servicesByHost returns the first service at each host: a host:port pair in lower case.
+func servicesByHost(b *tree.Bundle) map[string]*tree.Service {
+	hosts := map[string]*tree.Service{}
+	for _, s := range b.Services {
+		for _, address := range []string{s.URL, s.Address()} {
+			u, err := url.Parse(address)
+			if err != nil || u.Hostname() == "" {
+				continue
+			}
+			if host := tree.HostPort(u); hosts[host] == nil {
+				hosts[host] = s
+			}
 		}
 	}
 	return hosts
@@ -21,11 +27,11 @@ func hostsOf(addresses []string) map[string]bool {
 // peerOf returns the declared service that a handler's call reaches, by its name or an address of
 // it, and its name. For another address it returns the host. If an expression decides it, nothing
 // is known.
-func peerOf(b *tree.Bundle, body *expr.Value) (service *tree.Service, name string) {
+func (m *Planner) peerOf(body *expr.Value) (service *tree.Service, name string) {
 	id, isNamed := body.Get("service").Literal()
 	if isNamed = isNamed && id != nil; isNamed {
 		name, _ := id.(string)
-		if s := b.Service(name); s != nil {
+		if s := m.bundle.Service(name); s != nil {
 			return s, s.ID
 		}
 	}
@@ -36,10 +42,8 @@ func peerOf(b *tree.Bundle, body *expr.Value) (service *tree.Service, name strin
 		return nil, ""
 	}
 	host := tree.HostPort(u)
-	for _, s := range b.Services {
-		if !isNamed && hostsOf([]string{s.URL, s.Address()})[host] {
-			return s, s.ID
-		}
+	if s := m.hosts[host]; s != nil && !isNamed {
+		return s, s.ID
 	}
 	return nil, host
 }

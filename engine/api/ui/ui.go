@@ -35,7 +35,7 @@ type Options struct {
 	Version string
 	Dev     bool // pipelines are worked on here: the page that shows the design language is served
 
-	// Play runs what the playground tries; it only checks when it is nil.
+	// Play checks and runs what is typed in the playground. If it is nil, this process checks it, and runs nothing.
 	Play Player
 
 	// Documents keep the evidence of incidents; this process forgets it when they are nil.

@@ -21,6 +21,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve/observe"
+	"procaas/cmd/procaas/internal/serve/playground"
 	"procaas/cmd/procaas/internal/serve/secret"
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/cmd/procaas/internal/serve/web"
@@ -111,7 +112,7 @@ func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 
 // Commands returns the commands that run events: on a server, and for authors.
 func Commands() (server, author []*cobra.Command) {
-	return []*cobra.Command{serveCommand(), stores.MigrateCommand()}, []*cobra.Command{runCommand(), devCommand()}
+	return []*cobra.Command{serveCommand(), stores.MigrateCommand(), playground.Command()}, []*cobra.Command{runCommand(), devCommand()}
 }
 
 func serveCommand() *cobra.Command {
@@ -367,7 +368,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 		return err
 	}
 	served.Tasks, served.StrictTasks, served.Closing = n.tasks, f.StrictQueues, n.closing
-	served.Engine, served.Log, served.Registry, served.Version, served.Play = api.Of(e), n.log, n.metrics, cli.Version(), play
+	served.Engine, served.Log, served.Registry, served.Version, served.Play = api.Of(e), n.log, n.metrics, cli.Version(), playground.Play
 	served.Dev, served.Documents, served.TraceURL = f.read != nil, n.store.Documents, f.TraceURL
 	if !goodTraceURL(f.TraceURL) {
 		return cli.Usagef("--trace-url: want an address with {trace_id}, such as https://jaeger.example/trace/{trace_id}, have %q", f.TraceURL)

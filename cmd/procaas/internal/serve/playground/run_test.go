@@ -1,4 +1,4 @@
-package serve
+package playground
 
 import (
 	"context"
@@ -27,7 +27,7 @@ pipelines:
 
 func playOf(t *testing.T, pipelines, tests string) ui.Played {
 	t.Helper()
-	return play(t.Context(), diag.File{Name: "playground.yaml", Data: []byte(pipelines)},
+	return run(t.Context(), diag.File{Name: "playground.yaml", Data: []byte(pipelines)},
 		diag.File{Name: "playground.test.yaml", Data: []byte(tests)})
 }
 
@@ -82,7 +82,7 @@ func TestPlaygroundSaysWhatIsWrong(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out := play(ended, diag.File{Name: "a.yaml", Data: []byte(tried)},
+	if out := run(ended, diag.File{Name: "a.yaml", Data: []byte(tried)},
 		diag.File{Name: "a.test.yaml", Data: []byte(event)}); !strings.Contains(out.Err, "too long") {
 		t.Errorf("want it to end in time, have %+v", out)
 	}

@@ -1,4 +1,4 @@
-package serve
+package playground
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 // maxPlayed is how many tests the playground runs.
 const maxPlayed = 5
 
-// play runs tests of the console's playground: on a store in memory, in virtual time, without a network.
-func play(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
+// run runs tests of the console's playground: on a store in memory, in virtual time, without a network.
+func run(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 	file, found := flowtest.Parse(tests)
 	out.Findings = found
 	if file == nil {
