@@ -90,6 +90,10 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
+// youngest is how long a connection must have been idle before others may need its file. A request
+// may be on its way on a younger one.
+const youngest = time.Second
+
 // makeRoom closes connections that are idle, since the process has too many open files.
 func (l *limitedListener) makeRoom() {
 	if free := l.free.Load(); free != nil {
@@ -97,6 +101,10 @@ func (l *limitedListener) makeRoom() {
 	}
 	l.mu.Lock()
 	victim := l.longestIdle(netip.Addr{})
+	if since := l.idle[victim]; time.Since(since) < youngest {
+		victim = nil
+	}
+	delete(l.idle, victim)
 	l.mu.Unlock()
 	victim.evict()
 }
@@ -111,6 +119,7 @@ func (l *limitedListener) slot() error {
 	l.mu.Lock()
 	l.full = true
 	victim := l.longestIdle(netip.Addr{})
+	delete(l.idle, victim)
 	l.mu.Unlock()
 	victim.evict()
 	defer func() {
@@ -138,6 +147,7 @@ func (l *limitedListener) admit(inner net.Conn) net.Conn {
 	var victim *limitedConn
 	if crowded {
 		victim = l.longestIdle(c.address)
+		delete(l.idle, victim)
 	}
 	l.count[c.address]++
 	l.mu.Unlock()
@@ -150,7 +160,7 @@ func (l *limitedListener) admit(inner net.Conn) net.Conn {
 }
 
 // longestIdle returns the connection that has been idle longest, of an address unless that is zero,
-// or nil. The caller holds the lock.
+// or nil. The caller holds the lock, and takes the connection out of l.idle if it evicts it.
 func (l *limitedListener) longestIdle(of netip.Addr) (victim *limitedConn) {
 	for c, since := range l.idle {
 		if of.IsValid() && c.address != of {
@@ -160,7 +170,6 @@ func (l *limitedListener) longestIdle(of netip.Addr) (victim *limitedConn) {
 			victim = c
 		}
 	}
-	delete(l.idle, victim)
 	return victim
 }
 

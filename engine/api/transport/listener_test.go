@@ -43,9 +43,12 @@ func (l *fullListener) Accept() (net.Conn, error) {
 func TestListenerMakesRoomForFiles(t *testing.T) {
 	t.Parallel()
 	inner := &fullListener{Listener: pipeListener{}}
-	l := limitListener(inner, 2, 2).(*limitedListener)
+	l := limitListener(inner, 4, 4).(*limitedListener)
 	idle, _ := l.Accept()
+	young, _ := l.Accept()
 	l.note(idle.(*limitedConn), http.StateIdle)
+	l.note(young.(*limitedConn), http.StateNew)
+	l.idle[idle.(*limitedConn)] = time.Now().Add(-youngest)
 	inner.full = true
 	MakeRoom(l, func() { inner.full = false })
 	if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
@@ -54,10 +57,14 @@ func TestListenerMakesRoomForFiles(t *testing.T) {
 	if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("want the idle connection closed, have %v", err)
 	}
-	for range 2 { // neither has kept a slot
+	for range 3 { // all slots but that of the young connection
 		if _, err := l.Accept(); err != nil {
 			t.Errorf("want a connection after room was made, have %v", err)
 		}
+	}
+	l.makeRoom()
+	if _, there := l.idle[young.(*limitedConn)]; !there {
+		t.Error("want the young connection kept, since a request may be on its way")
 	}
 }
 
