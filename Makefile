@@ -75,7 +75,7 @@ race: tools-postgres tools-sqlite tools-console ## all tests of what works besid
 	@mkdir -p bin && $(BESIDE) >bin/raced.txt
 	$(call tests,bin/raced.txt,CGO_ENABLED=1,$(RACE))
 
-test-long: properties cells loops torture torture-transfers judge fuzz ## what takes too long for each change: other random data, faults for minutes, fuzzing; CI runs it each night
+test-long: properties cells loops torture torture-transfers pooler judge fuzz ## what takes too long for each change: other random data, faults for minutes, fuzzing; CI runs it each night
 
 quick: ## what a change of the language may break, in under a minute: dsl and the commands that show it
 	$(GO) test $(FLAGS) ./dsl/... ./engine/flowtest
@@ -111,9 +111,9 @@ bench-resolve: ## resolving over HTTP beside a bare handler: requests a second, 
 demo-shards: tools-postgres ## a key moves between two PostgreSQL servers while it is written to
 	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 10m -run '^TestWindow$$' -rows 20000 -show
 
-pooler: tools-postgres ## the store through PgBouncer in transaction mode
+pooler: tools-postgres ## the store through PgBouncer in transaction mode, which is restarted under load
 	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || apt-get install -y --no-install-recommends pgbouncer
-	$(GO) test -count 1 -timeout 10m -tags pooler -run '^TestPooler' ./engine/postgres
+	$(GO) test -count 1 -timeout 10m -tags pooler -run '^TestPooler' ./engine/postgres ./cmd/procaas
 
 fmt: ## fail when a file is not formatted
 	@out=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi

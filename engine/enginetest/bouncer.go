@@ -1,0 +1,97 @@
+//go:build pooler
+
+package enginetest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/enginetest/patience"
+)
+
+const bouncerConfig = `
+[databases]
+* = host=127.0.0.1 port=%d user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = 1000
+default_pool_size = 4
+server_idle_timeout = 5
+`
+
+// A Bouncer is PgBouncer in transaction mode, before a PostgreSQL server of its own.
+type Bouncer struct {
+	// Direct connects to the server, and URL through PgBouncer.
+	Direct, URL string
+
+	args []string
+	cmd  *exec.Cmd
+}
+
+// StartBouncer starts PgBouncer, which make pooler installs. It ends with the test.
+func StartBouncer(t testing.TB) *Bouncer {
+	t.Helper()
+	bin, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		bin = "/usr/sbin/pgbouncer"
+	}
+	db := OwnPostgres(t)
+	_, server, err := net.SplitHostPort(db.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().(*net.TCPAddr)
+	l.Close()
+	serverPort, _ := strconv.Atoi(server)
+	// Not in the test's directory, which is closed to other users.
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("procaas-pgbouncer-%d.ini", at.Port))
+	if err := os.WriteFile(file, fmt.Appendf(nil, bouncerConfig, serverPort, at.Port), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(file) })
+	b := &Bouncer{Direct: db.URL, URL: strings.Replace(db.URL, db.Addr(), at.String(), 1), args: []string{bin, "-q", file}}
+	if os.Getuid() == 0 { // it refuses to run as root
+		b.args = []string{bin, "-q", "-u", "postgres", file}
+	}
+	b.start(t)
+	t.Cleanup(b.kill)
+	return b
+}
+
+func (b *Bouncer) start(t testing.TB) {
+	t.Helper()
+	b.cmd = exec.Command(b.args[0], b.args[1:]...)
+	b.cmd.Stderr = os.Stderr
+	if err := b.cmd.Start(); err != nil {
+		t.Fatalf("PgBouncer does not start; make pooler installs it: %v", err)
+	}
+	patience.Until(t, "PgBouncer to answer", func() bool {
+		c, err := pgx.Connect(t.Context(), b.URL)
+		return err == nil && c.Close(t.Context()) == nil
+	})
+}
+
+func (b *Bouncer) kill() { _ = b.cmd.Process.Kill(); _ = b.cmd.Wait() }
+
+// Restart ends PgBouncer as a crash would, and starts it again.
+func (b *Bouncer) Restart(t testing.TB) {
+	t.Helper()
+	b.kill()
+	b.start(t)
+}
