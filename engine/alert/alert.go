@@ -39,6 +39,7 @@ const (
 	NodeUnhealthy      Kind = "NodeUnhealthy"      // a node cannot work
 	CanaryRolledBack   Kind = "CanaryRolledBack"   // a new version was worse than the old one
 	DefinitionOutdated Kind = "DefinitionOutdated" // a node cannot run the current definition
+	StoreDamaged       Kind = "StoreDamaged"       // the store has data that can be neither read nor set aside
 )
 
 // Severity returns the urgency: critical or warning.
@@ -55,7 +56,7 @@ type Alert struct {
 	Kind     Kind
 	Path     string // pipeline, or pipeline/stage/handler; empty if it is not about a path
 	Service  string // of a ServiceDown or a ServiceDegraded
-	Node     string // of a NodeUnhealthy or DefinitionOutdated
+	Node     string // of a NodeUnhealthy, DefinitionOutdated or StoreDamaged
 	Owner    string
 	Critical bool // runs cannot succeed without the path
 
@@ -110,6 +111,8 @@ func (a *Alert) Summary() string {
 		return "a new version of the pipelines was rolled back by itself: it was worse than the current one"
 	case DefinitionOutdated:
 		return fmt.Sprintf("node %s runs new events by an older definition", a.Node)
+	case StoreDamaged:
+		return fmt.Sprintf("node %s cannot read a row of its store, and the run of that row stands still", a.Node)
 	}
 	return string(a.Kind)
 }
@@ -166,7 +169,7 @@ func (a *Alert) Look(server string) string {
 	case a.Kind == PipelineMultiplies:
 		pipeline, _, _ := strings.Cut(a.Path, "/")
 		return "procaas runs list --status parked --pipeline " + pipeline + serverFlag(server)
-	case a.Kind == NodeUnhealthy, a.Kind == DefinitionOutdated:
+	case a.Kind == NodeUnhealthy, a.Kind == DefinitionOutdated, a.Kind == StoreDamaged:
 		return "procaas nodes" + serverFlag(server)
 	case a.Run != "":
 		return "procaas runs show " + a.Run + serverFlag(server)

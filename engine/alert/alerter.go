@@ -56,6 +56,7 @@ type Engine interface {
 	Canary() *canary.State
 	Healthy(ctx context.Context) error
 	Degraded() error
+	Damaged() error
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
@@ -167,9 +168,13 @@ func (a *Alerter) Run(ctx context.Context, stopping <-chan struct{}, e Engine) {
 		}
 		select {
 		case <-stopping:
-			b.health(nil, nil, time.Now())
+			b.health(nil, nil, nil, time.Now())
 		default:
-			b.health(e.Healthy(ctx), e.Degraded(), time.Now())
+			behind := e.Degraded()
+			if errors.Is(behind, store.ErrDamaged) {
+				behind = nil // it has an alert of its own
+			}
+			b.health(e.Healthy(ctx), behind, e.Damaged(), time.Now())
 		}
 		a.check(ctx, b, e)
 		a.sweep(b, e)

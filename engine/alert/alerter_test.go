@@ -36,6 +36,7 @@ func (*fakeEngine) Services() []guard.ServiceInfo            { return nil }
 func (*fakeEngine) Backlog() stats.BacklogView               { return stats.BacklogView{} }
 func (*fakeEngine) Canary() *canary.State                    { return nil }
 func (*fakeEngine) Degraded() error                          { return nil }
+func (*fakeEngine) Damaged() error                           { return nil }
 
 func (e *fakeEngine) Healthy(context.Context) error {
 	e.mu.Lock()

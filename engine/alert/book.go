@@ -28,6 +28,7 @@ type book struct {
 	frozen   *outage
 	sick     outage // this node; since is zero while it is healthy
 	behind   outage
+	damaged  outage            // of the store
 	firing   map[string]*Alert // by id, as last reported
 }
 
@@ -69,11 +70,11 @@ func (b *book) forgive(paths []string) {
 }
 
 // health sets the state of this node.
-func (b *book) health(sick, behind error, now time.Time) {
+func (b *book) health(sick, behind, damaged error, now time.Time) {
 	for _, h := range []struct {
 		state *outage
 		err   error
-	}{{&b.sick, sick}, {&b.behind, behind}} {
+	}{{&b.sick, sick}, {&b.behind, behind}, {&b.damaged, damaged}} {
 		switch {
 		case h.err == nil:
 			*h.state = outage{}
@@ -182,6 +183,9 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	}
 	if o := b.behind; !o.since.IsZero() && now.Sub(o.since) >= sickAfter {
 		put(&Alert{Kind: DefinitionOutdated, Node: node, Since: o.since, Error: o.reason})
+	}
+	if o := b.damaged; !o.since.IsZero() {
+		put(&Alert{Kind: StoreDamaged, Node: node, Since: o.since, Error: o.reason})
 	}
 	return b.turn(present, now)
 }

@@ -274,16 +274,18 @@ func TestFrozenFallbacksAndNodesInTrouble(t *testing.T) {
 	s.pass(outageGrace + time.Second)
 	s.want("- FallbacksFrozen ")
 
-	s.book.health(errors.New("store is away"), nil, s.now)
+	s.book.health(errors.New("store is away"), nil, nil, s.now)
 	s.want()
 	s.pass(sickAfter)
-	s.book.health(errors.New("store is still away"), errors.New("too new"), s.now)
+	s.book.health(errors.New("store is still away"), errors.New("too new"), nil, s.now)
 	s.want("+ NodeUnhealthy n1")
 	s.pass(sickAfter)
-	s.book.health(nil, errors.New("too new"), s.now)
+	s.book.health(nil, errors.New("too new"), nil, s.now)
 	s.want("+ DefinitionOutdated n1", "- NodeUnhealthy n1")
-	s.book.health(nil, nil, s.now)
-	s.want("- DefinitionOutdated n1")
+	s.book.health(nil, nil, errors.New("page 7 cannot be read"), s.now)
+	s.want("+ StoreDamaged n1", "- DefinitionOutdated n1")
+	s.book.health(nil, nil, nil, s.now)
+	s.want("- StoreDamaged n1")
 }
 
 func TestWhatIsRememberedIsBounded(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // These are the thresholds of the rules.
 const (
 	oldestDue      = 60      // seconds that a due run waits
+	stalledClaims  = 3       // seconds that a node can claim nothing
 	slowCheckpoint = 1       // second
 	lateTasks      = 60      // seconds that tasks wait beyond their tolerance
 	unaskedTasks   = 10 * 60 // seconds without a worker that asks for waiting tasks
@@ -81,6 +82,16 @@ func nodeRules(server string) []rule {
 			annotations: explain("a run has brought down node after node, and is quarantined",
 				"It stands still until somebody has found out what it does there: its memory, or a fault of ProcaaS.",
 				"procaas runs list --status parked --error-class quarantined"+serverFlag(server)),
+		}, {
+			name: "ProcaasRunDamaged", expr: "sum(rate(procaas_runs_damaged_total[1h])) > 0", after: "0m", labels: severity("critical"),
+			annotations: explain("the data of a run in the store is damaged, and the run is set aside",
+				"The error of the run says what was found and what to do; the logs name rows without a readable id. Check the disk of the store.",
+				"procaas runs list --status failed --error-class damaged"+serverFlag(server)),
+		}, {
+			name: "ProcaasClaimsStalled", expr: fmt.Sprintf("max(procaas_claims_stalled_seconds) > %d", stalledClaims), after: "10s",
+			labels: severity("critical"),
+			annotations: explain("a node can take no run from the store, although runs are due",
+				"Events are still accepted, but nothing runs. /readyz of the node and its logs say why.", nodes),
 		}, {
 			name: "ProcaasPipelineMultiplies", expr: `max by (pipeline) (procaas_runs_parked{reason="loop"}) > 0`, after: "0m",
 			labels: severity("critical"),

@@ -68,7 +68,7 @@ var describedFields = map[string]map[string]string{
 		"due":            "When a parked or scheduled run continues.",
 		"failed_handler": "The path of the handler that failed the run.",
 		"error_class": "The class of the error that failed the run: timeout, deadline, connection, schema, a status such as 503, or other. " +
-			"quarantined: it is parked because nodes died of it.",
+			"quarantined: it is parked because nodes died of it. damaged: its data in the store cannot be read.",
 		"stage":  "The number of its current stage, from 1; 0 before it begins.",
 		"reason": "The reason why the run was ignored or cancelled.",
 	},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl/datum"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -157,11 +156,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 			r.giveUpUnit(u, err, live)
 			return Attempt{}, false
 		}
-		rec.body, rec.bodySize, rec.ready = body, copiesOfBody*datum.Size(body), true
-		if err := r.extent.grow(rec.bodySize); err != nil {
-			r.giveUpUnit(u, err, live)
-			return Attempt{}, false
-		}
+		rec.body, rec.ready = body, true
 	}
 	rec.blind = rec.inFlight()
 	rec.attempts++
@@ -199,7 +194,7 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 	if rec.started.IsZero() {
 		rec.started = model.Stamp(live.Now)
 	}
-	a.Attempt = rec.attempts
+	a.Attempt, a.Begun = rec.attempts, live.Now
 	r.recording.begins(r.within+u.ref(), live)
 	return r.describe(u, a)
 }
@@ -216,33 +211,8 @@ func (r *decisions) admitted(u unit, live Live) bool {
 	return r.applyVerdict(u, live.verdict(&r.progress, u), live)
 }
 
-// copiesOfBody is how often the body of a call is in memory: for retries, and in the request.
-const copiesOfBody = 2
-
-// hasRoom reports whether there is memory for the run to grow. Otherwise the unit waits.
-func (r *decisions) hasRoom(u unit, live Live) bool {
-	if live.Memory == nil {
-		return true
-	}
-	v := live.Memory(r.extent.held())
-	if !v.Hold.IsZero() {
-		r.holds = r.holds || v.People
-		r.hold(u, v, live)
-		return false
-	}
-	if rec := u.rec; rec.cause == CauseMemory {
-		rec.reason, rec.hold, rec.cause = "", time.Time{}, ""
-	}
-	return true
-}
-
-// verdict returns the guard's verdict, or that the run waits for memory.
+// verdict returns the guard's verdict.
 func (l Live) verdict(r *progress, u unit) Verdict {
-	if l.Memory != nil {
-		if v := l.Memory(r.extent.held()); !v.Hold.IsZero() {
-			return v
-		}
-	}
 	if l.Guard == nil {
 		return Verdict{}
 	}

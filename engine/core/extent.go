@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -19,16 +18,12 @@ import (
 // An extent is how large a run has become. The run and the runs inside its calls share it.
 type extent struct {
 	all    interface{ weight() int } // the run itself
-	event  int                       // bytes that the event of the run takes
 	most   int                       // the most that it may keep, in bytes
 	began  time.Time                 // the run itself
 	parts  int                       // handlers so far, counted again for each element and each call
 	flying int                       // tasks in flight
-
-	weighed int // bytes that the run kept when it was last weighed
-	grown   int // bytes added since
-
-	looped int // runs that it has started in its pipeline's loop
+	grown  int                       // bytes added since the run was last weighed
+	looped int                       // runs that it has started in its pipeline's loop
 }
 
 const (
@@ -47,19 +42,13 @@ const (
 	// its pipeline.
 	holdMost = 128 << 20
 
-	// weighLeast is how many bytes are added at least before the run is weighed again.
-	weighLeast = 256 << 10
+	// weighEvery is how many bytes are added before the run is weighed again.
+	weighEvery = holdMost / 16
 
 	recordWeight = 1 << 10 // of a handler or an element, in bytes
 	runWeight    = 2 << 10 // of a call
-	copiesOfData = 3       // JSON is kept as it is, in the last checkpoint, and while that is written
+	dataWeight   = 3       // of each byte of JSON, which is also kept decoded
 )
-
-// CauseMemory is the cause of a run that waits for memory of its node.
-const CauseMemory = "memory"
-
-// dataWeight returns what a value takes that is kept as JSON and decoded.
-func dataWeight(raw []byte) int { return datum.DecodedSize(raw) + copiesOfData*len(raw) }
 
 // spread counts the handlers of n elements or calls before they are made. It returns an error if
 // they are too many for one run.
@@ -81,29 +70,18 @@ func (x *extent) spread(n int, callee *planner.Plan) error {
 	return x.grow(n * (recordWeight + (each-1)*recordWeight))
 }
 
-// held returns about how many bytes the run keeps. It weighs the run only now and then, so that freed
-// bytes are not counted.
-func (x *extent) held() int {
-	if x.grown >= max(weighLeast, x.weighed/4) {
-		x.weighed, x.grown = x.event+x.all.weight(), 0
-	}
-	return x.weighed + x.grown
-}
-
-// Held returns about how many bytes of memory the run takes.
-func (w *whole) Held() int { return w.extent.held() }
-
-// grow counts bytes that the run is about to keep, and returns an error if it keeps too much.
+// grow counts bytes that the run is about to keep, and returns an error if it keeps too much. It
+// weighs the run only now and then, so that freed bytes are not counted.
 func (x *extent) grow(bytes int) error {
-	if x.grown += bytes; x.weighed+x.grown <= x.most {
+	if x.grown += bytes; x.grown < weighEvery {
 		return nil
 	}
-	x.weighed, x.grown = x.event+x.all.weight(), bytes
-	if held := x.weighed + bytes; held > x.most {
+	if held := x.all.weight() + bytes; held > x.most {
 		return fmt.Errorf("the run would keep %d bytes of state, lists, inputs, responses and records in memory, and may keep %d; "+
 			"keep less: give services references in place of whole documents, lower max-parallel, "+
 			"or split the work over several runs, with emit or queue.put for each part of it", held, x.most)
 	}
+	x.grown = 0
 	return nil
 }
 
@@ -132,9 +110,9 @@ func (x *extent) starts(u unit) {
 
 // weight estimates the memory of the run in bytes.
 func (r *progress) weight() int {
-	n := runWeight + dataWeight(r.rawInputs)
+	n := runWeight + dataWeight*len(r.rawInputs)
 	for _, raw := range r.scope.raw {
-		n += dataWeight(raw)
+		n += dataWeight * len(raw)
 	}
 	for i := range r.records {
 		n += r.records[i].weight()
@@ -143,12 +121,12 @@ func (r *progress) weight() int {
 }
 
 func (r *record) weight() int {
-	n := recordWeight + r.bodySize + dataWeight(r.raw) + len(r.err) + len(r.trail)*recordWeight
+	n := recordWeight + dataWeight*len(r.raw) + len(r.err) + len(r.trail)*recordWeight
 	for _, raw := range r.saw {
-		n += copiesOfData * len(raw)
+		n += dataWeight * len(raw)
 	}
 	for _, raw := range r.was {
-		n += copiesOfData * len(raw)
+		n += dataWeight * len(raw)
 	}
 	if r.sub != nil {
 		n += r.sub.weight()
@@ -156,7 +134,7 @@ func (r *record) weight() int {
 	if r.each == nil {
 		return n
 	}
-	n += dataWeight(r.each.raw)
+	n += dataWeight * len(r.each.raw)
 	for i := range r.each.of {
 		n += r.each.of[i].weight()
 	}

@@ -9,6 +9,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // Resume continues a run from its checkpoint, or begins it if there is none. Ready returns handlers
@@ -28,7 +29,7 @@ func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	}
 	c, err := checkpoint.Read(data)
 	if err != nil {
-		return nil, err
+		return nil, store.DamagedRun(s.ID, "the checkpoint", err)
 	}
 	r := newRun(p, s, nil)
 	if r.status.Ended() {
@@ -40,7 +41,6 @@ func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	if s.Generation > c.Generation {
 		r.redrive()
 	}
-	r.extent.weighed = r.extent.event + r.weight()
 	return r, nil
 }
 

@@ -57,6 +57,9 @@ type Definition struct {
 // program does not know its handler types.
 var ErrUnusable = errors.New("definition cannot be used")
 
+// ErrMissing marks an [ErrUnusable] definition that is not in the store.
+var ErrMissing = errors.New("is not in the store")
+
 // newDefinition plans all pipelines of a bundle.
 func newDefinition(b *tree.Bundle, types []tree.Type, maxConns int, targets *outbound.Targets, log *slog.Logger) (*Definition, error) {
 	d := &Definition{

@@ -339,7 +339,7 @@ func (h *History) short(ctx context.Context, old, now string) (string, error) {
 func (l *Library) files(ctx context.Context, hash string) (files []diag.File, err error) {
 	data, err := l.Store.Bundle(ctx, hash)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("%w: %s is not in the store", ErrUnusable, hash)
+		return nil, fmt.Errorf("%w: %s %w", ErrUnusable, hash, ErrMissing)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read definition %s: %w", hash, err)

@@ -33,6 +33,13 @@ func Start(t testing.TB, o engine.Options) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	Run(t, e)
+	return e
+}
+
+// Run runs an engine until the end of the test.
+func Run(t testing.TB, e *engine.Engine) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -42,5 +49,4 @@ func Start(t testing.TB, o engine.Options) *engine.Engine {
 			t.Errorf("the engine has ended: %v", err)
 		}
 	})
-	return e
 }

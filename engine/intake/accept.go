@@ -110,7 +110,7 @@ func (a *Acceptor) SubmitOwn(ctx context.Context, events []Submission) ([]Submit
 		return nil, fmt.Errorf("accept events: %w", err)
 	}
 	for i, r := range results {
-		if r.failure != nil {
+		if r.failure != nil && !store.IsOfData(r.failure) {
 			return nil, fmt.Errorf("accept events: %w", r.failure)
 		}
 		out[places[i]] = r.submitted(&runs[i])
@@ -185,6 +185,12 @@ type accepted struct {
 // submitted converts it to the result for the sender.
 func (r accepted) submitted(in *model.Intake) Submitted {
 	switch {
+	case errors.Is(r.failure, store.ErrRefused):
+		return Submitted{Err: &Error{
+			Code: "invalid_event", Message: fmt.Sprintf("the store cannot keep the event %s: %s; send it without that", in.Event.ID, r.failure),
+		}}
+	case r.failure != nil:
+		return Submitted{Err: r.failure}
 	case errors.Is(r.Err, store.ErrConflict):
 		return Submitted{Err: &Error{
 			Code: "id_conflict", Field: "id",
@@ -250,6 +256,12 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	switch {
 	case errors.Is(err, store.ErrFenced) && room.Node != 0:
 		return a.accept(runs) // nothing was stored, and the node accepts no runs now
+	case store.IsOfData(err) && len(runs) > 1:
+		half := len(runs) / 2 // one event spoils the transaction for all: find it
+		return append(a.accept(runs[:half:half]), a.accept(runs[half:])...)
+	case store.IsOfData(err):
+		a.Metrics.Failed("accept")
+		return []accepted{{failure: err}}
 	case err != nil:
 		a.Metrics.Failed("accept")
 		a.Writes.Note(err, time.Now())

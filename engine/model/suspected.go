@@ -11,5 +11,8 @@ func Suspected(losses int) bool { return losses >= SuspectedFrom }
 // ClassQuarantined is the error class of a quarantined run.
 const ClassQuarantined = "quarantined"
 
+// ClassDamaged is the error class of a run whose row in the store cannot be read.
+const ClassDamaged = "damaged"
+
 // ClassUnserved is the error class of a run whose event has no pipeline yet.
 const ClassUnserved = "unserved"

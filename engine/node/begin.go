@@ -25,16 +25,19 @@ type opening struct{ *job }
 // begin prepares the run, with the definition it began with, or with the current one and the
 // pipeline that serves its event. It returns false if the run is over, waits, or is lost.
 func (j opening) begin() bool {
+	c := j.claimed
+	if c.Damage != nil {
+		return j.setAside(c.Damage)
+	}
 	if !j.admit() {
 		return false
 	}
-	if !j.load() {
-		return false
-	}
-	c := j.claimed
 	def, err := j.definition()
 	if err != nil {
-		if errors.Is(err, definitions.ErrUnusable) {
+		switch {
+		case errors.Is(err, definitions.ErrMissing):
+			return j.setAside(store.DamagedRun(c.ID, "the column runs.bundle", err))
+		case errors.Is(err, definitions.ErrUnusable):
 			j.fail("", err)
 		}
 		return false
@@ -42,10 +45,10 @@ func (j opening) begin() bool {
 	j.def = def
 	j.observe()
 	start, err := startOf(c)
-	if one, ok := j.n.d.Memory.One(); ok {
-		start.Most = one
-	}
 	start.Record = 100*model.Chance(c.ID, "recording") < j.n.d.Record || j.n.d.Library.Shadow().Shadows(c.ID)
+	if errors.Is(err, store.ErrDamaged) {
+		return j.setAside(err)
+	}
 	if err != nil {
 		j.fail("", err)
 		return false
@@ -66,11 +69,22 @@ func (j opening) begin() bool {
 	}
 	j.share(plan.Pipeline)
 	if j.run, err = core.Resume(plan, start, c.Checkpoint); err != nil {
+		if errors.Is(err, store.ErrDamaged) {
+			return j.setAside(err)
+		}
 		j.fail("", fmt.Errorf("resume: %w", err))
 		return false
 	}
 	j.trace.Resume(j.run.Stage())
 	return true
+}
+
+// setAside fails a run whose data in the store is damaged. It returns false.
+func (j opening) setAside(damage error) bool {
+	j.n.d.Metrics.Damaged.Inc()
+	j.at("").Error("run is set aside, since its data in the store is damaged", "error", damage)
+	j.failAs("", damage, model.ClassDamaged)
+	return false
 }
 
 // start begins the run, or repeats another one from a stage. The definition may have changed since
@@ -244,7 +258,7 @@ func startOf(c *store.Claimed) (core.Start, error) {
 	}
 	data, err := datum.ParseJSON(c.Entity.Shared)
 	if err != nil {
-		return s, fmt.Errorf("shared state of %s %s: %w", c.Flow, c.Key, err)
+		return s, store.DamagedRun(c.ID, "the column keys.shared", err)
 	}
 	shared, ok := data.(map[string]any)
 	if !ok {

@@ -29,11 +29,14 @@ type committer struct {
 	log     *slog.Logger
 	metrics *stats.Metrics
 	health  *writes.Health
+	failing stats.Teller
+	damaged func(error)     // called when a run's row cannot be written because it is damaged
 	fenced  func()          // called when the node may no longer write
 	ctx     context.Context // of the node's membership; its end drops what is not written
 
 	shared  writes.Batcher[model.Change, error]
 	written atomic.Int64 // transactions; distinguishes a bad change from a failing store
+	stuck   atomic.Int64 // changes of damaged rows that are tried again and again
 }
 
 // start makes a committer with its fields set ready to use.
@@ -61,6 +64,10 @@ func (c *committer) commit(change model.Change) error {
 	return errs[0]
 }
 
+// damagedAgain is how often a change of a damaged row is tried, since each try spoils a transaction
+// for others.
+const damagedAgain = 5 * time.Second
+
 // errLater reports that the store cannot accept a change now.
 var errLater = errors.New("the store does not take it at present")
 
@@ -76,13 +83,20 @@ func (c *committer) commitAgain(change model.Change) (errs []error, err error) {
 		if !clock.Pause(c.ctx, backoff) {
 			return nil, context.Cause(c.ctx)
 		}
-		backoff = min(2*backoff, clock.MaxBackoff)
+		if backoff < clock.MaxBackoff {
+			backoff *= 2
+		}
 		if errs, err = c.shared.Call(c.ctx, []model.Change{change}); err != nil {
 			return nil, err
 		}
 		if !mayPass(errs[0]) {
 			c.settle([]model.Change{change}, errs)
 			return errs, nil
+		}
+		if errors.Is(errs[0], store.ErrDamaged) && backoff < damagedAgain {
+			backoff = damagedAgain
+			c.stuck.Add(1)
+			defer c.stuck.Add(-1)
 		}
 	}
 }
@@ -110,13 +124,18 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 		}
 		inDoubt = true
 		c.metrics.Failed("commit")
-		c.health.Note(err, time.Now())
-		c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err)
+		if !store.IsOfData(err) || c.stuck.Load() > 1 {
+			c.health.Note(err, time.Now())
+		}
+		if unsaid, ok := c.failing.Say(time.Now()); ok {
+			c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err, "unlogged", unsaid)
+		}
 		if !clock.Pause(c.ctx, backoff) {
 			return repeat(context.Cause(c.ctx), len(changes))
 		}
 		backoff = min(2*backoff, clock.MaxBackoff)
-		if try < 2 {
+		damaged := errors.Is(err, store.ErrDamaged)
+		if try < 2 && !damaged {
 			continue
 		}
 		// One change may spoil the transaction for all: find it.
@@ -124,11 +143,16 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 			return append(c.write(changes[:half], true), c.write(changes[half:], true)...)
 		}
 		switch {
+		case damaged:
+			c.damaged(fmt.Errorf("run %s stands still: %w", changes[0].Run, err))
+			return []error{fmt.Errorf("%w: %w", errLater, err)}
 		case try < maxTries:
 		case !errors.Is(err, store.ErrRefused):
 			return []error{fmt.Errorf("%w: %w", errLater, err)}
 		case c.written.Load() > before:
 			return c.refuse(changes[0], err)
+		default: // others may need the lane to be written
+			return []error{fmt.Errorf("%w: %w", errLater, err)}
 		}
 	}
 }

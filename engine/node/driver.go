@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
-	"procaas/engine/budget"
 	"procaas/engine/canary"
 	"procaas/engine/clock"
 	"procaas/engine/definitions"
@@ -35,6 +33,7 @@ type Driver struct {
 	node      atomic.Pointer[node] // nil while the process is not a member
 	known     store.Membership
 	loss      storeLoss
+	damage    atomic.Pointer[error] // the last row of the store that can be neither read nor written
 	joinError atomic.Pointer[error] // why the process is not yet a member
 	written   map[string]int        // in-flight limits of services, as stored
 	book      canary.Book           // the runs that are watched for the trial of a new version
@@ -51,11 +50,10 @@ type Parts struct {
 
 	Name        string // of the node, for people
 	Turns       *intake.Turns
-	Memory      *budget.Memory // of runs and replies; nil for no bound
-	MaxInFlight int            // the most runs at once
-	Lease       time.Duration  // other nodes take over the runs of a node that is silent for this long
-	Drain       time.Duration  // how long a stopping node waits for calls in flight
-	Record      float64        // percentage of runs that are recorded for replay
+	MaxInFlight int           // the most runs at once
+	Lease       time.Duration // other nodes take over the runs of a node that is silent for this long
+	Drain       time.Duration // how long a stopping node waits for calls in flight
+	Record      float64       // percentage of runs that are recorded for replay
 
 	// Shadow gets runs that have ended and are in the share of a version in the shadow. It must not
 	// block.
@@ -104,7 +102,18 @@ func (d *Driver) Healthy() error {
 	case err != nil:
 		return fmt.Errorf("lease cannot be renewed: %w", err)
 	}
+	if err := n.stalled.state(time.Now()); err != nil {
+		return err
+	}
 	return d.Writes.State(time.Now())
+}
+
+// Damaged returns an error if the store has a row that can be neither read nor written, or nil.
+func (d *Driver) Damaged() error {
+	if err := d.damage.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Lost returns the error if the store has lost what it acknowledged, or nil.
@@ -172,6 +181,13 @@ func (d *Driver) member(ctx context.Context) error {
 	d.Guard.Rejoin(d.Clock.Now()) // before any call
 	var loops sync.WaitGroup
 	loops.Go(n.beats)
+	// No run begins before the store's time is known. Its waits would count from the time of this
+	// machine, whose clock may be slow.
+	select {
+	case <-d.Clock.Known:
+	case <-ctx.Done():
+	case <-n.ctx.Done():
+	}
 	loops.Go(n.claims)
 	loops.Go(n.degrade)
 	loops.Go(n.lend)
@@ -245,14 +261,14 @@ func (d *Driver) newNode(ctx context.Context, number int64) *node {
 	n := &node{
 		d: d, number: number, log: d.Log.With("node", number), jobs: map[string]*job{}, pool: newWorkerPool(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
-		told: d.Store.Waker != nil, steppers: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		told: d.Store.Waker != nil,
 	}
 	// The node continues to work while it drains, after ctx has ended.
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	n.calls, n.abort = context.WithCancel(n.ctx)
 	n.steps = committer{
 		ledger: d.Store.Ledger, runs: d.Store.Runs, node: number, log: n.log, metrics: d.Metrics, health: d.Writes, fenced: n.fence,
-		ctx: n.ctx,
+		ctx: n.ctx, damaged: func(err error) { d.damage.Store(&err) },
 	}
 	n.steps.start()
 	n.makeCall = n.startCall

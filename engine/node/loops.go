@@ -12,6 +12,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/model"
 	"procaas/engine/steering"
 	"procaas/engine/store"
 )
@@ -126,6 +127,7 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 	}
 	n.d.Guard.Share(b.Nodes, n.d.Clock.Now())
 	n.d.Follower.Revised(b.Revision)
+	n.stalled.due(b.Ready > 0 && b.Nodes == 1, time.Now())
 	if b.Ready > 0 {
 		n.nudge()
 	}
@@ -167,6 +169,9 @@ func (n *node) claims() {
 			clock.Pause(n.ctx, claimGap)
 		case claimedNoRoom:
 			idle = longestPoll // the end of a run wakes the loop
+		case claimFailed:
+			clock.Pause(n.ctx, idle) // hints must not make it ask more often
+			idle = min(2*idle, longestPoll)
 		}
 		poll.Reset(idle)
 	}
@@ -179,6 +184,7 @@ const (
 	claimedNone claimResult = iota
 	claimedSome
 	claimedNoRoom
+	claimFailed
 )
 
 // claim claims as many ready runs as there is room for.
@@ -186,42 +192,60 @@ func (n *node) claim() claimResult {
 	asked := n.ask(n.wanted(), n.d.Turns.Kept(time.Now()))
 	if asked == 0 {
 		n.backlog.Store(true)
+		n.stalled.claimed(1, nil, time.Now()) // it has all that it can take
 		return claimedNoRoom
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
 	runs, err := n.d.Store.Ledger.Claim(ctx, n.number, asked, n.d.Library.Serving().String())
-	claimed := make([]*store.Claimed, len(runs))
+	var claimed []*store.Claimed
 	for i := range runs {
-		claimed[i] = &runs[i]
+		if c := &runs[i]; c.Aside {
+			n.tellAside(c)
+		} else {
+			claimed = append(claimed, c)
+		}
 	}
+	n.stalled.claimed(len(runs), err, time.Now())
+	n.d.Metrics.Stalled.Set(n.stalled.seconds(time.Now()))
+	result := claimedSome
 	switch {
 	case errors.Is(err, store.ErrFenced):
 		n.fence()
 	case err != nil && n.ctx.Err() == nil:
+		result = claimFailed
 		n.lost.Store(true)
 		n.d.Metrics.Failed("claim")
-		n.log.Warn("runs cannot be claimed", "error", err)
+		if unsaid, ok := n.stalled.log.Say(time.Now()); ok {
+			n.log.Warn("runs cannot be claimed, trying again", "error", err, "unlogged", unsaid)
+		}
 	case err == nil:
-		n.backlog.Store(isFull(runs, asked))
+		n.backlog.Store(len(claimed) == asked)
 	}
 	n.take(asked, claimed)
-	if isFull(runs, asked) {
+	if len(claimed) == asked {
 		n.nudge()
 	}
-	if len(runs) == 0 {
+	if len(runs) == 0 && result == claimedSome {
 		return claimedNone
 	}
-	return claimedSome
+	return result
 }
 
-// isFull reports whether the store may have more runs than a claim has returned.
-func isFull(runs []store.Claimed, asked int) bool {
-	bytes := 0
-	for i := range runs {
-		bytes += runs[i].Bytes()
+// tellAside reports a damaged run that the store has set aside itself.
+func (n *node) tellAside(c *store.Claimed) {
+	n.d.Metrics.Damaged.Inc()
+	n.log.Error("run is set aside, since its row in the store is damaged", "run", c.ID, "key", c.Key, "error", c.Damage)
+	if c.ID == "" {
+		n.d.damage.Store(&c.Damage)
+		return
 	}
-	return len(runs) == asked || bytes >= store.ClaimBytes/2 // small events are not counted
+	j := newJob(n, c)
+	defer j.stopCalls()
+	j.notify(model.NoticeRunFailed, "", c.Damage.Error())
+	if c.Ordered && c.Block {
+		j.notify(model.NoticeKeyBlocked, "", c.Damage.Error())
+	}
 }
 
 // startJob starts a goroutine that drives a run. The caller holds the node's lock, and has checked
@@ -238,11 +262,7 @@ func (n *node) startCall(j *job, t *core.Attempt) {
 	switch {
 	case t.Beside:
 		held := j.pass.Take(t.Ref())
-		n.do(func() {
-			e := j.call(n.calls, t)
-			held.End(e.end, n.d.Clock.Now())
-			e.mem.Close()
-		})
+		n.do(func() { held.End(j.call(n.calls, t).end, n.d.Clock.Now()) })
 	case j.drive.own == nil:
 		j.drive.own = t
 	default:

@@ -28,17 +28,11 @@ func (j *job) ready() []core.Attempt {
 		j.run.Stop(*reason, j.n.d.Clock.Now())
 	}
 	j.listen()
-	tasks := j.step()
+	tasks := j.run.Ready(j.live())
 	for j.listen() {
-		tasks = append(tasks, j.step()...)
+		tasks = append(tasks, j.run.Ready(j.live())...)
 	}
 	return tasks
-}
-
-// step asks the core once.
-func (j *job) step() []core.Attempt {
-	defer j.computes()()
-	return j.run.Ready(j.live())
 }
 
 // listen offers the core the pending events that it waits for, and reports whether it has taken
@@ -74,11 +68,14 @@ func (j *job) live() core.Live { return j.liveAt(j.n.d.Clock.Now()) }
 // Everything that the core waits for is due by this time.
 func (j *job) now() time.Time { return j.since(j.n.d.Clock.Now()) }
 
-// since returns t, or the latest time that the run has seen. So times that people read of a run are
+// since returns now, or the latest time that the run has seen. So times that people read of a run are
 // in order.
-func (j *job) since(now time.Time) time.Time {
-	if now.Before(j.last) && j.last.Sub(now) < clockSet {
-		return j.last
+func (j *job) since(now time.Time) time.Time { return since(now, j.last) }
+
+// since returns now, or last if that is later and the clock was not set.
+func since(now, last time.Time) time.Time {
+	if now.Before(last) && last.Sub(now) < clockSet {
+		return last
 	}
 	return now
 }
@@ -98,9 +95,8 @@ func (j *job) liveAt(now time.Time) core.Live {
 // liveRules returns live values that ask the controls which the run has seen last.
 func (j *job) liveRules() core.Live {
 	return core.Live{
-		Memory: j.memoryRule(),
-		Off:    func(s *planner.Step) (string, bool) { return j.off(s, j.seen, j.last) },
-		Share:  func(s *planner.Step) (float64, bool) { return j.seen.Share(s) },
+		Off:   func(s *planner.Step) (string, bool) { return j.off(s, j.seen, j.last) },
+		Share: func(s *planner.Step) (float64, bool) { return j.seen.Share(s) },
 		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
 			j.pass.Multiplies = j.run.Multiplies()
 			v := j.verdict(s, ref, due, j.seen, j.last)

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine/budget"
 	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
@@ -31,7 +30,6 @@ type job struct {
 	version int64
 	came    time.Time  // when the node took the run
 	lane    model.Lane // as reported to the turns
-	mem     *budget.Holder
 	def     *definitions.Definition
 	run     *core.Run
 	pass    guard.Pass
@@ -64,7 +62,6 @@ type ended struct {
 	ref     string // of the task
 	outcome core.Outcome
 	end     guard.CallEnd
-	mem     *budget.Holder // of the reply, until the run has it
 }
 
 const (
@@ -94,7 +91,6 @@ func newJob(n *node, c *store.Claimed) *job {
 		j.moving.Store(&c.Move)
 	}
 	j.drive.job = j
-	j.holdMemory()
 	j.rules = j.liveRules()
 	j.pass.Wake = j.drive.news
 	return j
@@ -255,11 +251,14 @@ func (j *job) commit(c model.Change) error {
 }
 
 // fail fails the run with the checkpoint that was saved last.
-func (j *job) fail(path string, err error) {
+func (j *job) fail(path string, err error) { j.failAs(path, err, model.ClassOf(err)) }
+
+// failAs is fail with a class of the error.
+func (j *job) failAs(path string, err error, class string) {
 	_ = j.commit(model.Change{ // commit has logged what went wrong
 		Run: j.claimed.ID, Version: j.version, Status: model.Failed, Bundle: j.claimed.Bundle, Undoing: true,
 		Pipeline: j.claimed.Pipeline, Checkpoint: j.claimed.Checkpoint,
-		FailedPath: path, Error: model.CleanText(err.Error()), ErrorClass: model.ClassOf(err),
+		FailedPath: path, Error: model.CleanText(err.Error()), ErrorClass: class,
 	})
 }
 
@@ -317,14 +316,9 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 // finish tells the core about ended calls, so that one checkpoint has all of them. Interrupted
 // calls are left out, because their outcome is unknown.
 func (j *job) finish(list []*ended) {
-	if len(list) == 0 {
-		return
-	}
-	defer j.computes()()
 	for _, e := range list {
 		j.underway--
 		if j.cancelling {
-			e.mem.Close()
 			continue
 		}
 		e.outcome.Ended = j.n.d.Clock.Now()
@@ -332,8 +326,6 @@ func (j *job) finish(list []*ended) {
 		if e.outcome.Err == nil || j.calls.Err() == nil {
 			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.d.Clock.Latest())) // if it waits, from this time on
 		}
-		e.mem.Close() // what the run keeps of it counts for the run from now on
-		j.weigh()
 	}
 }
 

@@ -8,28 +8,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/model"
-	"procaas/engine/store"
+	"procaas/engine/sqlstore"
 )
 
 // This file wakes parked runs for events of their keys, and for the ends of other runs.
 
 const findPending = `select id, seq, event from runs where flow = $1 and key = $2 and place = 'queued' and bundle = '' and seq > $3
-	and convert_from(event, 'UTF8')::json ->> 'type' = any ($4::text[]) order by seq limit $5`
+	and event_type(event) = any ($4::text[]) order by seq limit $5`
 
 // Pending implements [store.Inbox].
-func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
+func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) (out []model.Pending, err error) {
 	r, err := s.db.pool.Query(ctx, findPending, flow, key, after, types, limit)
 	if err != nil {
 		return nil, fmt.Errorf("pending events: %w", err)
 	}
-	return pgx.CollectRows(r, func(r pgx.CollectableRow) (p model.Pending, err error) {
-		var event []byte
-		if err := r.Scan(&p.Run, &p.Position, &event); err != nil {
-			return p, err
-		}
-		p.Event, err = store.DecodeEvent(event)
-		return p, err
-	})
+	err = scanAll(r, func(row sqlstore.Row) error { return sqlstore.AppendPending(&out, row) })
+	return out, err
 }
 
 const (
@@ -45,7 +39,7 @@ var (
 	from unnest($1::text[], $2::text[]) as k (flow, key), lateral (select p.seq from runs p
 		where p.flow = k.flow and p.key = k.key and p.ordered and p.place = 'parked' and p.awaits is not null
 		and exists (select from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' and q.bundle = ''
-			and q.seq > p.heard and p.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type') offset 0)
+			and q.seq > p.heard and p.awaits::jsonb ? event_type(q.event) offset 0)
 		for no key update) p
 	where r.seq = any (array[p.seq])`)
 	wakeParked  = readying("update runs r set place = 'ready' where id = any ($1::text[]) and place = 'parked'")

@@ -145,7 +145,7 @@ const (
 	stirSlots = `update runs r set place = 'ready' where inbox_slot(r.key) = any ($1::int[]) and r.ordered and r.place = 'parked'
 	and r.awaits is not null
 	and exists (select from runs q where q.flow = r.flow and q.key = r.key and q.place = 'queued' and q.bundle = ''
-		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`
+		and q.seq > r.heard and r.awaits::jsonb ? event_type(q.event))`
 )
 
 var promoteSlots = promoting(`with mine as materialized (select flow, key, place from runs where inbox_slot(key) = any ($1::int[]))

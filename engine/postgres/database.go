@@ -190,6 +190,9 @@ func rolledBack(e *pgconn.PgError) bool {
 	if e.Code == "25P03" {
 		return true // the server ended an idle transaction, so the commit came too late
 	}
+	if e.Code == dataCorrupted || e.Code == indexCorrupted {
+		return e.Severity == "ERROR"
+	}
 	switch e.Code[:2] {
 	case "08", "57", "58", "XX":
 		return false
@@ -240,6 +243,10 @@ func readable(err error) error {
 	var code *pgconn.PgError
 	if !errors.As(err, &code) || code.Code == "23505" { // another transaction was faster
 		return err
+	}
+	if isDamage(err) {
+		return fmt.Errorf("%w: the server reports damaged data: %w. Check its log and its disk, and restore the database from a backup",
+			store.ErrDamaged, err)
 	}
 	switch code.Code[:2] {
 	case "22":

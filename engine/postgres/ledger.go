@@ -60,19 +60,19 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 	return node, nil
 }
 
-// The order is that of the index runs_ready, so a claim reads only the rows that it takes. It skips
-// rows that another claim has locked, because these are as good as taken.
-const claim = `with c as (
-		select seq, priority, deadline, octet_length(event) + coalesce(octet_length(checkpoint), 0) as size from runs where place = 'ready' and (- priority, deadline) >= ($4, $5) order by - priority, deadline, seq
-		limit $2 for no key update skip locked),
-	few as (select seq from (
-		select seq, sum(size) over (order by - priority, deadline, seq rows between unbounded preceding and 1 preceding) as before from c) as sized
-		where coalesce(before, 0) < $6)
+const (
+	// The order is that of the index runs_ready, so a claim reads only the rows that it takes. It skips
+	// rows that another claim has locked, because these are as good as taken.
+	claim = `with c as (
+		select seq from runs where place = 'ready' and (- priority, deadline) >= ($4, $5) order by - priority, deadline, seq
+		limit $2 for no key update skip locked)` + giveReady
+	giveReady = `
 	update runs r set place = 'running', node = $1, started = coalesce(started, clock_timestamp()),
 		bundle = case bundle when '' then (select case serving when '' then $3 else serving end from settings) else bundle end
-	where r.seq = any (array(select seq from few)) and exists (select from nodes where node = $1 and gone is null)
+	where r.seq = any (array(select seq from c)) and exists (select from nodes where node = $1 and gone is null)
 	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
 	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint, r.losses`
+)
 
 // claimedRow is a claimed run with the values of its order.
 type claimedRow struct {
@@ -83,11 +83,46 @@ type claimedRow struct {
 
 // Claim implements [store.Ledger].
 func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
-	var got []claimedRow
+	got, aside, err := s.claim(ctx, node, limit, bundle)
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	runs := make([]store.Claimed, len(got))
+	for i, c := range got {
+		runs[i] = c.Claimed
+	}
+	if err := s.readEntities(ctx, runs); err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return append(runs, aside...), nil
+}
+
+// claim gives ready runs to a node, without their entities. It sets runs aside that cannot be read.
+func (s *Store) claim(ctx context.Context, node int64, limit int, bundle string) (got []claimedRow, aside []store.Claimed, err error) {
 	look := s.hints.horizon.look()
-	err := s.db.tx(ctx, func(t *tx) error {
+	got, err = s.give(ctx, node, claim, limit, bundle, look.from.rank, look.from.at)
+	if isDamage(err) {
+		s.hints.horizon.failed(look)
+		return s.claimApart(ctx, node, limit, bundle)
+	}
+	if err != nil {
+		s.hints.horizon.failed(look)
+		return nil, nil, err
+	}
+	slices.SortFunc(got, compareClaimed)
+	first := endOfQueue
+	if len(got) > 0 {
+		first = position{-int64(got[0].Event.Priority), got[0].deadline}
+	}
+	s.hints.horizon.found(look, first)
+	return got, nil, nil
+}
+
+// give runs a statement that gives ready runs to a node.
+func (s *Store) give(ctx context.Context, node int64, statement string, args ...any) (got []claimedRow, err error) {
+	err = s.db.tx(ctx, func(t *tx) error {
 		at := t.asNode(node)
-		t.queue(claim, node, limit, bundle, look.from.rank, look.from.at, int64(store.ClaimBytes)).Query(rows(&got, scanClaimed))
+		t.queue(statement, append([]any{node}, args...)...).Query(rows(&got, scanClaimed))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
@@ -96,24 +131,7 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 		}
 		return nil
 	})
-	if err != nil {
-		s.hints.horizon.failed(look)
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	slices.SortFunc(got, compareClaimed)
-	first := endOfQueue
-	if len(got) > 0 {
-		first = position{-int64(got[0].Event.Priority), got[0].deadline}
-	}
-	s.hints.horizon.found(look, first)
-	runs := make([]store.Claimed, len(got))
-	for i, c := range got {
-		runs[i] = c.Claimed
-	}
-	if err := s.readEntities(ctx, runs); err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	return runs, nil
+	return got, err
 }
 
 func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
@@ -124,9 +142,11 @@ func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
 	}
 	c.Accepted = c.Accepted.UTC()
 	c.Bundle = model.VersionFor(c.Bundle, c.Flow, c.Key)
-	c.Event, c.Stored, err = store.DecodeClaimed(event)
+	if c.Event, err = store.DecodeEvent(event); err != nil {
+		c.Damage = store.DamagedRun(c.ID, "the column runs.event", err)
+	}
 	c.Turn = c.deadline.Add(-c.Event.DelayTolerance).UTC()
-	return c, err
+	return c, nil
 }
 
 func compareClaimed(a, b claimedRow) int {
@@ -146,6 +166,22 @@ const readEntities = `select k.flow, k.key, k.state, k.shared from unnest($1::te
 // see a new version of a run and an old version of its entity. While the node owns the run, the
 // entity does not change.
 func (s *Store) readEntities(ctx context.Context, runs []store.Claimed) error {
+	err := s.readEntitiesOf(ctx, runs)
+	if !isDamage(err) {
+		return err
+	}
+	for i := range runs {
+		switch err := s.readEntitiesOf(ctx, runs[i:i+1]); {
+		case isDamage(err):
+			runs[i].Damage = store.DamagedRun(runs[i].ID, "the row in the table keys", err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) readEntitiesOf(ctx context.Context, runs []store.Claimed) error {
 	var flows, keys []string
 	for _, c := range runs {
 		if c.Ordered {

@@ -55,6 +55,9 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 	} else if !v.Status.Ended() {
 		v.Cancelling = cmp.Or(reason, model.CancelReason)
 	}
+	if r.Damage != nil && v.Error == "" {
+		v.Error, v.ErrorClass = r.Damage.Error(), model.ClassDamaged
+	}
 	read, data := v.ReadCheckpoint, r.Checkpoint
 	if data == nil {
 		read, data = v.ReadOutputs, r.Outputs

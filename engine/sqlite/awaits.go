@@ -2,25 +2,25 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 
 	"procaas/engine/model"
-	"procaas/engine/store"
+	"procaas/engine/sqlstore"
 )
 
 // This file wakes parked runs for events of their keys, and for the ends of other runs.
 
 const (
 	findPending = `select id, seq, event from runs where flow = ? and key = ? and place = 'queued' and bundle = '' and seq > ?
-	and json_extract(cast(event as text), '$.type') in (select value from json_each(?)) order by seq limit ?`
+	and iif(json_valid(cast(event as text)), json_extract(cast(event as text), '$.type'), '') in (select value from json_each(?))
+	order by seq limit ?`
 	findListening = `select seq, awaits, heard from runs where flow = ? and key = ?
 	and ordered and place = 'parked' and awaits is not null`
 )
 
 // Pending implements [store.Inbox].
-func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
+func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) (out []model.Pending, err error) {
 	names, err := json.Marshal(types)
 	if err != nil {
 		return nil, err
@@ -29,14 +29,8 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 	if err != nil {
 		return nil, err
 	}
-	return collect(r, func(r *sql.Rows) (p model.Pending, err error) {
-		var event []byte
-		if err := r.Scan(&p.Run, &p.Position, &event); err != nil {
-			return p, err
-		}
-		p.Event, err = store.DecodeEvent(event)
-		return p, err
-	})
+	err = scanAll(r, func(row sqlstore.Row) error { return sqlstore.AppendPending(&out, row) })
+	return out, err
 }
 
 // stir makes the parked run of a key ready if an event that it waits for is pending.

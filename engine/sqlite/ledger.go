@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ const (
 	findDeadNodes = "select node from nodes where gone is null and lease_until < ?"
 	findAllNodes  = "select node from nodes where gone is null"
 	buryNode      = "update nodes set gone = ?, died = ? where node = ? and gone is null"
-	findRowsOf    = "select " + rowColumns + " from runs where node = ? and place = 'running' order by seq"
+	rowsOf        = "node = ? and place = 'running' order by seq"
 )
 
 // Join implements [store.Ledger].
@@ -74,7 +75,7 @@ func (t *tx) bury(node int64, died bool) error {
 
 // releaseRuns takes its runs, except those in keep, from a node that has died or continues.
 func (t *tx) releaseRuns(node int64, keep []string, died bool) error {
-	held, err := rows(t, findRowsOf, []any{node}, scanRow)
+	held, err := t.sound(rowsOf, node)
 	if err != nil {
 		return err
 	}
@@ -113,12 +114,12 @@ func (t *tx) buryAll(query string, args ...any) error {
 }
 
 const (
-	findDue        = "select " + rowColumns + " from runs where place in ('parked', 'scheduled') and due <= ? order by due limit ?"
+	rowsDue        = "place in ('parked', 'scheduled') and due <= ? order by due limit ?"
 	findNext       = "select min(due) from runs where place in ('parked', 'scheduled')"
 	findCancelled  = "select id from runs where node = ? and place = 'running' and cancel is not null"
 	findMoves      = "select id, move from runs where node = ? and place = 'running' and move is not null"
 	countOwned     = "select count(*) from runs where node = ? and place = 'running'"
-	countSomeReady = "select count(*) from (select 1 from runs where place = 'ready' limit 1000)"
+	countSomeReady = "select count(*) from (select 1 from runs where place = 'ready'%s limit 1000)"
 	countNodes     = "select count(*) from nodes where gone is null"
 	findCauses     = `with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
 		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c
@@ -156,7 +157,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 }
 
 func (t *tx) wakeDue() error {
-	due, err := rows(t, findDue, []any{t.now.UnixMicro(), dueAtOnce}, scanRow)
+	due, err := t.sound(rowsDue, t.now.UnixMicro(), dueAtOnce)
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (t *tx) beat(node int64) (b store.Beat, err error) {
 	if err != nil {
 		return b, err
 	}
-	if _, err := t.row(countSomeReady, nil, &b.Ready); err != nil {
+	if _, err := t.row(fmt.Sprintf(countSomeReady, t.readable()), nil, &b.Ready); err != nil {
 		return b, err
 	}
 	if _, err := t.row(settingsRevision, nil, &b.Revision); err != nil {
@@ -209,7 +210,7 @@ func (t *tx) beat(node int64) (b store.Beat, err error) {
 		return b, err
 	}
 	var next sql.NullInt64
-	if _, err := t.row(findNext, nil, &next); err != nil {
+	if _, err := t.row(findNext+t.readable(), nil, &next); err != nil {
 		return b, err
 	}
 	if next.Valid {
@@ -218,15 +219,13 @@ func (t *tx) beat(node int64) (b store.Beat, err error) {
 	return b, nil
 }
 
-const claim = `update runs set place = 'running', node = ?, started = coalesce(started, ?),
+const (
+	claim = `update runs set place = 'running', node = ?, started = coalesce(started, ?),
 	bundle = case bundle when '' then coalesce((select nullif(serving, '') from definition), ?) else bundle end
-	where seq in (select seq from (
-		select seq, sum(size) over (order by priority desc, deadline, seq rows between unbounded preceding and 1 preceding) as before from (
-			select seq, priority, deadline, length(event) + coalesce(length(checkpoint), 0) as size from runs where place = 'ready'
-			order by priority desc, deadline, seq limit ?))
-		where coalesce(before, 0) < ?)
-	returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, coalesce(move, ''),
+	where seq in (%s) returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, coalesce(move, ''),
 	pipeline, generation, checkpoint, losses`
+	findReadyRuns = "select seq from runs where place = 'ready'%s order by priority desc, deadline, seq limit ?"
+)
 
 // claimedRow is a claimed run with the values of its order.
 type claimedRow struct {
@@ -236,11 +235,12 @@ type claimedRow struct {
 
 // Claim implements [store.Ledger].
 func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) (runs []store.Claimed, err error) {
+	var news []int64
 	err = s.writer.do(ctx, func(t *tx) error {
 		if err := t.live(node); err != nil {
 			return err
 		}
-		got, err := rows(t, claim, []any{node, t.now.UnixMicro(), bundle, limit, store.ClaimBytes}, scanClaimed)
+		got, err := t.claim(node, limit, bundle)
 		if err != nil {
 			return err
 		}
@@ -248,16 +248,39 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 		runs = make([]store.Claimed, len(got))
 		for i, c := range got {
 			runs[i] = c.Claimed
-			if runs[i].Entity, err = t.entity(c.Ordered, c.Flow, c.Key); err != nil {
+			if runs[i].Entity, err = t.entity(c.Ordered, c.Flow, c.Key); t.isDamage(err) {
+				runs[i].Damage = store.DamagedRun(c.ID, "the row in the table keys", err)
+			} else if err != nil {
 				return err
 			}
 		}
+		news = t.untold()
+		for _, seq := range news {
+			runs = append(runs, store.Claimed{Damage: t.damaged[seq], Aside: true})
+		}
 		return nil
 	})
+	if err == nil && len(news) > 0 {
+		err = s.writer.do(ctx, func(t *tx) error { t.tell(news); return nil })
+	}
 	if err != nil {
 		return nil, err
 	}
 	return runs, nil
+}
+
+// claim gives ready runs to a node. A careful transaction first looks which of them can be read.
+func (t *tx) claim(node int64, limit int, bundle string) (got []claimedRow, err error) {
+	from := fmt.Sprintf(findReadyRuns, t.readable())
+	args := []any{node, t.now.UnixMicro(), bundle, limit}
+	if t.careful {
+		seqs, err := t.readableOf(from, limit)
+		if err != nil || len(seqs) == 0 {
+			return nil, err
+		}
+		from, args = seqList(seqs), args[:3]
+	}
+	return rows(t, fmt.Sprintf(claim, from), args, scanClaimed)
 }
 
 func compareClaimed(a, b claimedRow) int {
@@ -279,9 +302,11 @@ func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
 	}
 	c.Accepted = fromMicros(accepted)
 	c.Bundle = model.VersionFor(c.Bundle, c.Flow, c.Key)
-	c.Event, c.Stored, err = store.DecodeClaimed(event)
+	if c.Event, err = store.DecodeEvent(event); err != nil {
+		c.Damage = store.DamagedRun(c.ID, "the column runs.event", err)
+	}
 	c.Turn = time.UnixMicro(c.deadline).Add(-c.Event.DelayTolerance).UTC()
-	return c, err
+	return c, nil
 }
 
 // Leave implements [store.Ledger].

@@ -102,7 +102,7 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	if s.read, err = openReaders(ctx, path); err != nil {
 		return err
 	}
-	if s.writer, err = newWriter(ctx, s.db, s.signal); err != nil {
+	if s.writer, err = newWriter(ctx, s.db, path, s.signal); err != nil {
 		return err
 	}
 	if s.writer.files, err = watch(path); err != nil {

@@ -61,7 +61,7 @@ func (t *tx) forget(o oldRun) error {
 	}
 	ev, err := store.DecodeEvent(o.event)
 	if err != nil {
-		return err
+		return nil // a damaged event has no id that could be deleted
 	}
 	if strings.HasPrefix(ev.Namespace(), triggers.TriggerSource) {
 		// The latest event of a trigger stays, because it says when the trigger last fired.
@@ -93,10 +93,7 @@ func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more b
 		}
 		for _, o := range old {
 			ev, err := store.DecodeEvent(o.event)
-			if err != nil {
-				return err
-			}
-			if strings.HasPrefix(ev.Namespace(), triggers.TriggerSource) {
+			if err == nil && strings.HasPrefix(ev.Namespace(), triggers.TriggerSource) {
 				err = t.forget(o)
 			} else {
 				err = t.exec(deletePast, o.seq)

@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"procaas/engine/store"
-
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // A writer runs writes one after another. Waiting writes share a transaction.
@@ -33,6 +30,8 @@ type op struct {
 	write func(*tx) error
 	err   error
 	reply chan struct{}
+
+	careful bool // see [tx]
 }
 
 // maxGroup bounds the writes of one transaction, so that the first does not wait long for the last.
@@ -40,13 +39,13 @@ const maxGroup = 256
 
 var errClosed = errors.New("store is closed")
 
-func newWriter(ctx context.Context, db *sql.DB, wake func()) (*writer, error) {
+func newWriter(ctx context.Context, db *sql.DB, path string, wake func()) (*writer, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w := &writer{
-		conn: conn, tx: &tx{conn: conn, stmts: map[string]*sql.Stmt{}},
+		conn: conn, tx: &tx{conn: conn, file: path, stmts: map[string]*sql.Stmt{}},
 		ops: make(chan *op, maxGroup), wake: wake, done: make(chan struct{}),
 	}
 	go w.loop()
@@ -55,9 +54,17 @@ func newWriter(ctx context.Context, db *sql.DB, wake func()) (*writer, error) {
 
 // do runs a write, and returns when it is durable or has failed. A failed write changes nothing. It
 // may run again from the start, so it must not add to results of an earlier try. It returns only
-// when the outcome is known, even if ctx ends.
+// when the outcome is known, even if ctx ends. A write that meets data that cannot be read runs
+// again carefully, see [tx].
 func (w *writer) do(ctx context.Context, write func(*tx) error) error {
-	o := &op{ctx: ctx, write: write, reply: make(chan struct{})}
+	err := w.once(&op{ctx: ctx, write: write, reply: make(chan struct{})})
+	if errors.Is(err, store.ErrDamaged) {
+		err = w.once(&op{ctx: ctx, write: write, reply: make(chan struct{}), careful: true})
+	}
+	return err
+}
+
+func (w *writer) once(o *op) error {
 	w.mu.RLock()
 	if w.closed {
 		w.mu.RUnlock()
@@ -150,7 +157,8 @@ func (w *writer) run(group []*op, write func(*op) (broken error)) error {
 // attempt runs one write that cannot be undone alone.
 func (w *writer) attempt(o *op) (broken error) {
 	w.tx.now = time.Now().UTC()
-	if o.err = refused(o.write(w.tx)); o.err != nil {
+	w.tx.careful = o.careful
+	if o.err = w.tx.explain(o.write(w.tx)); o.err != nil {
 		return errUndo
 	}
 	return nil
@@ -175,17 +183,6 @@ func (w *writer) savepoint(o *op) (broken error) {
 	return broken
 }
 
-// refused marks errors that a caller's data causes, which a retry would not change.
-func refused(err error) error {
-	if code, ok := errors.AsType[*sqlite.Error](err); ok {
-		switch code.Code() & 0xff {
-		case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH:
-			return fmt.Errorf("%w: %w", store.ErrRefused, err)
-		}
-	}
-	return err
-}
-
 // A tx is the writer's transaction. Its statements run without a context, because an interrupted
 // one would undo the other writes of the group.
 type tx struct {
@@ -193,6 +190,13 @@ type tx struct {
 	stmts map[string]*sql.Stmt // prepared statements by text
 	now   time.Time
 	ready bool // a write has made runs ready that no node owns
+
+	file string // for messages
+	// careful says that the write has met data that cannot be read. It reads each row before it
+	// touches the row, and leaves out those that it cannot read.
+	careful bool
+	damaged map[int64]error // rows of runs that were left out, by number
+	told    map[int64]bool  // those that a node knows of
 }
 
 func (t *tx) stmt(query string) (*sql.Stmt, error) {

@@ -46,8 +46,10 @@ func scanRecord(row Row, decode func([]byte) (model.Event, error)) (r Record, er
 		r.Due = due
 	}
 	r.Bundle = model.VersionFor(r.Bundle, r.Flow, r.Key)
-	r.Event, err = decode(event)
-	return r, err
+	if r.Event, err = decode(event); err != nil {
+		r.Damage = store.DamagedRun(r.ID, "the event", err) // others of a listing are sound
+	}
+	return r, nil
 }
 
 // findRecord reads both tables in one statement, so that a run that moves to the history meanwhile

@@ -29,6 +29,7 @@ type Metrics struct {
 	// over nodes.
 	Runs         *prometheus.CounterVec
 	Quarantined  prometheus.Counter
+	Damaged      prometheus.Counter
 	InboxWaiting prometheus.Gauge
 	InboxOldest  prometheus.Gauge // in seconds
 
@@ -41,6 +42,7 @@ type Metrics struct {
 	Checkpoint  prometheus.Histogram
 	StoreErrors *prometheus.CounterVec
 	StoreLost   prometheus.Gauge
+	Stalled     prometheus.Gauge // in seconds
 
 	handlers *liveGauges[HandlerInfo]
 	services *liveGauges[guard.ServiceInfo]
@@ -113,6 +115,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "procaas_runs_quarantined_total",
 		Help: "Runs that this node quarantined, because several nodes in a row died while they had the run.",
 	})
+	m.Damaged = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "procaas_runs_damaged_total",
+		Help: "Runs that this node found damaged in the store and set aside. The others continue.",
+	})
+	m.Stalled = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "procaas_claims_stalled_seconds",
+		Help: "How long this node has been unable to take any run from the store although runs are due; 0 if it can.",
+	})
 	m.Shed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_events_shed_total",
 		Help: "Events that this node did not accept, by reason. overload: they arrive faster than the store writes; a request that is " +
@@ -156,7 +166,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "1 while this node refuses its store, because the store lost acknowledged data: it was set back, removed or replaced.",
 	})
 	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerLeftOut, m.HandlerSeconds, m.Accepted, m.Passed,
-		m.Runs, m.Quarantined, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.behind, m.handled, m.piped)
+		m.Runs, m.Quarantined, m.Damaged, m.Stalled, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.behind, m.handled, m.piped)
 	return m
 }
 

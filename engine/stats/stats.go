@@ -152,23 +152,8 @@ type pathStats struct {
 	lastError   string       // of the attempt of lastFailure; later successes keep it
 	lastSuccess time.Time    // zero before the first
 	lastFailure time.Time    // zero before the first
-	said        time.Time    // when a final failure was last logged
-	unsaid      int          // final failures since then
-}
 
-// sayEvery is the interval for logging final failures of the handler.
-const sayEvery = 10 * time.Second
-
-// Say reports whether to log a final failure of the handler, and how many were not logged since.
-func (p *pathStats) Say(now time.Time) (unsaid int, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.said.IsZero() && now.Sub(p.said) < sayEvery {
-		p.unsaid++
-		return 0, false
-	}
-	unsaid, p.said, p.unsaid = p.unsaid, now, 0
-	return unsaid, true
+	Teller // of final failures of the handler
 }
 
 // quiet reports whether the handler has not been needed for long.

@@ -32,6 +32,10 @@ var (
 	// back, removed or replaced. The process writes nothing to it.
 	ErrLost = errors.New("the store has lost what it acknowledged")
 
+	// ErrDamaged reports that the store cannot read data that it has kept, because somebody or a disk
+	// has changed it. Other data may be sound.
+	ErrDamaged = errors.New("the store cannot read what it has kept")
+
 	// ErrCancelled reports that an operator has cancelled the run.
 	ErrCancelled = errors.New("run is cancelled")
 
@@ -220,7 +224,8 @@ type Ledger interface {
 	// with the definition that the store serves then: see [Conclusion.Serve] and Bundles. With a
 	// [model.Split], the key chooses the definition. The run keeps that definition from then on,
 	// even without a checkpoint. If the store serves none yet, the run gets the node's definition.
-	// The error is [ErrFenced] as for Beat.
+	// The error is [ErrFenced] as for Beat. A row that cannot be read stops no other run: it comes
+	// with a [Claimed].Damage. The node must fail the run, unless it is Aside, which it learns once.
 	Claim(ctx context.Context, node int64, limit int, bundle string) ([]Claimed, error)
 
 	// Commit writes all changes in one transaction. A run may occur only once. errs has an error for each change: nil,
@@ -304,27 +309,12 @@ type Claimed struct {
 	Losses     int       // how many nodes in a row have died while they owned it; see [Suspected]
 	Entity     EntityState
 
-	// Stored is the stored form of a large event, which is not decoded: Event has neither its payload nor
-	// its start. Nil for others.
-	Stored []byte
-}
-
-// ClaimBytes bounds what one Claim returns, by the bytes of events and checkpoints. It returns fewer runs
-// than asked for when they have as many.
-const ClaimBytes = 8 << 20
-
-// Bytes returns the size of the run as it is stored, without the state of its key.
-func (c *Claimed) Bytes() int { return len(c.Checkpoint) + len(c.Stored) }
-
-// Unfold decodes an event that is not decoded yet.
-func (c *Claimed) Unfold() (err error) {
-	if c.Stored == nil {
-		return nil
-	}
-	if c.Event, err = DecodeEvent(c.Stored); err == nil {
-		c.Stored = nil
-	}
-	return err
+	// Damage is an [ErrDamaged] that says what cannot be read of the run's row; nil for a sound row.
+	// Other fields are set as far as they can be read.
+	Damage error
+	// Aside says that the node does not own the damaged run. The store has set it aside: it has
+	// failed, or stays where it is if its row cannot be written either. Then ID may be empty.
+	Aside bool
 }
 
 // An EntityState is the state of a key between its events.
@@ -451,6 +441,7 @@ type RunRecord struct {
 	// the result, for callers that wait for the end; set in place of the checkpoint when a node has
 	// just saved it
 	Outputs []byte
+	Damage  error // why the event cannot be read; nil for a sound one
 }
 
 // A RunFilter chooses runs. An empty field chooses all runs.
