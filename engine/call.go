@@ -40,6 +40,7 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 		IdempotencyKey: t.IdempotencyKey, TraceParent: t.TraceParent, TraceState: t.TraceState, Now: t.Now,
 		Bundle: t.Definition.Bundle, HTTP: t.Definition.Client, Workers: t.Definition.Workers, Node: t.Node, Documents: e.o.Store.Documents,
 		RunStatus: e.RunStatus, Memory: &e.memory, Log: t.Log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
+		Reserve: t.Reserve,
 	}
 	result, err = e.o.call(ctx, t.Attempt, h, call)
 	result, err = secrets.Result(ctx, result, err)

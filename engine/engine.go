@@ -172,7 +172,7 @@ func New(o Options) (*Engine, error) {
 	}}
 	e.driver = node.NewDriver(node.Parts{
 		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Watch: &e.Answers.Watch, Writes: health, Tracer: o.Tracer,
-		Name: o.Name, Turns: turns, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Record: o.Record, Shadow: o.Shadow, Call: e.call,
+		Name: o.Name, Turns: turns, Memory: o.Memory, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Record: o.Record, Shadow: o.Shadow, Call: e.call,
 	})
 	e.Runs.Node, e.Runs.IsOff = e.driver, e.OffAt
 	e.Acceptor = intake.NewAcceptor(intake.Parts{

@@ -71,6 +71,12 @@ type Call struct {
 	// error that it shortens.
 	Hide     func(text string) string
 	MaxReply int64 // bound of a response body in bytes, unless the handler sets its own
+
+	// Reserve sets the bytes of memory that the reply of the call takes, and waits until the node has as
+	// many. The time of the call is stopped meanwhile. With most, the number is the most that a reply
+	// may take that is not read yet: if the run may never have as many, it gets what it may have. Reserve
+	// is nil if there is no bound.
+	Reserve func(ctx context.Context, bytes int, most bool) error
 }
 
 // Classify adds the class of a network error to an error of a handler. See [model.ClassOf].

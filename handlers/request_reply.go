@@ -104,15 +104,60 @@ func (r *Request) readBody(c *engine.Call, resp *http.Response) ([]byte, error) 
 		limit = defaultMaxReply
 	}
 	// One extra byte detects a reply that is too large.
-	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, min(limit, smallReply)+1))
 	if err != nil {
 		return nil, networkError(resp.Request, err)
+	}
+	if limit > smallReply && len(data) > smallReply {
+		data, err = r.readLarge(c, resp, data, limit)
+	} else {
+		err = reserve(c, resp, sizeOfReply(data), false)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if int64(len(data)) > limit {
 		return nil, model.Permanent(fmt.Errorf("%s %s: reply is larger than max-response, %d bytes",
 			resp.Request.Method, publicURL(resp.Request.URL), limit))
 	}
 	return data, nil
+}
+
+const (
+	smallReply    = 64 << 10 // bytes that are read before there is memory for them
+	copiesOfReply = 3        // beside its decoded form: as it came, as its run keeps it, and in a checkpoint
+	largestFactor = 80       // the most bytes that a byte of JSON takes decoded
+)
+
+// sizeOfReply returns the bytes of memory that a reply takes with its decoded form.
+func sizeOfReply(data []byte) int { return datum.DecodedSize(data) + copiesOfReply*len(data) }
+
+// readLarge reads the rest of a reply when the node has memory for the most that it may take. A call
+// never waits for memory while it holds some of an unread reply, so calls do not wait for each other.
+func (r *Request) readLarge(c *engine.Call, resp *http.Response, data []byte, limit int64) ([]byte, error) {
+	if n := resp.ContentLength; n >= 0 {
+		limit = min(limit, max(n, int64(len(data))))
+	}
+	if err := reserve(c, resp, int(limit)*(largestFactor+copiesOfReply), true); err != nil {
+		return nil, err
+	}
+	rest, err := io.ReadAll(io.LimitReader(resp.Body, limit+1-int64(len(data))))
+	if err != nil {
+		return nil, networkError(resp.Request, err)
+	}
+	data = append(data, rest...)
+	return data, reserve(c, resp, sizeOfReply(data), false)
+}
+
+// reserve reserves memory for a reply.
+func reserve(c *engine.Call, resp *http.Response, bytes int, most bool) error {
+	if c.Reserve == nil {
+		return nil
+	}
+	if err := c.Reserve(resp.Request.Context(), bytes, most); err != nil {
+		return fmt.Errorf("%s %s: the reply: %w", resp.Request.Method, publicURL(resp.Request.URL), err)
+	}
+	return nil
 }
 
 // decode decodes the body as the pipeline says. The error follows the words "reply 200".

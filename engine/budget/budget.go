@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -112,6 +113,7 @@ type Holder struct {
 
 	has    int // bytes; guarded by m.mu, like the following
 	sum    int // of a root: with its parts
+	parts  map[*Holder]bool
 	closed bool
 }
 
@@ -125,13 +127,26 @@ func (m *Memory) Hold(kind Kind) *Holder {
 	return h
 }
 
-// Part returns a holder whose memory is a part of that of a run.
+// Part returns a holder whose memory is a part of that of a run. It is closed with the run.
 func (h *Holder) Part(kind Kind) *Holder {
 	if h == nil {
 		return nil
 	}
-	return &Holder{m: h.m, kind: kind, root: h.root}
+	p := &Holder{m: h.m, kind: kind, root: h.root}
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	if p.closed = h.root.closed; p.closed {
+		return p
+	}
+	if h.root.parts == nil {
+		h.root.parts = map[*Holder]bool{}
+	}
+	h.root.parts[p] = true
+	return p
 }
+
+// ErrClosed reports that a holder was closed, or the run that it is a part of.
+var ErrClosed = errors.New("its run has left this node")
 
 // A TooLargeError reports something that never fits, however long it waits.
 type TooLargeError struct {
@@ -152,7 +167,8 @@ func (e *TooLargeError) Error() string {
 type waiter struct {
 	h     *Holder
 	bytes int
-	ready chan struct{} // closed when it has the memory
+	ready chan struct{} // closed when it has the memory, or err
+	err   error
 }
 
 // Take waits until there is memory for so many bytes more. The error is a [*TooLargeError] if there
@@ -163,6 +179,10 @@ func (h *Holder) Take(ctx context.Context, bytes int) error {
 	}
 	m := h.m
 	m.mu.Lock()
+	if h.closed {
+		m.mu.Unlock()
+		return ErrClosed
+	}
 	if has := h.keeps(); has+bytes > m.one {
 		m.refused[h.kind]++
 		m.mu.Unlock()
@@ -181,14 +201,14 @@ func (h *Holder) Take(ctx context.Context, bytes int) error {
 	m.mu.Unlock()
 	select {
 	case <-w.ready:
-		return nil
+		return w.err
 	case <-ctx.Done():
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
 	case <-w.ready:
-		return nil
+		return w.err
 	default:
 	}
 	*queue = slices.DeleteFunc(*queue, func(other *waiter) bool { return other == w })
@@ -204,7 +224,7 @@ func (h *Holder) Try(bytes int) bool {
 	}
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if bytes > 0 && !h.m.fits(h, bytes) {
+	if h.closed || bytes > 0 && !h.m.fits(h, bytes) {
 		return false
 	}
 	h.m.add(h, bytes)
@@ -242,12 +262,37 @@ func (h *Holder) Close() {
 	m := h.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.add(h, -h.has)
-	h.closed = true
+	if h.closed {
+		return
+	}
+	m.close(h)
+	delete(h.root.parts, h)
+	for p := range h.parts {
+		m.close(p)
+	}
+	h.parts = nil
 	if m.first == h {
 		m.first = nil
-		m.wake()
 	}
+	m.wake()
+}
+
+// close closes one holder. The caller holds the lock, and calls wake.
+func (m *Memory) close(h *Holder) {
+	h.closed = true
+	h.root.sum -= h.has
+	m.used[h.kind] -= h.has
+	m.total -= h.has
+	h.has = 0
+	queue := m.queue(h)
+	*queue = slices.DeleteFunc(*queue, func(w *waiter) bool {
+		if w.h != h {
+			return false
+		}
+		w.err = ErrClosed
+		close(w.ready)
+		return true
+	})
 }
 
 // keeps returns what the run of a part has, or what a holder of another kind has. The caller holds

@@ -23,11 +23,11 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// WithTimeout is [context.WithTimeout] for calls of handlers.
+// WithTimeout is [context.WithTimeout] for calls of handlers. [Suspend] stops its time.
 func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	v, ok := ctx.Value(paceKey{}).(*pacedContext)
 	if !ok {
-		return context.WithTimeout(ctx, d)
+		return newStopwatch(ctx, d)
 	}
 	end := v.pace.Passed + max(d, 0)
 	if v.limited && v.end < end {

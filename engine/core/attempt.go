@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -156,7 +157,11 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 			r.giveUpUnit(u, err, live)
 			return Attempt{}, false
 		}
-		rec.body, rec.ready = body, true
+		rec.body, rec.bodySize, rec.ready = body, copiesOfBody*datum.Size(body), true
+		if err := r.extent.grow(rec.bodySize); err != nil {
+			r.giveUpUnit(u, err, live)
+			return Attempt{}, false
+		}
 	}
 	rec.blind = rec.inFlight()
 	rec.attempts++
@@ -211,8 +216,33 @@ func (r *decisions) admitted(u unit, live Live) bool {
 	return r.applyVerdict(u, live.verdict(&r.progress, u), live)
 }
 
-// verdict returns the guard's verdict.
+// copiesOfBody is how often the body of a call is in memory: for retries, and in the request.
+const copiesOfBody = 2
+
+// hasRoom reports whether there is memory for the run to grow. Otherwise the unit waits.
+func (r *decisions) hasRoom(u unit, live Live) bool {
+	if live.Memory == nil {
+		return true
+	}
+	v := live.Memory(r.extent.held())
+	if !v.Hold.IsZero() {
+		r.holds = r.holds || v.People
+		r.hold(u, v, live)
+		return false
+	}
+	if rec := u.rec; rec.cause == CauseMemory {
+		rec.reason, rec.hold, rec.cause = "", time.Time{}, ""
+	}
+	return true
+}
+
+// verdict returns the guard's verdict, or that the run waits for memory.
 func (l Live) verdict(r *progress, u unit) Verdict {
+	if l.Memory != nil {
+		if v := l.Memory(r.extent.held()); !v.Hold.IsZero() {
+			return v
+		}
+	}
 	if l.Guard == nil {
 		return Verdict{}
 	}

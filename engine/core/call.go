@@ -37,6 +37,9 @@ func (r *Run) advanceCall(tasks []Attempt, u unit, live Live) []Attempt {
 func (r *Run) enterCall(u unit, live Live) bool {
 	rec := u.rec
 	if u.Loops {
+		if !r.hasRoom(u, live) {
+			return false
+		}
 		rec.sub = r.inside(u)
 		r.dirty = true
 	} else {
@@ -48,7 +51,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 			err = r.extent.spread(1, u.Callee)
 		}
 		if err == nil {
-			err = r.extent.grow(runWeight + dataWeight*len(raw))
+			err = r.extent.grow(runWeight + dataWeight(raw))
 		}
 		if err != nil {
 			r.giveUpUnit(u, err, live)

@@ -16,15 +16,19 @@ import (
 // pipeline. Its records and state are part of the checkpoint. Unlike a called pipeline, it can read
 // everything that the run can read.
 
-// expand computes the items of a handler. It returns false if this decides the handler.
+// expand computes the items of a handler. It returns false if this decides the handler, or if there
+// is no memory for them now.
 func (r *decisions) expand(s *planner.Step, live Live) bool {
 	f, rec := s.Handler.ForEach, &r.records[s.Position]
+	if !r.hasRoom(r.unit(s), live) {
+		return false
+	}
 	items, raw, err := listOf(f, r.scope.env(live), int(r.plan.Pipeline.MaxState))
 	if err == nil {
 		err = r.extent.spread(len(items), s.Callee)
 	}
 	if err == nil {
-		err = r.extent.grow(dataWeight * len(raw))
+		err = r.extent.grow(dataWeight(raw))
 	}
 	if err != nil {
 		r.giveUp(s, err, live)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -18,12 +19,16 @@ import (
 // An extent is how large a run has become. The run and the runs inside its calls share it.
 type extent struct {
 	all    interface{ weight() int } // the run itself
+	event  int                       // bytes that the event of the run takes
 	most   int                       // the most that it may keep, in bytes
 	began  time.Time                 // the run itself
 	parts  int                       // handlers so far, counted again for each element and each call
 	flying int                       // tasks in flight
-	grown  int                       // bytes added since the run was last weighed
-	looped int                       // runs that it has started in its pipeline's loop
+
+	weighed int // bytes that the run kept when it was last weighed
+	grown   int // bytes added since
+
+	looped int // runs that it has started in its pipeline's loop
 }
 
 const (
@@ -42,13 +47,19 @@ const (
 	// its pipeline.
 	holdMost = 128 << 20
 
-	// weighEvery is how many bytes are added before the run is weighed again.
-	weighEvery = holdMost / 16
+	// weighLeast is how many bytes are added at least before the run is weighed again.
+	weighLeast = 256 << 10
 
 	recordWeight = 1 << 10 // of a handler or an element, in bytes
 	runWeight    = 2 << 10 // of a call
-	dataWeight   = 3       // of each byte of JSON, which is also kept decoded
+	copiesOfData = 3       // JSON is kept as it is, in the last checkpoint, and while that is written
 )
+
+// CauseMemory is the cause of a run that waits for memory of its node.
+const CauseMemory = "memory"
+
+// dataWeight returns what a value takes that is kept as JSON and decoded.
+func dataWeight(raw []byte) int { return datum.DecodedSize(raw) + copiesOfData*len(raw) }
 
 // spread counts the handlers of n elements or calls before they are made. It returns an error if
 // they are too many for one run.
@@ -70,18 +81,29 @@ func (x *extent) spread(n int, callee *planner.Plan) error {
 	return x.grow(n * (recordWeight + (each-1)*recordWeight))
 }
 
-// grow counts bytes that the run is about to keep, and returns an error if it keeps too much. It
-// weighs the run only now and then, so that freed bytes are not counted.
+// held returns about how many bytes the run keeps. It weighs the run only now and then, so that freed
+// bytes are not counted.
+func (x *extent) held() int {
+	if x.grown >= max(weighLeast, x.weighed/4) {
+		x.weighed, x.grown = x.event+x.all.weight(), 0
+	}
+	return x.weighed + x.grown
+}
+
+// Held returns about how many bytes of memory the run takes.
+func (w *whole) Held() int { return w.extent.held() }
+
+// grow counts bytes that the run is about to keep, and returns an error if it keeps too much.
 func (x *extent) grow(bytes int) error {
-	if x.grown += bytes; x.grown < weighEvery {
+	if x.grown += bytes; x.weighed+x.grown <= x.most {
 		return nil
 	}
-	if held := x.all.weight() + bytes; held > x.most {
+	x.weighed, x.grown = x.event+x.all.weight(), bytes
+	if held := x.weighed + bytes; held > x.most {
 		return fmt.Errorf("the run would keep %d bytes of state, lists, inputs, responses and records in memory, and may keep %d; "+
 			"keep less: give services references in place of whole documents, lower max-parallel, "+
 			"or split the work over several runs, with emit or queue.put for each part of it", held, x.most)
 	}
-	x.grown = 0
 	return nil
 }
 
@@ -110,9 +132,9 @@ func (x *extent) starts(u unit) {
 
 // weight estimates the memory of the run in bytes.
 func (r *progress) weight() int {
-	n := runWeight + dataWeight*len(r.rawInputs)
+	n := runWeight + dataWeight(r.rawInputs)
 	for _, raw := range r.scope.raw {
-		n += dataWeight * len(raw)
+		n += dataWeight(raw)
 	}
 	for i := range r.records {
 		n += r.records[i].weight()
@@ -121,12 +143,12 @@ func (r *progress) weight() int {
 }
 
 func (r *record) weight() int {
-	n := recordWeight + dataWeight*len(r.raw) + len(r.err) + len(r.trail)*recordWeight
+	n := recordWeight + r.bodySize + dataWeight(r.raw) + len(r.err) + len(r.trail)*recordWeight
 	for _, raw := range r.saw {
-		n += dataWeight * len(raw)
+		n += copiesOfData * len(raw)
 	}
 	for _, raw := range r.was {
-		n += dataWeight * len(raw)
+		n += copiesOfData * len(raw)
 	}
 	if r.sub != nil {
 		n += r.sub.weight()
@@ -134,7 +156,7 @@ func (r *record) weight() int {
 	if r.each == nil {
 		return n
 	}
-	n += dataWeight * len(r.each.raw)
+	n += dataWeight(r.each.raw)
 	for i := range r.each.of {
 		n += r.each.of[i].weight()
 	}

@@ -35,7 +35,7 @@ func (n *news) touchItem(u unit) {
 // decideItem notes that an item is decided.
 func (n *news) decideItem(u unit) {
 	u.rec.due, u.rec.started = time.Time{}, time.Time{}
-	u.rec.body, u.rec.ready = nil, false
+	u.rec.body, u.rec.bodySize, u.rec.ready = nil, 0, false
 	n.further = true
 	n.touchItem(u)
 }

@@ -36,7 +36,7 @@ func (r *decisions) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.extent.grow(dataWeight * len(raw)); err != nil {
+	if err := r.extent.grow(dataWeight(raw)); err != nil {
 		return nil, model.Permanent(err)
 	}
 	rec := u.rec
@@ -127,7 +127,7 @@ func (r *decisions) decide(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	rec.finished = model.Stamp(live.Now)
 	rec.due = time.Time{}
-	rec.body, rec.ready = nil, false
+	rec.body, rec.bodySize, rec.ready = nil, 0, false
 	// A handler that failed the run continues when an operator retries it.
 	goesOn := rec.outcome == model.OutcomeFailed && s.Handler.IsCritical()
 	if r.within != "" && !goesOn {

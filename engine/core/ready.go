@@ -34,7 +34,12 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 		roots:   datum.Env{},
 	}
 	if in == nil {
-		r.whole = &whole{redone: redone{}, extent: extent{all: r, most: holdMost + 4*int(p.Pipeline.MaxState)}}
+		most := holdMost + 4*int(p.Pipeline.MaxState)
+		if s.Most > 0 {
+			most = min(most, s.Most)
+		}
+		event := datum.Size(s.Event.Payload)
+		r.whole = &whole{redone: redone{}, extent: extent{all: r, most: most, event: event, weighed: event}}
 		r.scope.root, r.scope.origin = "event", model.EventData(s.Event)
 		r.scope.flow = map[string]any{"id": s.Flow, "key": s.Key, "state": planner.StateOf(p.Flow, s.State)}
 	}

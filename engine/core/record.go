@@ -55,6 +55,7 @@ type record struct {
 	hold     time.Time // when to ask the guard again
 	cause    string    // what it is held for, other than the time
 	body     any       // evaluated; the same for all attempts
+	bodySize int       // bytes that body takes, and its copies in requests
 	ready    bool      // body is set
 }
 

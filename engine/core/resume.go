@@ -41,6 +41,7 @@ func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	if s.Generation > c.Generation {
 		r.redrive()
 	}
+	r.extent.weighed = r.extent.event + r.weight()
 	return r, nil
 }
 

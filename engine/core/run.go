@@ -94,6 +94,7 @@ type Start struct {
 	State      string         // of the automaton; empty for an entity that no event has reached
 	Shared     map[string]any // of the entity; names that the flow no longer declares are ignored
 	Record     bool           // keep what is needed to replay the run; see [checkpoint.RunRecording]
+	Most       int            // bytes of memory that the run may keep; 0 for the bound of all runs
 	Generation int            // how often an operator has retried the run; a number above the checkpoint's restarts it
 }
 
@@ -117,6 +118,10 @@ type Live struct {
 	// became due, and zero for a first attempt. Guard skips a critical handler only if an operator
 	// has forced it.
 	Guard func(s *planner.Step, ref string, due time.Time) Verdict
+
+	// Memory decides whether the run may grow now, by the bytes that it keeps. nil always lets it
+	// grow. Hold parks the run, so it leaves the memory of its node.
+	Memory func(held int) Verdict
 }
 
 // A Verdict of the guard. The zero Verdict lets the handler run.

@@ -197,12 +197,12 @@ func (s *scope) assignIn(rec *record, mapping *expr.Value, env datum.Env) (map[s
 			return nil, fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
 		}
 		shared[k.Name], raws[k.Name], values[k.Name] = value, raw, value
-		added += len(raw)
+		added += dataWeight(raw)
 	}
 	if err := model.CheckState(raws, int(s.plan.Pipeline.MaxState)); err != nil {
 		return nil, err
 	}
-	if err := s.extent.grow(dataWeight * added); err != nil {
+	if err := s.extent.grow(added); err != nil {
 		return nil, err
 	}
 	for name := range values {

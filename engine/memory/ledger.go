@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -37,7 +38,12 @@ func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 			a.deadline().Compare(b.deadline()), cmp.Compare(a.seq, b.seq))
 	})
 	var out []store.Claimed
+	bytes := 0
 	for _, r := range ready[:min(limit, len(ready))] {
+		if bytes >= store.ClaimBytes {
+			break
+		}
+		bytes += datum.Size(r.Event.Payload) + len(r.checkpoint)
 		c := m.give(r, node, bundle)
 		c.Turn = r.deadline().Add(-r.Event.DelayTolerance)
 		out = append(out, c)

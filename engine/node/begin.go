@@ -32,6 +32,9 @@ func (j opening) begin() bool {
 	if !j.admit() {
 		return false
 	}
+	if !j.load() {
+		return false
+	}
 	def, err := j.definition()
 	if err != nil {
 		switch {
@@ -45,6 +48,9 @@ func (j opening) begin() bool {
 	j.def = def
 	j.observe()
 	start, err := startOf(c)
+	if one, ok := j.n.d.Memory.One(); ok {
+		start.Most = one
+	}
 	start.Record = 100*model.Chance(c.ID, "recording") < j.n.d.Record || j.n.d.Library.Shadow().Shadows(c.ID)
 	if errors.Is(err, store.ErrDamaged) {
 		return j.setAside(err)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"procaas/engine/budget"
 	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/definitions"
@@ -27,6 +28,9 @@ type Call struct {
 	Log        *slog.Logger
 
 	TraceParent, TraceState string // of the attempt, or of the event if the node does not trace
+
+	// Reserve is that of the handler's call.
+	Reserve func(ctx context.Context, bytes int, most bool) error
 }
 
 // call makes one attempt of a handler, or a verification.
@@ -43,6 +47,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	seen := j.n.d.Stats.Path(t.Step.Path)
 	seen.Underway.Add(1)
 	defer seen.Underway.Add(-1)
+	mem := j.mem.Part(budget.Replies)
 	span := tracing.Attempt{Parent: j.claimed.Event.TraceParent, State: j.claimed.Event.TraceState}
 	if j.trace != nil {
 		ctx, span = j.trace.Attempt(ctx, t)
@@ -51,7 +56,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	result, err := j.n.d.Call(ctx, &Call{
 		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, Log: j.ofCall(t), TimeLeft: left,
 		Now:         since(j.n.d.Clock.Latest(), t.Begun),
-		TraceParent: span.Parent, TraceState: span.State,
+		TraceParent: span.Parent, TraceState: span.State, Reserve: reserving(calls, mem),
 	})
 	if err == nil {
 		err = j.checkResult(ctx, t, result, &span)
@@ -60,7 +65,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	span.End(result, err, err != nil && calls.Err() != nil)
 	if err != nil {
 		if calls.Err() != nil {
-			return &ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // interrupted
+			return &ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}, mem} // interrupted
 		}
 		j.ofCall(t).Debug("attempt failed", "error", err)
 	}
@@ -73,7 +78,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	if j.watch != nil && t.Attempt == 1 && t.Item <= 1 && !t.Verify {
 		j.n.d.Degrader.Tally(j.watch.Tried(t.Step.Path, err == nil, j.n.d.Clock.Now()))
 	}
-	return &ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
+	return &ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began)), mem}
 }
 
 // isOnTrial reports whether the run has a version that a share of the keys tries. Its calls say

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"procaas/engine/budget"
 	"procaas/engine/canary"
 	"procaas/engine/clock"
 	"procaas/engine/definitions"
@@ -50,10 +52,11 @@ type Parts struct {
 
 	Name        string // of the node, for people
 	Turns       *intake.Turns
-	MaxInFlight int           // the most runs at once
-	Lease       time.Duration // other nodes take over the runs of a node that is silent for this long
-	Drain       time.Duration // how long a stopping node waits for calls in flight
-	Record      float64       // percentage of runs that are recorded for replay
+	Memory      *budget.Memory // of runs and replies; nil for no bound
+	MaxInFlight int            // the most runs at once
+	Lease       time.Duration  // other nodes take over the runs of a node that is silent for this long
+	Drain       time.Duration  // how long a stopping node waits for calls in flight
+	Record      float64        // percentage of runs that are recorded for replay
 
 	// Shadow gets runs that have ended and are in the share of a version in the shadow. It must not
 	// block.
@@ -261,7 +264,7 @@ func (d *Driver) newNode(ctx context.Context, number int64) *node {
 	n := &node{
 		d: d, number: number, log: d.Log.With("node", number), jobs: map[string]*job{}, pool: newWorkerPool(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
-		told: d.Store.Waker != nil,
+		told: d.Store.Waker != nil, steppers: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	// The node continues to work while it drains, after ctx has ended.
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))

@@ -220,10 +220,10 @@ func (n *node) claim() claimResult {
 			n.log.Warn("runs cannot be claimed, trying again", "error", err, "unlogged", unsaid)
 		}
 	case err == nil:
-		n.backlog.Store(len(claimed) == asked)
+		n.backlog.Store(isFull(claimed, asked))
 	}
 	n.take(asked, claimed)
-	if len(claimed) == asked {
+	if isFull(claimed, asked) {
 		n.nudge()
 	}
 	if len(runs) == 0 && result == claimedSome {
@@ -248,6 +248,15 @@ func (n *node) tellAside(c *store.Claimed) {
 	}
 }
 
+// isFull reports whether the store may have more runs than a claim has returned.
+func isFull(runs []*store.Claimed, asked int) bool {
+	bytes := 0
+	for _, c := range runs {
+		bytes += c.Bytes()
+	}
+	return len(runs) == asked || bytes >= store.ClaimBytes/2 // small events are not counted
+}
+
 // startJob starts a goroutine that drives a run. The caller holds the node's lock, and has checked
 // that the node is not shut or waits for this run.
 func (n *node) startJob(j *job) {
@@ -262,7 +271,11 @@ func (n *node) startCall(j *job, t *core.Attempt) {
 	switch {
 	case t.Beside:
 		held := j.pass.Take(t.Ref())
-		n.do(func() { held.End(j.call(n.calls, t).end, n.d.Clock.Now()) })
+		n.do(func() {
+			e := j.call(n.calls, t)
+			held.End(e.end, n.d.Clock.Now())
+			e.mem.Close()
+		})
 	case j.drive.own == nil:
 		j.drive.own = t
 	default:

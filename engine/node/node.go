@@ -33,7 +33,8 @@ type node struct {
 	called   chan struct{} // a limited handler will soon have room for runs that wait in the store
 	told     bool          // the store sends a hint when runs are ready
 	work     sync.WaitGroup
-	pool     *workerPool // runs the work
+	pool     *workerPool   // runs the work
+	steppers chan struct{} // held by runs that compute; see memory.go
 
 	makeCall func(*job, *core.Attempt) // makes a call; the result goes to the job's ended
 
@@ -63,14 +64,14 @@ type node struct {
 var errLeft = errors.New("node has left")
 
 // ask reserves room for up to the given number of runs and returns for how many. Some places are
-// kept. It returns 0 if the node accepts none. After a result above 0 the caller asks the store,
+// kept. It returns 0 if the node accepts none, such as when its memory is short. After a result above 0 the caller asks the store,
 // then calls take.
 func (n *node) ask(runs, kept int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	most := n.d.MaxInFlight
 	runs = min(runs, most-len(n.jobs)-n.asked+min(n.ending, most)-kept)
-	if n.shut || runs <= 0 || n.ctx.Err() != nil {
+	if n.shut || runs <= 0 || n.ctx.Err() != nil || n.d.Memory.Short() {
 		return 0
 	}
 	n.asked += runs
@@ -178,6 +179,7 @@ func (n *node) done(j *job) {
 		n.ending--
 	}
 	n.mu.Unlock()
+	j.mem.Close()
 	n.d.Turns.Ended(j.lane, time.Since(j.came))
 	n.d.Watch.Left(j.claimed.ID)
 	// The next event of the key may be ready now. A node that gets hints need not look.

@@ -28,11 +28,17 @@ func (j *job) ready() []core.Attempt {
 		j.run.Stop(*reason, j.n.d.Clock.Now())
 	}
 	j.listen()
-	tasks := j.run.Ready(j.live())
+	tasks := j.step()
 	for j.listen() {
-		tasks = append(tasks, j.run.Ready(j.live())...)
+		tasks = append(tasks, j.step()...)
 	}
 	return tasks
+}
+
+// step asks the core once.
+func (j *job) step() []core.Attempt {
+	defer j.computes()()
+	return j.run.Ready(j.live())
 }
 
 // listen offers the core the pending events that it waits for, and reports whether it has taken
@@ -95,8 +101,9 @@ func (j *job) liveAt(now time.Time) core.Live {
 // liveRules returns live values that ask the controls which the run has seen last.
 func (j *job) liveRules() core.Live {
 	return core.Live{
-		Off:   func(s *planner.Step) (string, bool) { return j.off(s, j.seen, j.last) },
-		Share: func(s *planner.Step) (float64, bool) { return j.seen.Share(s) },
+		Memory: j.memoryRule(),
+		Off:    func(s *planner.Step) (string, bool) { return j.off(s, j.seen, j.last) },
+		Share:  func(s *planner.Step) (float64, bool) { return j.seen.Share(s) },
 		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
 			j.pass.Multiplies = j.run.Multiplies()
 			v := j.verdict(s, ref, due, j.seen, j.last)

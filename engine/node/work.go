@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/engine/budget"
 	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
@@ -30,6 +31,7 @@ type job struct {
 	version int64
 	came    time.Time  // when the node took the run
 	lane    model.Lane // as reported to the turns
+	mem     *budget.Holder
 	def     *definitions.Definition
 	run     *core.Run
 	pass    guard.Pass
@@ -62,6 +64,7 @@ type ended struct {
 	ref     string // of the task
 	outcome core.Outcome
 	end     guard.CallEnd
+	mem     *budget.Holder // of the reply, until the run has it
 }
 
 const (
@@ -91,6 +94,7 @@ func newJob(n *node, c *store.Claimed) *job {
 		j.moving.Store(&c.Move)
 	}
 	j.drive.job = j
+	j.holdMemory()
 	j.rules = j.liveRules()
 	j.pass.Wake = j.drive.news
 	return j
@@ -316,9 +320,14 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 // finish tells the core about ended calls, so that one checkpoint has all of them. Interrupted
 // calls are left out, because their outcome is unknown.
 func (j *job) finish(list []*ended) {
+	if len(list) == 0 {
+		return
+	}
+	defer j.computes()()
 	for _, e := range list {
 		j.underway--
 		if j.cancelling {
+			e.mem.Close()
 			continue
 		}
 		e.outcome.Ended = j.n.d.Clock.Now()
@@ -326,6 +335,8 @@ func (j *job) finish(list []*ended) {
 		if e.outcome.Err == nil || j.calls.Err() == nil {
 			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.d.Clock.Latest())) // if it waits, from this time on
 		}
+		e.mem.Close() // what the run keeps of it counts for the run from now on
+		j.weigh()
 	}
 }
 

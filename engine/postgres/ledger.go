@@ -62,10 +62,15 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 
 const (
 	// The order is that of the index runs_ready, so a claim reads only the rows that it takes. It skips
-	// rows that another claim has locked, because these are as good as taken.
-	claim = `with c as (
-		select seq from runs where place = 'ready' and (- priority, deadline) >= ($4, $5) order by - priority, deadline, seq
-		limit $2 for no key update skip locked)` + giveReady
+	// rows that another claim has locked, because these are as good as taken. It gives as many as have
+	// $6 bytes, and one at least.
+	claim = `with ready as (
+		select seq, - priority as rank, deadline, octet_length(event) + coalesce(octet_length(checkpoint), 0) as size
+		from runs where place = 'ready' and (- priority, deadline) >= ($4, $5) order by - priority, deadline, seq
+		limit $2 for no key update skip locked),
+	c as (select seq from (
+		select seq, sum(size) over (order by rank, deadline, seq rows between unbounded preceding and 1 preceding) as before from ready) as sized
+		where coalesce(before, 0) < $6)` + giveReady
 	giveReady = `
 	update runs r set place = 'running', node = $1, started = coalesce(started, clock_timestamp()),
 		bundle = case bundle when '' then (select case serving when '' then $3 else serving end from settings) else bundle end
@@ -100,7 +105,7 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 // claim gives ready runs to a node, without their entities. It sets runs aside that cannot be read.
 func (s *Store) claim(ctx context.Context, node int64, limit int, bundle string) (got []claimedRow, aside []store.Claimed, err error) {
 	look := s.hints.horizon.look()
-	got, err = s.give(ctx, node, claim, limit, bundle, look.from.rank, look.from.at)
+	got, err = s.give(ctx, node, claim, limit, bundle, look.from.rank, look.from.at, int64(store.ClaimBytes))
 	if isDamage(err) {
 		s.hints.horizon.failed(look)
 		return s.claimApart(ctx, node, limit, bundle)
@@ -142,7 +147,7 @@ func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
 	}
 	c.Accepted = c.Accepted.UTC()
 	c.Bundle = model.VersionFor(c.Bundle, c.Flow, c.Key)
-	if c.Event, err = store.DecodeEvent(event); err != nil {
+	if c.Event, c.Stored, err = store.DecodeClaimed(event); err != nil {
 		c.Damage = store.DamagedRun(c.ID, "the column runs.event", err)
 	}
 	c.Turn = c.deadline.Add(-c.Event.DelayTolerance).UTC()

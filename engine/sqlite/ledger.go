@@ -225,6 +225,12 @@ const (
 	where seq in (%s) returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, coalesce(move, ''),
 	pipeline, generation, checkpoint, losses`
 	findReadyRuns = "select seq from runs where place = 'ready'%s order by priority desc, deadline, seq limit ?"
+	// It finds as many as have the bytes of the last argument, and one at least.
+	findSomeReady = `select seq from (
+		select seq, sum(size) over (order by priority desc, deadline, seq rows between unbounded preceding and 1 preceding) as before from (
+			select seq, priority, deadline, length(event) + coalesce(length(checkpoint), 0) as size from runs where place = 'ready'%s
+			order by priority desc, deadline, seq limit ?))
+		where coalesce(before, 0) < ?`
 )
 
 // claimedRow is a claimed run with the values of its order.
@@ -271,10 +277,10 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 
 // claim gives ready runs to a node. A careful transaction first looks which of them can be read.
 func (t *tx) claim(node int64, limit int, bundle string) (got []claimedRow, err error) {
-	from := fmt.Sprintf(findReadyRuns, t.readable())
-	args := []any{node, t.now.UnixMicro(), bundle, limit}
+	from := fmt.Sprintf(findSomeReady, t.readable())
+	args := []any{node, t.now.UnixMicro(), bundle, limit, store.ClaimBytes}
 	if t.careful {
-		seqs, err := t.readableOf(from, limit)
+		seqs, err := t.readableOf(fmt.Sprintf(findReadyRuns, t.readable()), limit)
 		if err != nil || len(seqs) == 0 {
 			return nil, err
 		}
@@ -302,7 +308,7 @@ func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
 	}
 	c.Accepted = fromMicros(accepted)
 	c.Bundle = model.VersionFor(c.Bundle, c.Flow, c.Key)
-	if c.Event, err = store.DecodeEvent(event); err != nil {
+	if c.Event, c.Stored, err = store.DecodeClaimed(event); err != nil {
 		c.Damage = store.DamagedRun(c.ID, "the column runs.event", err)
 	}
 	c.Turn = time.UnixMicro(c.deadline).Add(-c.Event.DelayTolerance).UTC()

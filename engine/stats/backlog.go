@@ -26,6 +26,7 @@ const (
 	ParkedHold     = "hold"     // an operator holds them
 	ParkedLifted   = "lifted"   // the hold has ended, and they continue as fast as services and limits allow
 	ParkedLoop     = "loop"     // the budget of a pipeline that starts itself more than once in each run
+	ParkedMemory   = "memory"   // no node had memory for them to grow
 	ParkedLimit    = "limit"    // a rate limit or an in-flight limit
 	ParkedRetry    = "retry"    // the time of the retry
 	ParkedUnserved = "unserved" // a definition that serves their events
@@ -40,7 +41,7 @@ const (
 // ParkedRuns are the runs of a pipeline that wait for one reason, on all nodes.
 type ParkedRuns struct {
 	Pipeline string `json:"pipeline"`
-	// service, hold, lifted, loop, limit, retry, unserved, time, event, state, operator, blocking
+	// service, hold, lifted, loop, memory, limit, retry, unserved, time, event, state, operator, blocking
 	// or failed
 	Reason string    `json:"reason"`
 	For    string    `json:"for,omitempty"` // the service, the path of the control, or that of the handler
@@ -100,11 +101,13 @@ func NewBacklog(d store.Depth, now time.Time) *Backlog {
 // handler. Of several causes, one that protects a service comes first, then an operator's.
 func causeOf(cause string) (reason, of, path string) {
 	reason = ParkedTime
-	rank := []string{ParkedService, ParkedHold, ParkedLoop, ParkedLimit, ParkedRetry, ParkedTime}
+	rank := []string{ParkedService, ParkedHold, ParkedLoop, ParkedMemory, ParkedLimit, ParkedRetry, ParkedTime}
 	for part := range strings.SplitSeq(cause, ",") {
 		var r, o, p string
 		if strings.HasPrefix(part, CauseUnserved) {
 			return ParkedUnserved, "", ""
+		} else if part == core.CauseMemory {
+			r = ParkedMemory
 		} else if name, handler, ok := guard.GateOf(part); ok {
 			if r, o, p = ParkedService, name, handler; name == handler {
 				r = ParkedLimit

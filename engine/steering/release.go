@@ -80,6 +80,9 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 			}
 			continue
 		}
+		if part == core.CauseMemory { // it comes back by itself
+			continue
+		}
 		name, path, ok := guard.GateOf(part)
 		switch {
 		case ok && !c.waits(name, path):

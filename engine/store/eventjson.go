@@ -82,6 +82,20 @@ func DecodeBrief(data []byte) (model.Event, error) {
 	return s.event(), nil
 }
 
+// largeEvent is how long a stored event is at least that [DecodeClaimed] does not decode, in bytes.
+const largeEvent = 16 << 10
+
+// DecodeClaimed is [DecodeEvent] for a claimed run. A large event may take many times its length when it is
+// decoded. Of such an event, it returns what [DecodeBrief] does, and the stored form.
+func DecodeClaimed(data []byte) (e model.Event, stored []byte, err error) {
+	if len(data) < largeEvent {
+		e, err = DecodeEvent(data)
+		return e, nil, err
+	}
+	e, err = DecodeBrief(data)
+	return e, data, err
+}
+
 // DecodeEvent reads what [EncodeEvent] wrote.
 func DecodeEvent(data []byte) (model.Event, error) {
 	var s storedEvent

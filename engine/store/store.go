@@ -315,6 +315,28 @@ type Claimed struct {
 	// Aside says that the node does not own the damaged run. The store has set it aside: it has
 	// failed, or stays where it is if its row cannot be written either. Then ID may be empty.
 	Aside bool
+
+	// Stored is the stored form of a large event, which is not decoded: Event has neither its payload nor
+	// its start. Nil for others.
+	Stored []byte
+}
+
+// ClaimBytes bounds what one Claim returns, by the bytes of events and checkpoints. It returns fewer runs
+// than asked for when they have as many.
+const ClaimBytes = 8 << 20
+
+// Bytes returns the size of the run as it is stored, without the state of its key.
+func (c *Claimed) Bytes() int { return len(c.Checkpoint) + len(c.Stored) }
+
+// Unfold decodes an event that is not decoded yet.
+func (c *Claimed) Unfold() (err error) {
+	if c.Stored == nil {
+		return nil
+	}
+	if c.Event, err = DecodeEvent(c.Stored); err == nil {
+		c.Stored = nil
+	}
+	return err
 }
 
 // An EntityState is the state of a key between its events.

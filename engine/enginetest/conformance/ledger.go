@@ -37,6 +37,23 @@ var ledgerCases = []storeCase{
 			}
 		}
 	}},
+	{"a claim is bounded in bytes, and gives one run at least", func(p *probe) {
+		node := p.join()
+		var ids []string
+		large := long(store.ClaimBytes)
+		for range 3 {
+			in := p.event("k", unordered)
+			in.Event.Payload = large
+			ids = append(ids, p.accept(in)...)
+		}
+		small := p.accept(p.event("k", unordered), p.event("k", unordered))
+		for _, id := range ids {
+			if have := node.wantClaims(id); have[0].Event.Payload != large {
+				p.Fatalf("want the payload of run %s, have %.100v", id, have[0].Event.Payload)
+			}
+		}
+		node.wantClaims(small...)
+	}},
 	{"each checkpoint replaces the one before and counts", func(p *probe) {
 		node := p.join()
 		c := node.claimOne(p.accept(p.event("k"))[0])

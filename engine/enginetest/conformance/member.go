@@ -62,6 +62,9 @@ func (n *member) claim(limit int) []store.Claimed {
 	if err != nil {
 		n.Fatalf("claim for node %d: %v", n.id, err)
 	}
+	for i := range runs {
+		n.must(runs[i].Unfold())
+	}
 	return runs
 }
 

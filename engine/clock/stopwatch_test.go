@@ -1,0 +1,62 @@
+package clock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine/clock"
+)
+
+// A call that waits for its own node has its whole time left afterwards, with all timeouts around it.
+func TestSuspendStopsTheTimeOfACall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		outer, cancelOuter := clock.WithTimeout(t.Context(), 3*time.Second)
+		defer cancelOuter()
+		inner, cancelInner := clock.WithTimeout(outer, 2*time.Second)
+		defer cancelInner()
+		below, cancelBelow := context.WithCancel(inner)
+		defer cancelBelow()
+		time.Sleep(time.Second)
+		resume := clock.Suspend(below)
+		again := clock.Suspend(below) // two replies of one call
+		if _, limited := inner.Deadline(); limited {
+			t.Error("want no deadline while the time is stopped")
+		}
+		time.Sleep(time.Minute)
+		resume()
+		time.Sleep(time.Minute)
+		again()
+		if end, limited := below.Deadline(); !limited || time.Until(end) != time.Second {
+			t.Errorf("want a second left, have %s, %v", time.Until(end), limited)
+		}
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		if below.Err() != nil {
+			t.Fatalf("want the call within its time, have %v", below.Err())
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		for _, ctx := range []context.Context{inner, below} {
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				t.Errorf("want the end of the time, have %v, %v", ctx.Err(), context.Cause(ctx))
+			}
+		}
+		if outer.Err() != nil {
+			t.Errorf("want the time around it not over, have %v", outer.Err())
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !errors.Is(outer.Err(), context.DeadlineExceeded) {
+			t.Errorf("want the time around it over, too, have %v", outer.Err())
+		}
+		cancelled, cancel := clock.WithTimeout(t.Context(), time.Second)
+		cancel()
+		if !errors.Is(cancelled.Err(), context.Canceled) {
+			t.Errorf("want a cancelled context, have %v", cancelled.Err())
+		}
+	})
+}
