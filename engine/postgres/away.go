@@ -24,7 +24,7 @@ func IsAway(err error) bool {
 		var network net.Error
 		switch {
 		case errors.As(e, &code):
-			if !passes(code.Code) {
+			if !passes(code.Code) || isUnsupportedParameter(code) || isUnknownToPooler(code) {
 				return false
 			}
 			away = true
@@ -48,6 +48,17 @@ func passes(code string) bool {
 		return true
 	}
 	return code[:2] == "08" || code[:2] == "53" // no connection, or no resources
+}
+
+// isUnsupportedParameter reports whether a pooler refuses a parameter of the address. It uses the code
+// of a lost connection for that.
+func isUnsupportedParameter(e *pgconn.PgError) bool {
+	return e.Code == "08P01" && strings.HasPrefix(e.Message, "unsupported startup parameter")
+}
+
+// isUnknownToPooler reports whether a pooler has no such database or user, with the same code.
+func isUnknownToPooler(e *pgconn.PgError) bool {
+	return e.Code == "08P01" && (strings.HasPrefix(e.Message, "no such database") || strings.HasPrefix(e.Message, "no such user"))
 }
 
 // causes lists the errors that err wraps. Each of several hosts has its own.

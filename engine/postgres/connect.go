@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"procaas/engine/pgkit"
@@ -41,7 +42,12 @@ func prepareConfig(ctx context.Context, dsn string) (config *pgxpool.Config, poo
 	if config, err = pgxpool.ParseConfig(dsn); err != nil {
 		return nil, false, err
 	}
+	pgkit.KeepLoggedIn(config, dsn)
 	c := config.ConnConfig
+	loggedIn := c.AfterConnect
+	c.AfterConnect = func(ctx context.Context, server *pgconn.PgConn) error {
+		return errors.Join(loggedIn(ctx, server), checkEncoding(server))
+	}
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}
@@ -54,13 +60,35 @@ func prepareConfig(ctx context.Context, dsn string) (config *pgxpool.Config, poo
 		c.RuntimeParams["application_name"] = "procaas"
 	}
 	if pooled, err = pgkit.Pooled(ctx, c); err != nil {
-		return nil, false, err
+		return nil, false, explainStart(err)
 	}
 	if pooled {
 		// Cache the types of statements, not the statements.
 		c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	return config, pooled, nil
+}
+
+// checkEncoding refuses a database that is not UTF-8. Such a database keeps texts that later
+// statements cannot read, and refuses texts that others can keep.
+func checkEncoding(server *pgconn.PgConn) error {
+	have := server.ParameterStatus("server_encoding")
+	if have == "" || have == "UTF8" { // some poolers do not tell
+		return nil
+	}
+	return fmt.Errorf("the encoding of the database is %s, want UTF8: make another one by "+
+		"create database NAME encoding 'UTF8' template template0, and name it in the address of the store", have)
+}
+
+// explainStart explains errors of poolers that their administrator must mend.
+func explainStart(err error) error {
+	code, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || !isUnsupportedParameter(code) {
+		return err
+	}
+	return fmt.Errorf("%w: PgBouncer does not pass this parameter on. Remove it from the address of the store, "+
+		"and set it for the role, such as alter role NAME set search_path = SCHEMA. "+
+		"ignore_startup_parameters of PgBouncer drops it, so it needs the setting of the role, too", err)
 }
 
 // sessionSettings is a statement because poolers refuse these settings in the start-up packet.

@@ -96,6 +96,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
+	pgkit.KeepLoggedIn(config, dsn)
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "procaas-queue"
 	}

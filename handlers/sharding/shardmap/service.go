@@ -18,6 +18,7 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine/outbound"
+	"procaas/engine/pgkit"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
@@ -84,6 +85,7 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard maps: %w", err)
 	}
+	pgkit.KeepLoggedIn(config, o.DSN)
 	if !strings.Contains(o.DSN, "pool_max_conns") {
 		config.MaxConns = mapConns
 	}
@@ -333,6 +335,7 @@ func (s *Service) connect(ctx context.Context, dsn string, conns int32) (*pgxpoo
 	if err != nil {
 		return nil, fmt.Errorf("connect to shard: %w", err)
 	}
+	pgkit.KeepLoggedIn(config, dsn)
 	config.MaxConns = conns
 	config.ConnConfig.RuntimeParams["application_name"] = "procaas"
 	// Override the server's default for the role. If the role is called procaas, like the schema of
