@@ -36,7 +36,7 @@ func TestTokenCommands(t *testing.T) {
 		"token new --token {ann} --name screen --role viewer",
 		"token new --token {ann} --name screen --role viewer",
 		"token new --token {ann} --name x --role operator --path work/lats",
-		"token new --token {ann} --name x --role viewer --path work",
+		"token new --token {ann} --name x --role admin --path work",
 		"token new --token {ann} --name x --role boss",
 		"token new --token {ann} --name admin --role viewer",
 		"token new --token {ann} --name x --role viewer --expires 2020-01-01T00:00:00Z",
