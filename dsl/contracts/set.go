@@ -74,6 +74,9 @@ func addressOf(name string) string {
 // ErrNotGiven is the reason why a file is missing that was not among the given ones.
 var ErrNotGiven = errors.New("it is not among the files")
 
+// ErrTooLarge is the reason for a file that exists and is too large to be read.
+var ErrTooLarge = errors.New("it is too large")
+
 // Load implements [jsonschema.URLLoader] on the files of the set.
 func (k *Set) Load(address string) (any, error) {
 	tree := k.trees[address]

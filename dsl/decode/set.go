@@ -2,6 +2,7 @@ package decode
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"procaas/dsl/contracts"
@@ -202,14 +203,23 @@ func (s *Set) gather() {
 			r = readContract(r.file())
 		}
 		if r.Missing != nil && !ref.from.Foreign {
-			s.Errorf(ref.at, rules.NoFile, "paths are relative to the file that names them; pass the directory that holds both",
-				"there is no file %s: %v", name, r.Missing)
+			s.reportUnread(ref.at, name, r.Missing)
 		}
 		if s.byName[name] != r {
 			s.byName[name] = r
 			open = append(open, r.references()...)
 		}
 	}
+}
+
+// reportUnread reports a file that could not be read where an author names it.
+func (s *Set) reportUnread(at diag.Span, name string, err error) {
+	if errors.Is(err, contracts.ErrTooLarge) {
+		s.Errorf(at, rules.NoFile, "name parts of it, in files of their own, with $ref", "file %s cannot be read: %v", name, err)
+		return
+	}
+	s.Errorf(at, rules.NoFile, "paths are relative to the file that names them; pass the directory that holds both",
+		"there is no file %s: %v", name, err)
 }
 
 // fetch reads a file that was not given.

@@ -32,7 +32,8 @@ writes a file only if the meaning is the same. It never leaves a file half writt
 Without a path it formats the current directory. "-" reads standard input and writes
 standard output.
 
-Exit codes: 0 fine, 1 when --check finds files to change, or a file is not YAML.`
+Exit codes: 0 fine, 1 when --check finds files to change, or a file is not YAML
+or too large.`
 
 // fmtCommand formats files.
 func fmtCommand() *cobra.Command {
@@ -61,7 +62,8 @@ standard input and writes standard output.
 
 A set may contain files of both versions, so you can upgrade one file at a time.
 
-Exit codes: 0 fine, 1 when --check finds files to change, or a file has errors.`
+Exit codes: 0 fine, 1 when --check finds files to change, or a file has errors
+or is too large.`
 
 // upgradeCommand upgrades files of the first version of the language.
 func upgradeCommand() *cobra.Command {
@@ -109,17 +111,20 @@ type rewriteReport struct {
 // run rewrites the YAML files below paths. It prints the problems of files that it cannot rewrite, and still
 // rewrites the others.
 func (w *rewriter) run(paths []string) error {
-	files, err := source.Files(paths, w.In, source.IsYAML)
+	files, unread, err := source.FilesBut(paths, w.In, source.IsYAML)
 	if err != nil {
 		return cli.Usage(err)
 	}
-	if len(files) == 0 {
+	for _, err := range unread {
+		fmt.Fprintf(w.Err, "procaas: %v; left alone\n", err)
+	}
+	if len(files) == 0 && len(unread) == 0 {
 		return cli.Usagef("no YAML files (*.yaml, *.yml) in these paths")
 	}
 	stdin := len(paths) == 1 && paths[0] == "-"
 	report := rewriteReport{Files: len(files), Changed: []string{}, Written: !w.dryRun() && !stdin}
 	var found []diag.Diagnostic
-	broken := false
+	broken := len(unread) > 0
 	for _, f := range files {
 		text, problems, err := w.rewrite(f)
 		found = append(found, problems...)

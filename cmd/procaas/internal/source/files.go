@@ -39,6 +39,15 @@ func Files(paths []string, stdin io.Reader, want func(string) bool) ([]diag.File
 	return FilesIn(openGiven, paths, stdin, want)
 }
 
+// FilesBut is Files that goes on after a file of a directory that cannot be read, and returns the errors of those.
+func FilesBut(paths []string, stdin io.Reader, want func(string) bool) (files []diag.File, unread []error, err error) {
+	files, err = filesIn(openGiven, paths, stdin, want, func(err error) error {
+		unread = append(unread, err)
+		return nil
+	})
+	return files, unread, err
+}
+
 // An opener opens the directory of a path. base is the name of the file in it, or empty for a directory.
 type opener = func(path string) (dir *os.Root, base string, err error)
 
@@ -68,6 +77,11 @@ func isRoot(info fs.FileInfo) bool {
 
 // FilesIn is Files with an opener.
 func FilesIn(open opener, paths []string, stdin io.Reader, want func(string) bool) ([]diag.File, error) {
+	return filesIn(open, paths, stdin, want, func(err error) error { return err })
+}
+
+// filesIn is FilesIn. It calls unread for a file of a directory that cannot be read, and goes on if that returns nil.
+func filesIn(open opener, paths []string, stdin io.Reader, want func(string) bool, unread func(error) error) ([]diag.File, error) {
 	var files []diag.File
 	seen, size := map[string]bool{}, 0
 	add := func(name, id string, data []byte) error {
@@ -97,7 +111,7 @@ func FilesIn(open opener, paths []string, stdin io.Reader, want func(string) boo
 		if err != nil {
 			return nil, err
 		}
-		err = readTree(dir, base, path, want, add)
+		err = readTree(dir, base, path, want, add, unread)
 		if err = errors.Join(err, dir.Close()); err != nil {
 			return nil, err
 		}
@@ -124,7 +138,9 @@ func readStream(path string, stdin io.Reader) (name string, data []byte, err err
 }
 
 // readTree reads the files below a directory, or the file base.
-func readTree(dir *os.Root, base, root string, want func(string) bool, add func(name, id string, data []byte) error) error {
+func readTree(
+	dir *os.Root, base, root string, want func(string) bool, add func(name, id string, data []byte) error, unread func(error) error,
+) error {
 	if base != "" {
 		data, err := readRegular(dir, base)
 		if err != nil {
@@ -144,7 +160,7 @@ func readTree(dir *os.Root, base, root string, want func(string) bool, add func(
 		}
 		data, err := readRegular(dir, filepath.FromSlash(path))
 		if err != nil {
-			return notReadable(name, err)
+			return unread(notReadable(name, err))
 		}
 		return add(name, path, data)
 	})

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/contracts"
 )
 
 // This file reads the arguments of commands, and the files that files name. Files and links may come from
@@ -142,10 +143,21 @@ func checkRegular(info fs.FileInfo) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("it is no regular file (%s)", info.Mode().Type())
 	case info.Size() > MaxFile:
-		return fmt.Errorf("it has %d bytes, want a file of at most 1 MiB: split it into several", info.Size())
+		return tooLargeError{info.Size()}
 	}
 	return nil
 }
+
+// A tooLargeError is [contracts.ErrTooLarge] with the size of the file, in bytes.
+type tooLargeError struct{ size int64 }
+
+// Error implements error.
+func (e tooLargeError) Error() string {
+	return fmt.Sprintf("it has %d bytes, want a file of at most 1 MiB: split it into several", e.size)
+}
+
+// Is implements the interface of [errors.Is].
+func (e tooLargeError) Is(target error) bool { return target == contracts.ErrTooLarge }
 
 // AtMost reads everything, or fails if there is more than most bytes.
 func AtMost(r io.Reader, most int) ([]byte, error) {
