@@ -34,7 +34,7 @@ RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-canary demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test race test-long quick loops \
+.PHONY: help demo demo-canary demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test race test-long quick loops memory \
 	properties pooler lint prose fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-sqlite tools-console bench-inbox bench-queue cells clean judge
 
 help: ## show this list
@@ -75,7 +75,7 @@ race: tools-postgres tools-sqlite tools-console ## all tests of what works besid
 	@mkdir -p bin && $(BESIDE) >bin/raced.txt
 	$(call tests,bin/raced.txt,CGO_ENABLED=1,$(RACE))
 
-test-long: properties cells loops torture torture-transfers pooler judge fuzz ## what takes too long for each change: other random data, faults for minutes, fuzzing; CI runs it each night
+test-long: properties cells loops memory torture torture-transfers pooler judge fuzz ## what takes too long for each change: other random data, faults for minutes, fuzzing; CI runs it each night
 
 quick: ## what a change of the language may break, in under a minute: dsl and the commands that show it
 	$(GO) test $(FLAGS) ./dsl/... ./engine/flowtest
@@ -83,6 +83,9 @@ quick: ## what a change of the language may break, in under a minute: dsl and th
 
 properties: tools-postgres ## the property tests, with other random data each time and thirty times as much of it
 	RAPID_CHECKS=3000 $(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 60m $$(grep -rl pgregory.net/rapid --include='*_test.go' . | xargs -n1 dirname | sort -u)
+
+memory: ## work that takes many times the memory of a node of 4 GiB: many minutes
+	PROCAAS_TEST_MEMORY=4096MiB $(GO) test -count 1 -timeout 60m ./cmd/procaas -run '^TestNodesStayWithinTheirMemory$$'
 
 cells: tools-postgres ## the whole contract of the store on an inbox over two databases, and kill -9 at each step of a move: many minutes
 	CGO_ENABLED=1 $(GO) test $(RACE) -count 1 -timeout 15m -run '^TestConformance$$' ./engine/cells -whole

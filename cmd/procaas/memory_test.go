@@ -98,7 +98,7 @@ func TestNodesStayWithinTheirMemory(t *testing.T) {
 }
 
 func (a *attack) test(t *testing.T, memory string) {
-	ctx, cancel := patience.Context(t.Context(), 5*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), time.Duration(a.events)*15*time.Second)
 	defer cancel()
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
