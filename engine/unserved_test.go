@@ -114,3 +114,78 @@ func TestIgnoredRunsCanBeRetried(t *testing.T) {
 		r.settle(e, run, model.Succeeded)
 	})
 }
+
+const (
+	twoMoves = `
+flows:
+  - id: f
+    states: {initial: new, final: [over], otherwise: reject, transitions: [{from: new, on: [a], to: open}, {from: [new, open], on: [b], to: over}]}
+pipelines:
+  - {id: a, flow: f, stages: [{id: s, handlers: [{id: h, step: {value: 1}}]}]}
+  - {id: b, flow: f, stages: [{id: s, handlers: [{id: h, step: {value: 1}}]}]}
+`
+	moved   = "from: [new, open], on: [b]"
+	oneMove = "from: [open], on: [b]"
+)
+
+// fewerMoves is twoMoves without the transition of b from the state new.
+func fewerMoves() string { return strings.Replace(twoMoves, moved, oneMove, 1) }
+
+// An accepted event waits in a state that it leaves by a transition. A reload that takes only the
+// transition away is refused, and a start with such files uses the current definition.
+func TestTransitionsThatAcceptedEventsNeedStay(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		e, stop := r.start(twoMoves)
+		submit := func(kind, key string) string {
+			ev := event(kind, key)
+			ev.At = time.Now().Add(time.Hour)
+			return r.submit(e, ev)
+		}
+		needs := submit("b", "k1")
+		r.settle(e, r.submit(e, event("a", "k2")), model.Succeeded)
+		fits := submit("b", "k2") // its key is open, where both definitions accept it
+		by := store.Actor{Name: "ann", Reason: "less"}
+		before := e.Bundle().Hash
+
+		var waits *definitions.DropError
+		if _, err := e.Load(context.Background(), r.bundle(fewerMoves()), by); !errors.As(err, &waits) || len(waits.Waits) != 1 ||
+			waits.Waits[0] != (definitions.Waits{Pipeline: "b", Events: 1}) {
+			t.Fatalf("want a refusal that counts one event of b, have %v", err)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		e = r.engine(r.store, fewerMoves())
+		r.run(e)
+		time.Sleep(time.Minute)
+		if have := e.Bundle().Hash; have != before || e.Healthy(context.Background()) != nil {
+			t.Fatalf("want the start with the definition %s that events wait for, have %s", before, have)
+		}
+		if !strings.Contains(r.log.String(), "a reload would refuse them") {
+			t.Error("want the log to say that the files are not used")
+		}
+		time.Sleep(2 * time.Hour)
+		r.settle(e, needs, model.Succeeded)
+		r.settle(e, fits, model.Succeeded)
+		if _, err := e.Load(context.Background(), r.bundle(fewerMoves()), by); err != nil {
+			t.Errorf("want the reload when nothing waits, have %v", err)
+		}
+	})
+}
+
+// A start with files from which a pipeline is gone uses the current definition, too.
+func TestAStartThatWouldDropEventsUsesTheCurrentDefinition(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		e, stop := r.start(both)
+		ev := event("b", "k")
+		ev.At = time.Now().Add(time.Minute)
+		run := r.submit(e, ev)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		e = r.engine(r.store, onlyA)
+		r.run(e)
+		time.Sleep(2 * time.Minute)
+		r.settle(e, run, model.Succeeded)
+	})
+}

@@ -90,7 +90,8 @@ func (e *LoadError) Unwrap() error { return e.Err }
 
 // Accepted has the accepted events that wait for pipelines.
 type Accepted interface {
-	// Abandoned lists the waiting runs of pipelines that a new definition removes.
+	// Abandoned counts, by pipeline, the waiting runs whose pipeline or transition a new definition
+	// removes.
 	Abandoned(ctx context.Context, before, after *Definition) ([]Waits, error)
 
 	// Drop cancels the runs whose events a definition does not serve.
@@ -115,8 +116,8 @@ func (e *DropError) Error() string {
 		total += w.Events
 		parts = append(parts, fmt.Sprintf("%s: %d", w.Pipeline, w.Events))
 	}
-	return fmt.Sprintf("accepted events wait for pipelines that would not serve them any more, %d in all (%s); "+
-		"put the pipelines back, reload when the events have run, or give them up with procaas reload --drop", total, strings.Join(parts, ", "))
+	return fmt.Sprintf("accepted events wait for pipelines or transitions that would not serve them any more, %d in all (%s); "+
+		"put these back, reload when the events have run, or give them up with procaas reload --drop", total, strings.Join(parts, ", "))
 }
 
 // A Change says which definition to make current.
@@ -244,7 +245,7 @@ func (f *Follower) Agree(ctx context.Context) error {
 	var current string
 	if trial.Lasts() && !f.Overrule {
 		current, err = f.Bundles.Current(ctx)
-	} else {
+	} else if current, err = f.keepsWaiting(ctx); err == nil && current == "" {
 		by := store.Actor{Name: "node " + f.Node, Reason: "start"}
 		current, err = f.activate(ctx, own, f.agreed || !f.Overrule, by)
 	}
@@ -262,6 +263,45 @@ func (f *Follower) Agree(ctx context.Context) error {
 	}
 	f.agreed = true
 	return f.adopt(ctx, current)
+}
+
+// keepsWaiting returns the current definition if accepted events wait for it that the node's own one
+// would not serve. A start must not do what a reload refuses. The result is empty if the node may
+// submit its own definition.
+func (f *Follower) keepsWaiting(ctx context.Context) (current string, err error) {
+	own := f.Library.Present()
+	if f.agreed || f.Overrule {
+		return "", nil
+	}
+	current, err = f.Bundles.Current(ctx)
+	switch {
+	case errors.Is(err, store.ErrNotFound) || err == nil && current == own.Bundle.Hash:
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	before, err := f.Library.Get(ctx, current)
+	if errors.Is(err, ErrUnusable) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout/2)
+	defer cancel()
+	waits, err := f.Accepted.Abandoned(limited, before, own)
+	switch {
+	case err != nil && limited.Err() != nil && ctx.Err() == nil: // too many to look at: the current one is safe
+	case err != nil:
+		return "", err
+	case len(waits) == 0:
+		return "", nil
+	default:
+		err = &DropError{waits}
+	}
+	f.Log.Error("this node's pipelines are not used until the next reload, since a reload would refuse them",
+		"own", own.Bundle.Hash, "current", current, "error", err)
+	return current, nil
 }
 
 // Meet reads the store's trial and current definition when a new run begins with a version that

@@ -314,8 +314,9 @@ new events. Runs that have begun keep their definition. The server refuses pipel
 with errors and lists all findings. It also refuses files without pipelines if it has
 some now. A refused reload changes nothing.
 
-The server also refuses to remove a pipeline while accepted events wait for it. Put
-the pipeline back, wait until the events have run, or pass --drop to cancel them.
+The server also refuses to remove a pipeline, or a transition, while accepted events
+wait for it. Put it back, wait until the events have run, or pass --drop to give them
+up.
 
 With --canary 5%, new runs of 5 % of the keys use the new version. After --step and
 --runs, 25 and 50 % of them follow, and then the version becomes current. The server
