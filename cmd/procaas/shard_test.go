@@ -57,7 +57,7 @@ pipelines:
 	}
 	lines := []string{
 		"shard list", "shard resolve mail 42/inbox", "shard resolve mail 42 --mode replica", "shard resolve male 42", "shard resolve mail 1/2/3",
-		"shard enroll mail s1", "shard enroll mail s9", "shard close mail s1", "shard close mail s1 --reason full --dry-run",
+		"shard check mail s9", "shard enroll mail s1", "shard enroll mail s9", "shard close mail s1", "shard close mail s1 --reason full --dry-run",
 		"shard show mail s9",
 		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard move mail 42 s22 --dry-run",
 		"shard move mail 42 archive", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",
@@ -80,6 +80,12 @@ pipelines:
 	for over := patience.Over(time.Minute); have != string(want) && !*update && !over(); have = transcript() {
 	}
 	golden(t, "shard.golden", have)
+	for _, line := range []string{"shard check mail", "shard check mail s1 --format json"} {
+		if text := run(line); !strings.Contains(text, "no_such_table") || !strings.Contains(text, "there is none") ||
+			strings.Contains(text, "could not be checked") == strings.Contains(line, "s1") || !strings.HasSuffix(text, "exit code 1\n\n") {
+			t.Errorf("%s", text)
+		}
+	}
 	for _, line := range []string{
 		"shard drain mail s1 --reason moved --format json", "shard open mail s1 --format json",
 		"shard show mail s1 --format json", "shard list --format json", "shard list mail --format json", "shard resolve mail 42 --format json",

@@ -61,7 +61,11 @@ type ShardMaps interface {
 	// before.
 	MergeShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (ShardRegroup, error)
 
-	// EnrollShard prepares a shard.
+	// CheckShards returns what a preflight finds on a shard, or on all shards for an empty id. It
+	// changes nothing.
+	CheckShards(ctx context.Context, shardMap, shard string) (ShardCheck, error)
+
+	// EnrollShard prepares a shard, unless a preflight finds an error.
 	EnrollShard(ctx context.Context, shardMap, shard string, by store.Actor) (ShardEnrollment, error)
 }
 
@@ -202,4 +206,35 @@ type ShardEnrollment struct {
 	Warnings     []string `json:"warnings" doc:"Things to check."`
 	Publications []string `json:"publications" doc:"The present publications."`
 	Fences       int      `json:"fences" doc:"The number of missing fences."`
+}
+
+// These are the levels of a finding.
+const (
+	FindingError   = "error"   // nothing on the shard is changed while there is one
+	FindingWarning = "warning" // holds nothing up
+)
+
+// A ShardFinding says what is wrong with a shard, or may become so.
+type ShardFinding struct {
+	Shard   string `json:"shard,omitempty" doc:"The shard."`
+	Level   string `json:"level" doc:"error: nothing on the shard is changed while it is open. warning: it holds nothing up."`
+	Table   string `json:"table,omitempty" doc:"The table. Empty for the server."`
+	Problem string `json:"problem" doc:"What was found."`
+	Effect  string `json:"effect" doc:"What would happen."`
+	Mend    string `json:"mend" doc:"What to do about it."`
+}
+
+// String returns the finding in one line, without its shard and level.
+func (f ShardFinding) String() string {
+	text := f.Problem + ": " + f.Effect + "; " + f.Mend
+	if f.Table != "" {
+		text = "table " + f.Table + ": " + text
+	}
+	return text
+}
+
+// A ShardCheck says what a preflight has found.
+type ShardCheck struct {
+	Map      string         `json:"map" doc:"The shard map."`
+	Findings []ShardFinding `json:"findings" doc:"What was found on its shards, in their order."`
 }

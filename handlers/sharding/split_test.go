@@ -208,8 +208,7 @@ func TestPartitionedTablesAreRefusedWithTheWayOut(t *testing.T) {
 			`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)) partition by hash (user_id)`,
 			"table labels: it is partitioned, and has no partitions",
 		},
-		{`create table labels_0 partition of labels for values with (modulus 1, remainder 0)`, "table labels: it is partitioned: list its " +
-			"partitions (labels_0)"},
+		{`create table labels_0 partition of labels for values with (modulus 1, remainder 0)`, "list its partitions (labels_0) under tables:"},
 		{
 			`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id));
 				create table labels_old () inherits (labels)`,

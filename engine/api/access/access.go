@@ -118,6 +118,7 @@ var Needs = map[string]Need{
 	"watch-shard-map": asks,
 	"list-shards":     Views,
 	"set-shard":       tunes,
+	"check-shards":    Views,
 	"enroll-shard":    rules,
 	"split-placement": tunes,
 	"merge-placement": tunes,

@@ -53,6 +53,15 @@ func (c shardsCalls) RegroupShard(ctx context.Context, shardMap, verb string,
 	return send[transfers.ShardRegroup](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/"+verb), ask, nil)
 }
 
+// CheckShards checks the tables of a shard, or of all shards for an empty id.
+func (c shardsCalls) CheckShards(ctx context.Context, shardMap, shard string) (transfers.ShardCheck, error) {
+	v := url.Values{}
+	if shard != "" {
+		v.Set("shard", shard)
+	}
+	return send[transfers.ShardCheck](ctx, c.caller, http.MethodGet, shardPath(shardMap, "/check?")+v.Encode(), nil, nil)
+}
+
 // EnrollShard prepares a shard.
 func (c shardsCalls) EnrollShard(ctx context.Context, shardMap, shard string) (transfers.ShardEnrollment, error) {
 	return send[transfers.ShardEnrollment](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)+

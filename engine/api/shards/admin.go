@@ -22,6 +22,13 @@ func (g *Group) adminOperations() []rest.Operation {
 			Replies: rest.OK("The shard."), Refusals: refusals(problem.UnknownShard),
 		}, g.set),
 		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/check", ID: "check-shards", Tag: "shards",
+			Summary: "Check the tables of the shards",
+			About: "Reads the settings and the catalog of each shard, and changes nothing. Each finding names the table, what would happen, " +
+				"and the mend. `enroll` refuses a shard while a finding of level `error` is open.",
+			Replies: rest.OK("The findings."), Refusals: refusals(problem.UnknownShard),
+		}, g.checkShards),
+		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/shards/{shard}/enroll", ID: "enroll-shard", Tag: "shards",
 			Summary: "Install the fence and the publications on a shard",
 			About:   "You can repeat the call. It does not change a shard that fails the conditions: the reply has the reasons.",
@@ -60,6 +67,19 @@ func (g *Group) set(c *rest.Call, in *setShard) (view transfers.ShardView, err e
 	}
 	view, err = g.Maps.SetShard(c.Context(), in.Map, in.Shard, change, c.Actor(in.Body.Reason))
 	return view, shardProblem(err)
+}
+
+type checkQuery struct {
+	mapPath
+	Shard string `query:"shard" doc:"Only this shard."`
+}
+
+func (g *Group) checkShards(c *rest.Call, in *checkQuery) (found transfers.ShardCheck, err error) {
+	if err := g.check(); err != nil {
+		return found, err
+	}
+	found, err = g.Maps.CheckShards(c.Context(), in.Map, in.Shard)
+	return found, shardProblem(err)
 }
 
 func (g *Group) enroll(c *rest.Call, in *shardPath) (done transfers.ShardEnrollment, err error) {

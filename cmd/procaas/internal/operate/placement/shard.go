@@ -25,7 +25,7 @@ func shardCommand() *cobra.Command {
 their hosts are, and what keeps a shard from being used. It also closes shards for new
 keys, drains shards, and moves keys.`,
 	},
-		shardList(), shardShow(), shardResolve(), shardEnroll(), shardMove(),
+		shardList(), shardShow(), shardResolve(), shardCheck(), shardEnroll(), shardMove(),
 		shardSet("close MAP SHARD", "Stop a shard from taking new keys",
 			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Closed: &why} }),
 		shardSet("drain MAP SHARD", "Move all keys off a shard",
@@ -169,6 +169,47 @@ func shardResolve() *cobra.Command {
 	})
 }
 
+// shardCheck exits with 1 if there is an error among the findings, for scripts.
+func shardCheck() *cobra.Command {
+	c := &cobra.Command{
+		Use: "check MAP [SHARD]", Short: "Check the tables of the shards", Args: cobra.RangeArgs(1, 2),
+		Long: `check reads the settings and the catalog of each shard, and changes nothing. Each
+finding names the table, what would happen, and how to mend it. enroll does the same
+check first, and changes nothing on a shard while an error is open. A warning holds
+nothing up.
+
+check exits with 1 if there is an error.`,
+		Example: "  procaas shard check mail\n  procaas shard check mail s1 --format json",
+	}
+	return cli.Formatted(c, func(q *cli.Call) error {
+		shard := ""
+		if len(q.Args) > 1 {
+			shard = q.Args[1]
+		}
+		found, err := q.CheckShards(q.Ctx, q.Args[0], shard)
+		if err == nil {
+			err = q.Show(found, func() error { printCheck(q, found); return nil })
+		}
+		return cmp.Or(err, cli.FindingsIf(slices.ContainsFunc(found.Findings, func(f transfers.ShardFinding) bool {
+			return f.Level == transfers.FindingError
+		})))
+	})
+}
+
+// printCheck prints each finding with its effect and its mend below it.
+func printCheck(q *cli.Call, found transfers.ShardCheck) {
+	if len(found.Findings) == 0 {
+		fmt.Fprintln(q.Out, "no findings")
+	}
+	for _, f := range found.Findings {
+		where := f.Shard
+		if f.Table != "" {
+			where += ", table " + f.Table
+		}
+		fmt.Fprintf(q.Out, "%s: %s: %s\n  effect: %s\n  mend:   %s\n", f.Level, where, f.Problem, f.Effect, f.Mend)
+	}
+}
+
 // shardEnroll exits with 1 if the shard has refused, for scripts.
 func shardEnroll() *cobra.Command {
 	c := &cobra.Command{
@@ -177,8 +218,9 @@ func shardEnroll() *cobra.Command {
 writers with an old epoch, fences for the keys on the shard, and the publications for
 moving keys. You can repeat it. Repeat it after each change of the map's tables.
 
-enroll does not change a shard that cannot be used. It lists all reasons and exits
-with 1.`,
+enroll first checks the tables, like shard check. Then it tries to update, insert and
+delete rows of each table, and rolls that back. It does not change a shard that cannot
+be used. It lists all reasons and exits with 1.`,
 		Example: "  procaas shard enroll mail s1",
 	}
 	return cli.Formatted(c, func(q *cli.Call) error {
