@@ -147,6 +147,31 @@ func TestAClaimEndsWithTheServer(t *testing.T) {
 	}
 }
 
+// A worker may serve thousands of types with one claim.
+func TestOneClaimTakesThousandsOfTypes(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{})
+	s.call(http.MethodPost, "/v1/queues/type-4321/tasks", `{"payload": 1}`, 202, nil)
+	types := func(n int) string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = fmt.Sprintf(`{"type": "type-%d", "limit": 10}`, i)
+		}
+		return fmt.Sprintf(`{"worker": "w", "types": [%s]}`, strings.Join(list, ","))
+	}
+	if got := s.claim(types(10_000)); len(got.Items) != 1 || got.Items[0].Type != "type-4321" {
+		t.Errorf("have %+v, want the task of one of the types", got.Items)
+	}
+	var refused struct {
+		Errors []struct{ Location, Message string }
+	}
+	s.call(http.MethodPost, "/v1/queues/claim", types(10_001), 400, &refused)
+	if len(refused.Errors) != 1 || refused.Errors[0].Location != "/types" ||
+		refused.Errors[0].Message != "want an array of 1 to 10000 objects, have an array of 10001" {
+		t.Errorf("have %+v, want how many types a claim may have", refused)
+	}
+}
+
 func TestQueuesRefuse(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})

@@ -27,13 +27,16 @@ type taskWatch struct {
 }
 
 type taskWatcher struct {
-	types []string
+	types map[string]bool
 	woken chan struct{}
 }
 
 // WatchTasks implements [store.TaskWork].
 func (s *Store) WatchTasks(types []string) (<-chan struct{}, func()) {
-	w := &taskWatcher{types: types, woken: make(chan struct{}, 1)}
+	w := &taskWatcher{types: make(map[string]bool, len(types)), woken: make(chan struct{}, 1)}
+	for _, t := range types {
+		w.types[t] = true
+	}
 	s.watch.mu.Lock()
 	defer s.watch.mu.Unlock()
 	if s.watch.waiting == nil {
@@ -52,7 +55,7 @@ func (s *Store) hintTasks(types ...string) {
 	s.watch.mu.Lock()
 	defer s.watch.mu.Unlock()
 	for w := range s.watch.waiting {
-		if !slices.ContainsFunc(types, func(t string) bool { return slices.Contains(w.types, t) }) {
+		if !slices.ContainsFunc(types, func(t string) bool { return w.types[t] }) {
 			continue
 		}
 		select {
@@ -320,10 +323,22 @@ func (s *Store) ExchangeTasks(ctx context.Context, r store.TaskReport,
 func claimTasks(t *tx, c *store.TaskClaim) ([]store.QueuedTask, error) {
 	var found []store.QueuedTask
 	seen := make(map[int64]bool)
-	for _, w := range c.Types {
+	wants, err := busyTypes(t, c)
+	if err != nil {
+		return nil, err
+	}
+	sorted := len(c.Types) > fewTypes && c.Limit > 0
+	first := 0 // types that have given their first task
+	for _, w := range wants {
+		if sorted && first == c.Limit && w.MaxPerKey == 0 {
+			continue // its first task is less urgent than enough others
+		}
 		some, err := findReady(t, w)
 		if err != nil {
 			return nil, err
+		}
+		if len(some) > 0 && w.MaxPerKey == 0 {
+			first++
 		}
 		for _, one := range some {
 			if !seen[one.ID] { // a claim may name a type twice
@@ -349,6 +364,38 @@ func claimTasks(t *tx, c *store.TaskClaim) ([]store.QueuedTask, error) {
 		}
 	}
 	return found, nil
+}
+
+// fewTypes is the number of types up to which a claim asks for each of them. A claim holds the only
+// writer. So a claim of more types first reads which of them have tasks, with one statement.
+const fewTypes = 100
+
+const busyOfTypes = `select f.key from (
+		select w.key, (select r.id from tasks r where r.type = w.value and r.place = 'ready' order by r.rank, r.deadline, r.id limit 1) as head,
+			exists (select 1 from tasks r where r.type = w.value and r.place = 'waiting') as waits
+		from json_each(?) w
+	) f left join tasks h on h.id = f.head
+	where f.waits or h.id is not null order by h.id is null, h.rank, h.deadline, h.id`
+
+// busyTypes returns the types of a claim that may have tasks for it. If they are many, they are in
+// the order of their first tasks.
+func busyTypes(t *tx, c *store.TaskClaim) ([]store.TaskWant, error) {
+	if len(c.Types) <= fewTypes {
+		return c.Types, nil
+	}
+	names := make([]string, len(c.Types))
+	for i := range c.Types {
+		names[i] = c.Types[i].Type
+	}
+	list, err := json.Marshal(names)
+	if err != nil {
+		return nil, err
+	}
+	return rows(t, busyOfTypes, []any{string(list)}, func(r *sql.Rows) (store.TaskWant, error) {
+		var i int
+		err := r.Scan(&i)
+		return c.Types[i], err
+	})
 }
 
 // findReady returns the ready tasks of a type.

@@ -29,6 +29,7 @@ const (
 	taskRunLeast = 10 * time.Millisecond // between two looks at a run
 	taskRunMost  = 500 * time.Millisecond
 	taskOverload = 2 * time.Second // until a task is retried for which the node was too busy
+	tasksAtOnce  = 100             // tasks of one claim, so that other nodes take some of the many that are put at one node
 	taskPerNode  = 16              // tasks of a type that a node runs by default
 	reportAnyway = 10 * time.Second
 	taskCallMost = 20 * time.Second // of a call of the store, whose connection may be broken
@@ -96,7 +97,9 @@ func (s *Server) look(ctx context.Context) {
 	took := 0
 	if len(wants) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, taskCallMost)
-		tasks, err := s.Tasks.Work.ClaimTasks(bounded, store.TaskClaim{Worker: s.Name, Types: wants, Lease: s.lease})
+		tasks, err := s.Tasks.Work.ClaimTasks(bounded, store.TaskClaim{
+			Worker: s.Name, Types: wants, Limit: tasksAtOnce, Lease: s.lease,
+		})
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.Log.Warn("tasks of pipelines cannot be taken", "error", err)

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -65,6 +66,35 @@ func BenchmarkStats(b *testing.B) {
 	for b.Loop() {
 		if _, err := s.TaskStats(b.Context()); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkClaimManyTypes claims from thousands of types. None, few or all of them have ready tasks.
+func BenchmarkClaimManyTypes(b *testing.B) {
+	for _, types := range []int{100, 5000} {
+		for _, busy := range []int{0, 50, types} {
+			b.Run(fmt.Sprint(types, "-types-", busy, "-busy"), func(b *testing.B) {
+				s := open(b, enginetest.Postgres(b))
+				claim := queue.Claim{Worker: "w", Limit: 100, Lease: time.Hour}
+				var specs []queue.Spec
+				for i := range types {
+					claim.Types = append(claim.Types, queue.Want{Type: fmt.Sprint("t", i), Limit: 10})
+					for range 20 * min(1, max(0, busy-i)) {
+						specs = append(specs, queue.Spec{Type: fmt.Sprint("t", i), Payload: []byte("1")})
+					}
+				}
+				for some := range slices.Chunk(specs, batch) {
+					if _, err := s.Enqueue(b.Context(), nil, some...); err != nil {
+						b.Fatal(err)
+					}
+				}
+				for b.Loop() {
+					if _, err := s.ClaimTasks(b.Context(), claim); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }

@@ -30,13 +30,91 @@ const maxLooks = 8
 
 // ExchangeTasks implements [store.TaskWork].
 func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, []Ref, error) {
+	s.asked.note(&c)
+	if len(c.Types) <= fewTypes {
+		return s.exchange(ctx, r, c)
+	}
+	busy, err := s.busyTypes(ctx, &c)
+	if err != nil {
+		return nil, nil, err
+	}
+	size := max(fewTypes, c.Limit)
+	if c.Limit <= 0 {
+		size = len(c.Types)
+	}
+	var lost []Ref
+	for first := true; first || len(busy) > 0; first = false {
+		n := min(size, len(busy))
+		c.Types, busy = busy[:n], busy[n:]
+		tasks, gone, err := s.exchange(ctx, r, c)
+		if lost = append(lost, gone...); err != nil && !first {
+			break // the report is recorded
+		}
+		if err != nil || len(tasks) > 0 {
+			return tasks, lost, err
+		}
+		r = Report{}
+	}
+	return nil, lost, nil
+}
+
+// fewTypes is the number of types up to which a claim looks at all of them at once. A look locks as
+// many tasks of each type as the worker wants of it, and other claims skip locked tasks. So a claim
+// of more types first reads which of them have ready tasks. The most urgent n tasks are among the n
+// types with the most urgent first tasks. If other claims took those, the next types follow.
+const fewTypes = 100
+
+const busyTypes = `
+select w.place from unnest($1::text[], $2::bigint[], $3::int[], $4::timestamptz[]) with ordinality as w (type, most, rank, since, place),
+	lateral (
+		select r.rank, r.deadline, r.id from tasks r
+		where r.type = w.type and r.listed = 0 and r.state = 0 and (r.rank, r.deadline) >= (w.rank, w.since)
+		order by r.rank, r.deadline, r.id limit 1
+	) j
+where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
+	and (w.most = 0 or w.most > (select count(*) from tasks h where h.type = w.type and h.listed = 2))
+order by j.rank, j.deadline, j.id`
+
+// busyTypes returns the types of a claim that have ready tasks and room for them, in the order of
+// their first tasks. It locks nothing.
+func (s *Store) busyTypes(ctx context.Context, c *Claim) (busy []store.TaskWant, err error) {
+	var (
+		types []string
+		taken []int64
+		ranks []int32
+		since []time.Time
+		wants []store.TaskWant
+	)
+	for _, w := range c.Types {
+		if w.Limit > 0 {
+			from := s.horizon.peek(w.Type)
+			types, taken = append(types, w.Type), append(taken, int64(w.MaxTaken))
+			ranks, since = append(ranks, int32(from.rank)), append(since, from.at)
+			wants = append(wants, w)
+		}
+	}
+	err = s.send(ctx, func(b *pgx.Batch) {
+		busy = nil // of an earlier try
+		b.Queue(busyTypes, types, taken, ranks, since).Query(func(rows pgx.Rows) error {
+			var place int
+			_, err := pgx.ForEachRow(rows, []any{&place}, func() error {
+				busy = append(busy, wants[place-1])
+				return nil
+			})
+			return err
+		})
+	})
+	return busy, err
+}
+
+// exchange reports and claims, and looks at all types of the claim together.
+func (s *Store) exchange(ctx context.Context, r Report, c Claim) ([]Task, []Ref, error) {
 	var (
 		got   *claiming
 		told  *reporting
 		tasks []Task
 		lost  []Ref
 	)
-	s.asked.note(&c)
 	if mayReady(&r) {
 		s.horizon.lowerAll()
 	}

@@ -224,7 +224,11 @@ func (f *Fields) Objects(name string, most int) []*Fields {
 	v := f.Get(name)
 	list, ok := v.([]any)
 	if !ok || len(list) == 0 || len(list) > most {
-		f.Fault(name, "want an array of 1 to %d objects, have %s", most, datum.JSONKind(v))
+		have := datum.JSONKind(v)
+		if ok {
+			have = fmt.Sprint("an array of ", len(list))
+		}
+		f.Fault(name, "want an array of 1 to %d objects, have %s", most, have)
 		return nil
 	}
 	var out []*Fields

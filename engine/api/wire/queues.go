@@ -75,7 +75,7 @@ type QueueStats struct {
 // A ClaimTasks is the body of the call that claims tasks.
 type ClaimTasks struct {
 	Worker   string      `json:"worker" maxLength:"256" doc:"A name for people."`
-	Types    []ClaimType `json:"types" minItems:"1" maxItems:"100" doc:"The types to take, and how many tasks of each."`
+	Types    []ClaimType `json:"types" minItems:"1" maxItems:"10000" doc:"The types to take, and how many tasks of each."`
 	Limit    int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"The most tasks of all types together. The default is 1000."`
 	Lease    Duration    `json:"lease,omitempty" doc:"How long the worker holds the tasks without a heartbeat: text such as 30s, or seconds. The default is 30 s."`
 	Wait     Duration    `json:"wait,omitempty" doc:"How long to wait if there is no task: text such as 20s, or seconds, up to 20 s. The default is not to wait."`

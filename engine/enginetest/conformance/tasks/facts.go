@@ -1,8 +1,10 @@
 package tasks
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,6 +119,80 @@ func checkClaimsATypeTwice(t *testing.T, s *store.TaskStore) {
 		t.Fatalf("have one task twice: %v", refs)
 	}
 	reportTasks(t, s, store.TaskReport{Completed: refs})
+}
+
+// One worker may serve thousands of types. Its claims take the most urgent tasks of all of them, and
+// lock no more than they take, so that the claims of others find the rest.
+func checkClaimsManyTypes(t *testing.T, s *store.TaskStore) {
+	const types, most, workers = 5000, 40, 10
+	ask := store.TaskClaim{Limit: most, Lease: time.Minute}
+	var specs []store.TaskSpec
+	for i := range types {
+		name := fmt.Sprint("many-", i)
+		want := store.TaskWant{Type: name, Limit: 10}
+		switch i % 50 {
+		case 0:
+			specs = append(specs, store.TaskSpec{Type: name, Priority: i}, store.TaskSpec{Type: name, Priority: i})
+		case 1:
+			want.MaxTaken = 1
+			specs = append(specs, store.TaskSpec{Type: name, Priority: i}, store.TaskSpec{Type: name, Priority: -1})
+		case 2:
+			specs = append(specs, store.TaskSpec{Type: name, Priority: types}) // paused below
+		}
+		ask.Types = append(ask.Types, want)
+	}
+	putTask(t, s, specs...)
+	for i := 2; i < types; i += 50 {
+		if err := s.Admin.SetTaskMode(t.Context(), fmt.Sprint("many-", i), store.TasksPaused, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := func(worker int) []store.QueuedTask {
+		c := ask
+		c.Worker, c.Types = fmt.Sprint("w", worker), slices.Clone(ask.Types)
+		got, err := s.Work.ClaimTasks(t.Context(), c)
+		if err != nil {
+			t.Error(err)
+		}
+		return got
+	}
+	first := claim(0)
+	for i := range first {
+		want := types - 50*(1+i/3) // the tasks of a type that bounds how many are taken go before two of another
+		if i%3 == 0 {
+			want++
+		}
+		if first[i].Priority != want {
+			t.Fatalf("task %d of the first claim has the priority %d, want %d", i, first[i].Priority, want)
+		}
+	}
+	if len(first) != most {
+		t.Fatalf("the first claim took %d, want %d", len(first), most)
+	}
+	all := make([][]store.QueuedTask, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for {
+				got := claim(w)
+				if len(got) == 0 {
+					return
+				}
+				all[w] = append(all[w], got...)
+			}
+		})
+	}
+	wg.Wait()
+	seen := map[int64]bool{}
+	for _, one := range slices.Concat(append(all, first)...) {
+		if seen[one.ID] {
+			t.Errorf("task %d was taken twice", one.ID)
+		}
+		seen[one.ID] = true
+	}
+	if want := 3 * types / 50; len(seen) != want {
+		t.Errorf("have %d tasks, want all %d that may be taken", len(seen), want)
+	}
 }
 
 // The error of an attempt is for people: it is shortened, and never the reason to refuse a report.

@@ -35,6 +35,7 @@ func Conformance(t *testing.T, open func(t *testing.T) *store.TaskStore) {
 		"RaisesOfKeys":        checkRaisesThoseThatWaitForTheirKey,
 		"TellsWhoAsks":        checkTellsWhoAsks,
 		"ClaimsATypeTwice":    checkClaimsATypeTwice,
+		"ClaimsManyTypes":     checkClaimsManyTypes,
 		"CutsErrors":          checkCutsErrors,
 	} {
 		t.Run(name, func(t *testing.T) {
