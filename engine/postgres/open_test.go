@@ -14,6 +14,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 	"procaas/schemas"
 )
@@ -42,7 +43,7 @@ func with(t *testing.T, dsn, name, value string) string {
 	}
 	q := u.Query()
 	q.Set(name, value)
-	u.RawQuery = q.Encode()
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // PostgreSQL reads no + as a space
 	return u.String()
 }
 
@@ -87,6 +88,7 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 	if _, err := fmt.Sscanf(migrations[len(migrations)-1].Name(), "%d_", &newest); err != nil {
 		t.Fatal(err)
 	}
+	newest = max(newest, sqlstore.HorizonVersion) // which is no file
 	wantOpenError(t, dsn, fmt.Sprintf("schema has version 0, want %d", newest), "run procaas migrate")
 	for _, want := range [][2]int64{{0, newest}, {newest, newest}} {
 		from, to, err := postgres.Migrate(t.Context(), dsn)

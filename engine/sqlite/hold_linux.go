@@ -55,5 +55,8 @@ func (h *hold) lock(kind int16, start, length int64) error {
 	}
 }
 
-// Close drops the locks. SQLite must have closed the file.
-func (h *hold) Close() error { return h.file.Close() }
+// Close drops the locks. SQLite must have closed the file. Closing the descriptor would not do: a
+// program that this process is about to start has a copy of it until its exec, and with it the locks.
+func (h *hold) Close() error {
+	return errors.Join(h.lock(unix.F_UNLCK, 0, 0), h.file.Close())
+}
