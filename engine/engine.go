@@ -181,7 +181,7 @@ func New(o Options) (*Engine, error) {
 	})
 	e.Reruns = &intake.Reruns{Runs: e.Runs, Acceptor: e.Acceptor}
 	e.Explainer = explain.New(o.Store, &e.library, settings, e.Effects)
-	e.Clusters, e.Transfers = clusters.NewClusters(o.Store.Documents, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store.Documents)
+	e.Clusters, e.Transfers = clusters.NewClusters(o.Store, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store.Documents)
 	for _, t := range o.Types {
 		e.handlers[t.Name] = t
 	}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"slices"
 	"strconv"
@@ -47,12 +46,9 @@ func Holders(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
 			out[p] = ring.from(drawn(seed, "partition", strconv.Itoa(p)), replicas, len(workers))
 		}
 	default:
+		r := newRanking(workers, replicas, rule == "zone")
 		for p := range out {
-			ranked := rank(workers, seed, p)
-			if rule == "zone" {
-				ranked = spreadZones(ranked, workers)
-			}
-			out[p] = ranked[:min(replicas, len(ranked))]
+			out[p] = r.first(drawing(seed).and(strconv.Itoa(p)))
 		}
 	}
 	return out
@@ -60,13 +56,35 @@ func Holders(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
 
 // drawn returns a pseudo-random number that depends only on the seed and the words.
 func drawn(seed int, words ...string) uint64 {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d", seed)
+	d := drawing(seed)
 	for _, w := range words {
-		fmt.Fprintf(h, "/%s", w)
+		d = d.and(w)
 	}
-	// The last bytes of a text change few bits of FNV. This spreads them.
-	x := h.Sum64()
+	return d.number()
+}
+
+// A draw is the 64-bit FNV-1a hash of a seed and of words. A map of a large cluster takes millions of
+// them, so equal beginnings are hashed once.
+type draw uint64
+
+func drawing(seed int) draw {
+	const offset = 14695981039346656037
+	return draw(offset).add(strconv.Itoa(seed))
+}
+
+func (d draw) and(word string) draw { return d.add("/").add(word) }
+
+func (d draw) add(text string) draw {
+	const prime = 1099511628211
+	for i := range len(text) {
+		d = (d ^ draw(text[i])) * prime
+	}
+	return d
+}
+
+// number spreads the last bytes of a text, which change few bits of FNV.
+func (d draw) number() uint64 {
+	x := uint64(d)
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
@@ -74,29 +92,72 @@ func drawn(seed int, words ...string) uint64 {
 	return x ^ x>>33
 }
 
-// rank orders workers by a partition's preference.
-func rank(workers []tree.ClusterWorker, seed, p int) []int {
-	preference := make([]uint64, len(workers))
-	order := make([]int, len(workers))
-	for i := range workers {
-		preference[i], order[i] = drawn(seed, strconv.Itoa(p), workers[i].ID), i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(preference[b], preference[a]), cmp.Compare(workers[a].ID, workers[b].ID))
-	})
-	return order
+// A ranking finds the workers that a partition prefers. It keeps as many of each zone as a partition
+// may have, so it need not sort all workers for each partition.
+type ranking struct {
+	workers  []tree.ClusterWorker
+	replicas int
+	zone     []int    // of each worker; all 0 if zones do not matter
+	best     [][]pick // of each zone; reused
 }
 
-// spreadZones orders ranked workers in rounds, with one of each zone per round.
-func spreadZones(ranked []int, workers []tree.ClusterWorker) []int {
-	round := make(map[int]int, len(ranked))
-	seen := map[string]int{}
-	for _, i := range ranked {
-		round[i] = seen[workers[i].Zone]
-		seen[workers[i].Zone]++
+// A pick is a worker with a partition's preference for it.
+type pick struct {
+	preference uint64
+	worker     int
+	round      int // how many workers of its zone are preferred to it
+}
+
+func newRanking(workers []tree.ClusterWorker, replicas int, zones bool) *ranking {
+	r := &ranking{workers: workers, replicas: replicas, zone: make([]int, len(workers))}
+	known := map[string]int{}
+	for i, w := range workers {
+		if !zones {
+			continue
+		}
+		if _, ok := known[w.Zone]; !ok {
+			known[w.Zone] = len(known)
+		}
+		r.zone[i] = known[w.Zone]
 	}
-	slices.SortStableFunc(ranked, func(a, b int) int { return cmp.Compare(round[a], round[b]) })
-	return ranked
+	r.best = make([][]pick, max(1, len(known)))
+	return r
+}
+
+// compare orders workers by preference, the highest first.
+func (r *ranking) compare(a, b pick) int {
+	return cmp.Or(cmp.Compare(b.preference, a.preference), cmp.Compare(r.workers[a.worker].ID, r.workers[b.worker].ID))
+}
+
+// first returns the workers of a partition: the best of each zone in the order of preference, then the
+// second of each zone, and so on.
+func (r *ranking) first(partition draw) []int {
+	for z := range r.best {
+		r.best[z] = r.best[z][:0]
+	}
+	for i, w := range r.workers {
+		best := append(r.best[r.zone[i]], pick{preference: partition.and(w.ID).number(), worker: i})
+		if len(best) == 2*r.replicas {
+			slices.SortFunc(best, r.compare)
+			best = best[:r.replicas]
+		}
+		r.best[r.zone[i]] = best
+	}
+	var all []pick
+	for _, best := range r.best {
+		slices.SortFunc(best, r.compare)
+		best = best[:min(r.replicas, len(best))]
+		for round := range best {
+			best[round].round = round
+		}
+		all = append(all, best...)
+	}
+	slices.SortFunc(all, func(a, b pick) int { return cmp.Or(cmp.Compare(a.round, b.round), r.compare(a, b)) })
+	out := make([]int, min(r.replicas, len(all)))
+	for i := range out {
+		out[i] = all[i].worker
+	}
+	return out
 }
 
 // A ring has the points of workers, in order.

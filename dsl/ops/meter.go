@@ -51,7 +51,7 @@ var (
 	ErrText   = errors.New("the string would be longer than 64 KiB")
 	ErrList   = errors.New("the list would have more than 10000 elements")
 	ErrMemory = errors.New("the expression needs more than 8 MiB of memory")
-	ErrResult = errors.New("the result is larger than 256 KiB")
+	ErrResult = errors.New("the result is larger than 256 KiB. Take only the fields that are needed, or store the data and pass a reference to it")
 	ErrLevels = errors.New("the value is nested more than 64 levels deep")
 )
 

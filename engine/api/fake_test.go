@@ -882,6 +882,10 @@ func (f *fakeEngine) ClusterStatus(ctx context.Context, cluster string) (enginec
 	return f.controls.ClusterStatus(ctx, cluster)
 }
 
+func (f *fakeEngine) TickFailure(ctx context.Context, cluster string) (*engineclusters.TickFailure, error) {
+	return f.controls.TickFailure(ctx, cluster)
+}
+
 func (f *fakeEngine) ClusterMoves(ctx context.Context, cluster string) ([]engineclusters.MoveLog, error) {
 	return f.controls.ClusterMoves(ctx, cluster)
 }

@@ -24,6 +24,7 @@ const (
 	DocumentClusterState = "cluster-state"
 	DocumentMoves        = "moves"
 	DocumentObservation  = "observation" // CLUSTER/PLACE, a ring of the latest ones
+	DocumentTick         = "tick"        // CLUSTER/PART, large parts of the tick under way
 )
 
 // Levers are people's instructions to the balancer of a cluster.
@@ -205,13 +206,14 @@ func ReadMoves(ctx context.Context, store store.Documents, cluster string) ([]Mo
 // Clusters shows the clusters of balancers, and pulls their levers.
 type Clusters struct {
 	store  store.Documents
+	runs   store.Runs
 	bundle func() *tree.Bundle // returns the current definition
 	now    func() time.Time    // by the store's clock
 }
 
 // NewClusters makes a Clusters for the definition that bundle returns.
-func NewClusters(db store.Documents, bundle func() *tree.Bundle, now func() time.Time) *Clusters {
-	return &Clusters{store: db, bundle: bundle, now: now}
+func NewClusters(db store.Store, bundle func() *tree.Bundle, now func() time.Time) *Clusters {
+	return &Clusters{store: db.Documents, runs: db.Runs, bundle: bundle, now: now}
 }
 
 // ClusterStatus reads the status of a cluster. The error is [ErrNoCluster].

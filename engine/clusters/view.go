@@ -26,9 +26,13 @@ type ClusterView struct {
 	BestLoad   float64   `json:"best_load" doc:"A lower bound of the highest load of a worker, relative to an even load. It is the best that the map and the live workers allow if all partitions have the same weight, computed by maximum flow."`
 	Observed   time.Time `json:"observed,omitzero" doc:"The time of the last observation."`
 	Alerts     []string  `json:"alerts" doc:"Problems that need a person."`
-	Workers    []Seen    `json:"workers"`
-	Levers     Levers    `json:"levers" doc:"The levers that people have set."`
-	Would      []MoveLog `json:"would,omitempty" doc:"Moves that a dry run decided and did not make."`
+
+	// Failure is why the last tick failed. It is absent if the last one has succeeded.
+	Failure *TickFailure `json:"failure,omitempty" doc:"Why the last run of the balancer's pipeline failed; absent if it has succeeded."`
+
+	Workers []Seen    `json:"workers"`
+	Levers  Levers    `json:"levers" doc:"The levers that people have set."`
+	Would   []MoveLog `json:"would,omitempty" doc:"Moves that a dry run decided and did not make."`
 }
 
 // A PartitionView explains why a partition is where it is.

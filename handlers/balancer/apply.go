@@ -55,8 +55,12 @@ func (h *Apply) Handle(ctx context.Context, c *engine.Call) (model.Result, error
 	}
 	var o Observation
 	var d Decision
-	if err := errors.Join(structOf(h.Observation, &o), structOf(h.Decision, &d)); err != nil {
-		return model.Result{}, model.Permanent(err)
+	err = receive(ctx, c, partObservation, cluster.ID, h.Observation, &o)
+	if err == nil {
+		err = receive(ctx, c, partDecision, cluster.ID, h.Decision, &d)
+	}
+	if err != nil {
+		return model.Result{}, err
 	}
 	if err := o.check(cluster); err != nil {
 		return model.Result{}, model.Permanent(err)
@@ -274,6 +278,5 @@ func (w *writing) see(state *clusters.ClusterState) {
 func (w *writing) keep(state clusters.ClusterState) {
 	w.write(clusters.DocumentClusterState, w.cluster.ID, w.stateVersion, state)
 	w.o.Banned, w.o.Draining = w.d.Banned, w.d.Draining
-	place := int64(w.d.At/w.cluster.Step.Seconds()) % int64(clusters.RingSize(w.cluster))
-	w.write(clusters.DocumentObservation, fmt.Sprintf("%s/%03d", w.cluster.ID, place), store.AnyVersion, w.o)
+	w.write(clusters.DocumentObservation, placeOf(w.cluster, w.d.At), store.AnyVersion, w.o)
 }

@@ -32,6 +32,7 @@ type rig struct {
 	memory  engine.Memory
 	node    int64
 	now     time.Time
+	yaml    string
 }
 
 // A fakeWorker answers healthchecks as the test says.
@@ -92,6 +93,7 @@ func newRig(t *testing.T, n int, more string) *rig {
 
 func (r *rig) load(yaml string) {
 	r.t.Helper()
+	r.yaml = yaml
 	r.bundle = enginetest.Load(r.t, yaml, balancer.Types()...)
 }
 

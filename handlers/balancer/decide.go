@@ -17,9 +17,11 @@ import (
 // Decide decides which partitions of a cluster should move. It uses the policy of the cluster and
 // the levers that people have set.
 //
-// It changes nothing: balancer.apply takes its response and makes the moves. The node keeps what
+// It moves nothing: balancer.apply takes its response and makes the moves. If the decision is larger
+// than 64 KiB, the response has its alerts and a reference to it. The node keeps what
 // the policy has learned in memory. A node that takes over learns it again from the stored
-// observations of the last 15 minutes.
+// observations of the last 15 minutes. In a cluster with more than 500 partitions it may be less: 50
+// observations with 10,000 partitions.
 //
 //	id: decide
 //	balancer.decide:
@@ -49,7 +51,7 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (model.Result, erro
 		return model.Result{}, err
 	}
 	var o Observation
-	if err := structOf(h.Observation, &o); err != nil {
+	if err := receive(ctx, c, partObservation, cluster.ID, h.Observation, &o); err != nil {
 		return model.Result{}, err
 	}
 	if err := o.check(cluster); err != nil {
@@ -76,8 +78,9 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (model.Result, erro
 	}
 	decision := k.live.Decide(&o, levers)
 	c.Memory.Put(name, k)
-	data, err := dataOf(decision)
-	return model.Result{Response: data}, err
+	return pass(ctx, c, partDecision, decision, reference{
+		Cluster: decision.Cluster, At: decision.At, Version: decision.Version, Skipped: decision.Skipped, Alerts: decision.Alerts,
+	})
 }
 
 // relearn makes a policy that has seen the recent observations, and knows the workers of an
@@ -90,19 +93,24 @@ func relearn(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Obse
 	return replay(cluster, past, o)
 }
 
-// recorded reads the stored observations of a cluster before a time, oldest first.
+// mostReplayed bounds what a node learns again, as partitions times observations. Reading and
+// following as many takes about a second.
+const mostReplayed = 500_000
+
+// recorded reads the latest stored observations of a cluster before a time, oldest first.
 func recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster, before float64) ([]Observation, error) {
-	ring, err := store.DocumentsOf(ctx, clusters.DocumentObservation, cluster.ID+"/")
+	ring, err := latest(ctx, store, cluster, before)
 	if err != nil {
 		return nil, err
 	}
+	age := min(clusters.RingAge(cluster), 1.5*cluster.Step.Seconds()*float64(replayed(cluster)))
 	var out []Observation
 	for _, d := range ring {
 		var o Observation
 		if err := json.Unmarshal(d.Value, &o); err != nil {
 			return nil, fmt.Errorf("observation %s: %w", d.Name, err)
 		}
-		if o.At < before && o.At > before-clusters.RingAge(cluster) {
+		if o.At < before && o.At > before-age {
 			out = append(out, o)
 		}
 	}
@@ -113,6 +121,37 @@ func recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster,
 		return 1
 	})
 	return out, nil
+}
+
+// replayed returns how many observations a node learns from.
+func replayed(cluster *tree.Cluster) int {
+	return max(1, min(clusters.RingSize(cluster), mostReplayed/cluster.Partitions))
+}
+
+// latest reads the newest documents of the ring, as many as a node learns from. It may read older
+// leftovers, too.
+func latest(ctx context.Context, db store.Documents, cluster *tree.Cluster, before float64) (found []store.Document, err error) {
+	most := replayed(cluster)
+	if most == clusters.RingSize(cluster) {
+		return db.DocumentsOf(ctx, clusters.DocumentObservation, cluster.ID+"/")
+	}
+	for ago := range most {
+		at := before - float64(ago)*cluster.Step.Seconds()
+		d, err := db.Document(ctx, clusters.DocumentObservation, placeOf(cluster, at))
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, d)
+	}
+	return found, nil
+}
+
+// placeOf returns the name of the document of the ring for an observation at a time.
+func placeOf(cluster *tree.Cluster, at float64) string {
+	return fmt.Sprintf("%s/%03d", cluster.ID, int64(at/cluster.Step.Seconds())%int64(clusters.RingSize(cluster)))
 }
 
 // replay follows past observations with the workers of a later one. It skips observations with
@@ -143,9 +182,13 @@ func (o *Observation) among(later *Observation) (*Observation, error) {
 	for i := range places {
 		places[i] = -1
 	}
+	then := map[string]int{}
+	for i, w := range o.Workers {
+		then[w.ID] = i
+	}
 	for i, w := range later.Workers {
 		out.Workers[i] = Observed{AssignedWorker: w.AssignedWorker, Listed: w.Listed}
-		if j := slices.IndexFunc(o.Workers, func(x Observed) bool { return x.ID == w.ID }); j >= 0 {
+		if j, known := then[w.ID]; known {
 			places[j] = i
 			out.Workers[i] = o.Workers[j]
 			out.Workers[i].AssignedWorker, out.Workers[i].Listed = w.AssignedWorker, w.Listed

@@ -120,7 +120,7 @@ func handoffMap(a *clusters.Assignment, workers []clusters.AssignedWorker, now t
 // prepare lets workers load the partitions that they will gain.
 func (h *Handoff) prepare(ctx context.Context, c *engine.Call, s handoff.Settler, a *clusters.Assignment) (model.Result, error) {
 	var d Decision
-	if err := structOf(h.Decision, &d); err != nil {
+	if err := receive(ctx, c, partDecision, h.Cluster, h.Decision, &d); err != nil {
 		return model.Result{}, err
 	}
 	if len(d.Moves) == 0 || d.Version != a.Version || a.Version == 0 {

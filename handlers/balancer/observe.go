@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
@@ -38,6 +37,9 @@ import (
 // for another report. A worker whose address refuses connections is asked twice more in any case.
 // If it still refuses, it has ended, and its partitions move at once. A worker that is slow or
 // cannot be reached never counts as ended this way.
+//
+// If the observation is larger than 64 KiB, the response has a reference to it: cluster, t, version
+// and stored. The observation itself is a document in the store.
 //
 //	id: observe
 //	balancer.observe: {cluster: fanout}
@@ -89,8 +91,7 @@ func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	}
 	o := begin(ctx, c, cluster, &assignment)
 	ask(ctx, c, cluster, o)
-	data, err := dataOf(o)
-	return model.Result{Response: data}, err
+	return pass(ctx, c, partObservation, o, reference{Cluster: o.Cluster, At: o.At, Version: o.Version})
 }
 
 // begin makes an observation of all known workers, before they are asked.
@@ -384,27 +385,6 @@ func round(x float64) float64 {
 	}
 	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
 	return short
-}
-
-// dataOf converts a struct to data, as in events.
-func dataOf(v any) (any, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return datum.ParseJSON(text)
-}
-
-// structOf converts data to a struct.
-func structOf(data any, into any) error {
-	text, err := json.Marshal(data)
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	if err != nil {
-		return model.Permanent(err)
-	}
-	return nil
 }
 
 // timeOf returns the time of an observation.

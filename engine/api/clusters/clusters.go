@@ -25,6 +25,7 @@ type Clusters interface {
 	Assignment(ctx context.Context, cluster string) (clusters.Assignment, error)
 	AwaitAssignment(ctx context.Context, cluster string, after int64) (clusters.Assignment, error)
 	ClusterStatus(ctx context.Context, cluster string) (clusters.ClusterStatus, error)
+	TickFailure(ctx context.Context, cluster string) (*clusters.TickFailure, error)
 	ClusterMoves(ctx context.Context, cluster string) ([]clusters.MoveLog, error)
 	ClusterRecording(ctx context.Context, cluster string) (clusters.Recording, error)
 	ExplainPartition(ctx context.Context, cluster string, partition int) (clusters.PartitionView, error)

@@ -59,11 +59,11 @@ func (g *Group) leverOperations(refusals []string) []rest.Operation {
 func (g *Group) list(c *rest.Call, _ *rest.Nothing) (page wire.Page[clusters.ClusterView], err error) {
 	views := []clusters.ClusterView{}
 	for _, cluster := range g.Clusters.Bundle().Clusters {
-		status, err := g.Clusters.ClusterStatus(c.Context(), cluster.ID)
+		v, err := g.view(c, cluster.ID)
 		if err != nil {
 			return page, err
 		}
-		views = append(views, status.View())
+		views = append(views, v)
 	}
 	return wire.PageOf(views, ""), nil
 }
@@ -72,11 +72,25 @@ func (g *Group) get(c *rest.Call, in *clusterPath) (v clusters.ClusterView, err 
 	if err := g.check(in); err != nil {
 		return v, err
 	}
-	status, err := g.Clusters.ClusterStatus(c.Context(), in.Cluster)
+	v, err = g.view(c, in.Cluster)
+	return v, leverProblem(err, in.Cluster)
+}
+
+// view reads a cluster. It shows the error of the last tick only to those who may read the run.
+func (g *Group) view(c *rest.Call, cluster string) (v clusters.ClusterView, err error) {
+	status, err := g.Clusters.ClusterStatus(c.Context(), cluster)
 	if err != nil {
-		return v, leverProblem(err, in.Cluster)
+		return v, err
 	}
-	return status.View(), nil
+	failure, err := g.Clusters.TickFailure(c.Context(), cluster)
+	if err != nil {
+		return v, err
+	}
+	v = status.View()
+	if failure != nil && c.MayRead(failure.Pipeline) == nil {
+		v.Failure = failure
+	}
+	return v, nil
 }
 
 type movesQuery struct {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -220,14 +221,20 @@ func writeClusters(q *cli.Call, views []clusters.ClusterView) error {
 // writeCluster prints one cluster.
 func writeCluster(q *cli.Call, v clusters.ClusterView) error {
 	fmt.Fprintf(q.Out, "%s: %d partitions, policy %s, version %d\n", v.ID, v.Partitions, v.Policy, v.Version)
-	if v.Observed.IsZero() {
+	switch {
+	case v.Observed.IsZero() && v.Failure != nil:
+		fmt.Fprintln(q.Out, "nobody has observed it yet")
+	case v.Observed.IsZero():
 		fmt.Fprintln(q.Out, "nobody has observed it yet: does a trigger start its pipeline?")
-	} else {
+	default:
 		fmt.Fprintf(q.Out, "Gini %.3f, %.0f requests and %.0f drops a second, %d moves so far", v.Gini, v.Requests, v.Drops, v.Moves)
 		if v.BestLoad > 0 {
 			fmt.Fprintf(q.Out, "; best reachable load %.2f times the mean", v.BestLoad)
 		}
 		fmt.Fprintln(q.Out)
+	}
+	if f := v.Failure; f != nil {
+		fmt.Fprintf(q.Out, "the last tick failed at %s, in run %s: %s\n", f.At.Format(time.RFC3339), f.Run, f.Error)
 	}
 	for _, alert := range v.Alerts {
 		fmt.Fprintln(q.Out, "alert: "+alert)
@@ -339,7 +346,8 @@ and append to one file. Duplicates count once.`,
 			return err
 		}
 		if len(recording.Observations) == 0 {
-			return fmt.Errorf("nobody has observed cluster %s yet: does a trigger start its pipeline?", cluster)
+			return fmt.Errorf("nobody has observed cluster %s yet: procaas balancer status says why if its pipeline fails; does a trigger "+
+				"start it?", cluster)
 		}
 		return plant.WriteRecording(q.Out, recording)
 	})
