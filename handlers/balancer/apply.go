@@ -31,10 +31,10 @@ type Apply struct {
 	// Cluster is the id of the cluster.
 	Cluster string `yaml:"cluster" required:"true"`
 
-	// Observation is the response of balancer.observe.
+	// Observation is the response of balancer.observe: the observation, or the reference to a large one.
 	Observation any `yaml:"observation" required:"true"`
 
-	// Decision is the response of balancer.decide.
+	// Decision is the response of balancer.decide: the decision, or the reference to a large one.
 	Decision any `yaml:"decision" required:"true"`
 }
 

@@ -31,7 +31,7 @@ type Decide struct {
 	// Cluster is the id of the cluster.
 	Cluster string `yaml:"cluster" required:"true"`
 
-	// Observation is the response of balancer.observe.
+	// Observation is the response of balancer.observe: the observation, or the reference to a large one.
 	Observation any `yaml:"observation" required:"true"`
 }
 
