@@ -105,7 +105,9 @@ func TestProseOfOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if lines := strings.Count(string(text), "\n"); lines > longestPage && strings.HasPrefix(pattern, "decisions") {
+			// The index has a line for each decision, and nobody reads it whole.
+			page := strings.HasPrefix(pattern, "decisions") && filepath.Base(file) != "README.md"
+			if lines := strings.Count(string(text), "\n"); lines > longestPage && page {
 				t.Errorf("%s has %d lines; want at most %d: split it", file, lines, longestPage)
 			}
 			for _, problem := range sentences(help.ReplaceAllString(string(text), "$1")) {
