@@ -7,5 +7,6 @@
 // [Degradation] runs a fallback through the troubles that it has to distinguish, with the decisions
 // of [fallback.Rules].
 //
-// Nothing here reads a clock or waits. The same scenario and seed give exactly the same result.
+// Nothing here reads a clock or waits, except [Real]. The same scenario and seed give exactly the
+// same result. [Real] runs the scenario of [Backoff] over real connections, to compare both.
 package simulate

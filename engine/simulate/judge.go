@@ -10,6 +10,9 @@ import (
 type Verdict struct {
 	Policy string `json:"policy"`
 
+	// Real reports whether the numbers come from real connections; see [CompareReal].
+	Real bool `json:"real"`
+
 	// Attempts is after how many attempts a client gives up. 0 means never.
 	Attempts int `json:"attempts"`
 
@@ -79,7 +82,11 @@ func Judge(s Scenario, p Policy) Verdict {
 	if p.Limited {
 		simulate = limited
 	}
-	samples := simulate(s, p.Retry)
+	return judge(s, p, simulate(s, p.Retry))
+}
+
+// judge returns the verdict about the samples of a run.
+func judge(s Scenario, p Policy, samples []Sample) Verdict {
 	stop, resume := int(s.Before/time.Second), int((s.Before+s.Outage)/time.Second)
 	before, during, after := samples[:stop], samples[stop:resume], samples[resume:]
 	good := func(s Sample) int { return s.Good }

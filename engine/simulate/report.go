@@ -20,10 +20,13 @@ type Report struct {
 func Compare(s Scenario, policies []Policy, seeds int) Report {
 	r := Report{Scenario: s}
 	for _, p := range policies {
-		r.Policies = append(r.Policies, JudgeAll(s, p, seeds))
-		r.delays = append(r.delays, delaysOf(s, p.Retry))
+		r.add(JudgeAll(s, p, seeds), delaysOf(s, p.Retry))
 	}
 	return r
+}
+
+func (r *Report) add(v Verdict, delays []time.Duration) {
+	r.Policies, r.delays = append(r.Policies, v), append(r.delays, delays)
 }
 
 // WriteText writes a report for people: a table, and a chart for each policy.

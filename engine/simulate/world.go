@@ -155,10 +155,10 @@ func (w *world) resume() {
 
 // latency returns how long a request takes at a concurrency. The service recomputes it all the
 // time, so a request gets faster when others have ended.
-func (w *world) latency(concurrency int) time.Duration {
-	over := float64(max(0, concurrency-w.Limit)) / w.Scale
-	takes := float64(w.MinDelay) * math.Pow(w.Factor, over)
-	if w.faulty && w.Fault == FaultBrownout {
+func (s Scenario) latency(concurrency int, faulty bool) time.Duration {
+	over := float64(max(0, concurrency-s.Limit)) / s.Scale
+	takes := float64(s.MinDelay) * math.Pow(s.Factor, over)
+	if faulty && s.Fault == FaultBrownout {
 		takes *= brownout
 	}
 	return time.Duration(min(takes, float64(3*maxSpan)))
@@ -169,7 +169,7 @@ func (w *world) nextAnswer() (time.Duration, bool) {
 	if w.stopped || len(w.underway) == 0 {
 		return 0, false
 	}
-	return max(w.now, w.underway[0].taken+w.latency(len(w.underway))), true
+	return max(w.now, w.underway[0].taken+w.latency(len(w.underway), w.faulty)), true
 }
 
 // answer ends the oldest request. The work was useless if its client has left.

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,7 @@ func Command() *cobra.Command {
 		Use:   "simulate KIND",
 		Short: "Try a policy in virtual time before you deploy it",
 		Long: `simulate shows in virtual time what a policy does when something breaks. The same
-seed produces the same result.`,
+seed produces the same result. Only backoff --real uses real connections and real time.`,
 		Args: cli.OnlySubcommands,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var kinds []string
@@ -65,22 +66,36 @@ Without it, the network keeps trying in the background, as Go's dialer does.
 --policy adds a policy to the comparison: the retry of a handler in your files,
 FILE#pipeline/stage/handler, or the fields themselves, {factor: 3, jitter: full}.
 As in a file, a policy without attempts gives up after 3 attempts. attempts: 0 never
-gives up, and neither do the built-in policies.`,
+gives up, and neither do the built-in policies.
+
+--real also runs each policy over real connections: an HTTP server and its clients on
+the loopback interface of this machine, in real time, one policy after the other. The
+results are beside the simulated ones, and --svg draws both curves. With --real, the
+times are --before 10s --outage 10s --after 30s unless you set them: 200 s for the
+built-in policies. A real run is limited to 5000 clients, 10 minutes, and 20000 attempts
+from the outage on, because their connections may all stay open. If the process cannot
+open as many files, take fewer clients. The inbox with an adaptive limit is simulated only.
+--seeds counts simulated runs only.`,
 		Example: "  procaas simulate backoff\n" +
 			"  procaas simulate backoff --policy flows/orders.yaml#new-order/notify/push --outage 20s\n" +
 			"  procaas simulate backoff --policy '{min-delay: 1s, jitter: full, attempts: 0}' --svg backoff.svg\n" +
-			"  procaas simulate backoff --fault brownout --seeds 20",
+			"  procaas simulate backoff --fault brownout --seeds 20\n" +
+			"  procaas simulate backoff --real --svg backoff.svg",
 		Args: cobra.NoArgs,
 	}
 	scenario := scenarioFlags(c)
 	policies := c.Flags().StringArray("policy", nil, "one more policy: FILE#pipeline/stage/handler, or fields of retry in braces")
 	svg := c.Flags().String("svg", "", "also draw goodput, concurrency and the delays of each policy into this file")
 	seeds := seedsFlag(c)
+	connect := c.Flags().Bool("real", false, "also run the policies over real connections on this machine, in real time")
 	format := cli.Format(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		s := cli.Of(c)
 		if err := checkSeeds(*seeds); err != nil {
 			return err
+		}
+		if *connect {
+			shorten(c, scenario)
 		}
 		if err := scenario.Check(); err != nil {
 			return cli.Usage(err)
@@ -93,10 +108,34 @@ gives up, and neither do the built-in policies.`,
 			}
 			all = append(all, p)
 		}
-		report := simulate.Compare(*scenario, all, *seeds)
+		if !*connect {
+			report := simulate.Compare(*scenario, all, *seeds)
+			return show(s, report, *format, *svg, report.WriteSVG, true)
+		}
+		if err := scenario.CheckReal(); err != nil {
+			return cli.Usage(err)
+		}
+		report, err := simulate.CompareReal(c.Context(), *scenario, all, *seeds)
+		if err != nil {
+			return err
+		}
 		return show(s, report, *format, *svg, report.WriteSVG, true)
 	}
 	return c
+}
+
+// shorten gives a scenario the times of a real run, unless the caller has set them.
+func shorten(c *cobra.Command, s *simulate.Scenario) {
+	for name, short := range map[string]struct {
+		into *time.Duration
+		d    time.Duration
+	}{
+		"before": {&s.Before, 10 * time.Second}, "outage": {&s.Outage, 10 * time.Second}, "after": {&s.After, 30 * time.Second},
+	} {
+		if !c.Flags().Changed(name) {
+			*short.into = short.d
+		}
+	}
 }
 
 // degradationCommand tries a fallback in all faults.
