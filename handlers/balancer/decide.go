@@ -135,7 +135,7 @@ func latest(ctx context.Context, db store.Documents, cluster *tree.Cluster, befo
 	if most == clusters.RingSize(cluster) {
 		return db.DocumentsOf(ctx, clusters.DocumentObservation, cluster.ID+"/")
 	}
-	for ago := range most {
+	for ago := range most + 1 { // the place of this time may have one, too
 		at := before - float64(ago)*cluster.Step.Seconds()
 		d, err := db.Document(ctx, clusters.DocumentObservation, placeOf(cluster, at))
 		if errors.Is(err, store.ErrNotFound) {
