@@ -369,6 +369,43 @@ func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
 	})
 }
 
+// A dead connection lets the write that uses it hang, while others renew the lease.
+func TestNodeIsNotReadyWhileAWriteHangs(t *testing.T) {
+	for _, hung := range []string{"accept", "commit", "claim"} {
+		t.Run(hung, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				var dead atomic.Bool
+				back := make(chan struct{})
+				store := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
+					if op == hung && dead.Load() {
+						<-back
+					}
+					return nil
+				}}
+				e, _ := r.startOn(store.Ports(), three)
+				r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
+				dead.Store(true)
+				sent := make(chan string, 1)
+				go func() { sent <- r.submit(e, event("work", "k")) }()
+				time.Sleep(time.Second)
+				if err := e.Healthy(t.Context()); err != nil {
+					t.Errorf("want a short pause tolerated, have %v", err)
+				}
+				time.Sleep(4 * time.Second)
+				if err := e.Healthy(t.Context()); err == nil || !strings.Contains(err.Error(), "has taken ") {
+					t.Errorf("want the node to say what hangs, have %v", err)
+				}
+				dead.Store(false)
+				close(back)
+				r.settle(e, <-sent, model.Succeeded)
+				if err := e.Healthy(t.Context()); err != nil {
+					t.Errorf("want the node ready when the store answers again, have %v", err)
+				}
+			})
+		})
+	}
+}
+
 // writesForgotten is for how long a node remembers that a write failed, and a little.
 const writesForgotten = 11 * time.Second
 

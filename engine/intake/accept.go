@@ -251,7 +251,10 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	if owned < len(runs) {
 		a.Turns.Queue(bundle, runs, now)
 	}
+	began := time.Now()
+	ended := a.Writes.Begin(began)
 	results, err := a.Inbox.Accept(ctx, room.Node, runs)
+	ended()
 	room.Take(results, err)
 	switch {
 	case errors.Is(err, store.ErrFenced) && room.Node != 0:
@@ -264,10 +267,10 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 		return []accepted{{failure: err}}
 	case err != nil:
 		a.Metrics.Failed("accept")
-		a.Writes.Note(err, time.Now())
+		a.Writes.Note(err, began, time.Now())
 		return slices.Repeat([]accepted{{failure: err}}, len(runs))
 	}
-	a.Writes.Note(nil, time.Now())
+	a.Writes.Note(nil, began, time.Now())
 	out := make([]accepted, len(runs))
 	for i, r := range results {
 		out[i].Accepted = r

@@ -107,11 +107,12 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 	backoff := 10 * time.Millisecond
 	before := c.written.Load()
 	for try := 1; ; try++ {
+		began := time.Now()
 		errs, err := c.try(changes)
 		switch {
 		case err == nil:
 			c.written.Add(1)
-			c.health.Note(nil, time.Now())
+			c.health.Note(nil, began, time.Now())
 			if inDoubt {
 				c.settle(changes, errs)
 			}
@@ -125,7 +126,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 		inDoubt = true
 		c.metrics.Failed("commit")
 		if !store.IsOfData(err) || c.stuck.Load() > 1 {
-			c.health.Note(err, time.Now())
+			c.health.Note(err, began, time.Now())
 		}
 		if unsaid, ok := c.failing.Say(time.Now()); ok {
 			c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err, "unlogged", unsaid)
@@ -161,6 +162,8 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 func (c *committer) try(changes []model.Change) ([]error, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, clock.StoreTimeout)
 	defer cancel()
+	ended := c.health.Begin(time.Now())
+	defer ended()
 	return c.ledger.Commit(ctx, c.node, changes)
 }
 

@@ -197,6 +197,7 @@ func (n *node) claim() claimResult {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
+	n.stalled.begins(time.Now())
 	runs, err := n.d.Store.Ledger.Claim(ctx, n.number, asked, n.d.Library.Serving().String())
 	var claimed []*store.Claimed
 	for i := range runs {

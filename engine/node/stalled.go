@@ -17,9 +17,17 @@ type stall struct {
 	log stats.Teller
 
 	mu    sync.Mutex // guards the following
+	began time.Time  // of the claim in flight; zero for none
 	since time.Time  // of the first claim that failed after the last one that did not; zero for none
 	err   error      // of the last claim; nil if it found nothing
 	ready bool       // runs are due that no other node claims
+}
+
+// begins notes that a claim begins.
+func (s *stall) begins(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began = now
 }
 
 // due notes whether the last beat saw runs that only this node can claim.
@@ -35,10 +43,15 @@ func (s *stall) due(ready bool, now time.Time) {
 func (s *stall) claimed(runs int, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch s.err = err; {
+	began := s.began
+	s.began, s.err = time.Time{}, err
+	switch {
 	case runs > 0, err == nil && !s.ready:
 		s.since = time.Time{}
-	case s.since.IsZero():
+	case !s.since.IsZero():
+	case err != nil && !began.IsZero():
+		s.since = began // it may have hung
+	default:
 		s.since = now
 	}
 }
@@ -58,7 +71,9 @@ func (s *stall) state(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	took := now.Sub(s.since)
-	switch {
+	switch hangs := now.Sub(s.began); {
+	case !s.began.IsZero() && hangs >= stalledAfter && s.since.IsZero():
+		return fmt.Errorf("asking the store for runs has taken %s", hangs.Truncate(time.Second))
 	case s.since.IsZero() || took < stalledAfter:
 		return nil
 	case s.err != nil:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -29,7 +28,8 @@ const (
 	transactionTimeout = 20 * time.Second
 )
 
-// These bound the time to detect that the other end is gone without notice.
+// These bound the time to connect, and the time until the server detects that a process is gone
+// without notice.
 const (
 	connectTimeout = 5 * time.Second
 	keepIdle       = 5 * time.Second
@@ -51,11 +51,7 @@ func prepareConfig(ctx context.Context, dsn string) (config *pgxpool.Config, poo
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}
-	dialer := net.Dialer{
-		Timeout:         c.ConnectTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: keepInterval, Count: keepCount},
-	}
-	c.DialFunc = dialer.DialContext
+	pgkit.NoticeLoss(c, pgkit.LostAfter)
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "procaas"
 	}

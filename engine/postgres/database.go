@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/engine/pgkit"
 	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 
@@ -146,7 +147,7 @@ type unwritten struct{ error }
 
 func (e unwritten) Unwrap() error { return e.error }
 
-func (d *database) once(ctx context.Context, do func(*tx) error) error {
+func (d *database) once(ctx context.Context, do func(*tx) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -155,6 +156,11 @@ func (d *database) once(ctx context.Context, do func(*tx) error) error {
 		return unwritten{err}
 	}
 	defer conn.Release()
+	defer func() {
+		if pgkit.IsLoss(err) {
+			d.pool.Reset() // so that not each of the others is tried first
+		}
+	}()
 	t := &tx{conn: conn, pooled: d.pooled, cell: d.cell.Load(), acked: d.acked}
 	err = do(t)
 	if err == nil && !t.committed {

@@ -1,9 +1,11 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/pgkit"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
 )
@@ -86,6 +89,83 @@ func TestAnAmbiguousCommitIsTheCallersToFindOut(t *testing.T) {
 	}
 	if runs, _, err := s.List(t.Context(), store.RunFilter{Limit: 10}); err != nil || len(runs) != 4 || p.Lost() != 8 {
 		t.Fatalf("want 4 runs and 8 lost answers, have %d and %d, %v", len(runs), p.Lost(), err)
+	}
+}
+
+// The network takes in nothing more. No call has a deadline here, so only the connection ends them.
+func TestACallOnADeadConnectionFailsSoon(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems only find connections lost on which nothing is sent")
+	}
+	p, dsn := proxied(t, enginetest.Postgres(t))
+	s := open(t, dsn)
+	c, err := s.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	p.Hold(time.Hour)
+	big := strings.Repeat("x", 32<<20) // more than all buffers of the kernel take
+	if _, err := c.Exec(t.Context(), "select length($1)", pgx.QueryExecModeSimpleProtocol, big); !pgkit.IsLoss(err) {
+		t.Errorf("want the connection lost, have %v", err)
+	}
+	p.Hold(0)
+	accept(t, s, intake("small"))
+}
+
+// An event whose sender got no answer, because the standby was away, is in the database of the
+// primary only. The next try is acknowledged when the standby has the event, and not before.
+func TestARepeatedEventWaitsForTheStandby(t *testing.T) {
+	t.Parallel()
+	db := enginetest.OwnPostgres(t)
+	s, admin := open(t, db.URL), connect(t, db.URL)
+	is := func(query string, args ...any) (is bool) {
+		if err := admin.QueryRow(t.Context(), query, args...).Scan(&is); err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	// try accepts an event until it waits for the standby, which it reports, or is accepted.
+	try := func(ctx context.Context, id string) (waits bool, done chan error) {
+		done = make(chan error, 1)
+		go func() {
+			in := intake(id)
+			in.Ordered = false
+			_, err := s.Accept(ctx, 0, []model.Intake{in})
+			done <- err
+		}()
+		patience.Until(t, "the event is accepted, or waits", func() bool {
+			waits = is("select exists (select from pg_stat_activity where wait_event = 'SyncRep')")
+			return waits || len(done) > 0
+		})
+		return waits, done
+	}
+	run(t, admin, "alter system set synchronous_standby_names = '*'")
+	run(t, admin, "select pg_reload_conf()")
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var id string
+	var done chan error
+	for i, waits := 0, false; !waits; i++ { // the server takes a moment to learn of its standby
+		id = fmt.Sprint("e", i)
+		waits, done = try(ctx, id)
+	}
+	leave()
+	if err := <-done; err == nil {
+		t.Fatal("want no answer while the standby is away")
+	}
+	patience.Until(t, "the server gives up to wait", func() bool { return is("select exists (select from events where id = $1)", id) })
+	waits, done := try(t.Context(), id)
+	if !waits {
+		t.Errorf("want the repeated event to wait for the standby, have it accepted: %v", <-done)
+	}
+	run(t, admin, "alter system reset synchronous_standby_names")
+	run(t, admin, "select pg_reload_conf()")
+	if waits {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

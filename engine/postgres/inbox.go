@@ -118,6 +118,9 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	keys.place(in, node, at.now)
 	t.forget(in, keys)
 	t.queueFind(again)
+	if len(again) > 0 {
+		t.queue(writeNothing)
+	}
 	t.queueInsert(insertRuns, in, node, &at.now)
 	t.queueStir(keys.heard(in))
 	if err := sqlstore.Audit(ctx, t, reruns(in)...); err != nil {
@@ -125,6 +128,11 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	}
 	return t.commit(ctx)
 }
+
+// writeNothing makes a transaction that may only read wait for the standby when it commits. An event
+// that was accepted before may be on the primary only, because the first transaction was cancelled
+// while it waited. Standbys ignore what it writes.
+const writeNothing = "select pg_logical_emit_message(true, 'procaas', '')"
 
 const findServing = "select serving from settings"
 

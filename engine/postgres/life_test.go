@@ -507,3 +507,34 @@ func TestCommitOnItsWayBeyondTheLeaseIsRefused(t *testing.T) {
 		t.Errorf("want the last handler called once, by the node that owns the run, have %d", n)
 	}
 }
+
+// The network holds what is sent, but acknowledges it. The node says so long before its calls time
+// out. An event without an answer is not accepted, or it is, and its sender finds the same run.
+func TestNodeSaysThatTheNetworkHoldsItsWrites(t *testing.T) {
+	t.Parallel()
+	p, through := proxied(t, enginetest.Postgres(t))
+	c := &crew{t: t}
+	m := c.join("n", through, time.Hour)
+	c.eventually("the node is ready", func() bool { return m.Healthy(t.Context()) == nil })
+	ev := model.Event{ID: "e", Source: "s", Type: "work", Key: "k"}
+	p.Hold(time.Hour)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := m.Submit(context.WithoutCancel(t.Context()), []engineintake.Submission{{Event: ev}})
+		answered <- err
+	}()
+	c.eventually("the node says what hangs", func() bool {
+		err := m.Healthy(t.Context())
+		return err != nil && strings.Contains(err.Error(), "a write to the store has taken ")
+	})
+	p.Refuse(time.Hour) // what is held is lost
+	p.Hold(0)
+	if err := <-answered; err == nil {
+		t.Error("want an error for an event without an answer of the store")
+	}
+	p.Refuse(0)
+	id := c.submit([]*member{m}, 0, ev)
+	c.settle(m, map[string][]string{"k": {id}})
+	c.eventually("the node is ready again", func() bool { return m.Healthy(t.Context()) == nil })
+	c.checkCalls(map[string][]string{"k": {id}})
+}

@@ -97,6 +97,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
 	pgkit.KeepLoggedIn(config, dsn)
+	pgkit.NoticeLoss(config.ConnConfig, pgkit.LostAfter)
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "procaas-queue"
 	}

@@ -86,6 +86,7 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 		return nil, fmt.Errorf("shard maps: %w", err)
 	}
 	pgkit.KeepLoggedIn(config, o.DSN)
+	pgkit.NoticeLoss(config.ConnConfig, pgkit.LostAfter)
 	if !strings.Contains(o.DSN, "pool_max_conns") {
 		config.MaxConns = mapConns
 	}
@@ -322,6 +323,10 @@ func (s *Service) Connect(ctx context.Context, m *Map, shard string) (*pgxpool.P
 	return s.connect(ctx, dsn, shardConns)
 }
 
+// shardLostAfter is how long a shard may be silent. A server that takes in a part may read nothing
+// for seconds.
+const shardLostAfter = 15 * time.Second
+
 func (s *Service) connect(ctx context.Context, dsn string, conns int32) (*pgxpool.Pool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,6 +341,7 @@ func (s *Service) connect(ctx context.Context, dsn string, conns int32) (*pgxpoo
 		return nil, fmt.Errorf("connect to shard: %w", err)
 	}
 	pgkit.KeepLoggedIn(config, dsn)
+	pgkit.NoticeLoss(config.ConnConfig, shardLostAfter)
 	config.MaxConns = conns
 	config.ConnConfig.RuntimeParams["application_name"] = "procaas"
 	// Override the server's default for the role. If the role is called procaas, like the schema of
