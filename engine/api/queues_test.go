@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,41 @@ func TestOneClaimTakesThousandsOfTypes(t *testing.T) {
 		refused.Errors[0].Message != "want an array of 1 to 10000 objects, have an array of 10001" {
 		t.Errorf("have %+v, want how many types a claim may have", refused)
 	}
+}
+
+// A worker over HTTP holds tasks that it begins later, as one in Go does.
+func TestWorkersPrefetchTasksOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{})
+	s.call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{}, {}]`, 202, nil)
+	states := func(want ...string) {
+		t.Helper()
+		var list struct{ Items []wire.QueuedTask }
+		s.call(http.MethodGet, "/v1/queues/thumbs/tasks", "", 200, &list)
+		var have []string
+		for i := range list.Items {
+			have = append(have, list.Items[i].State)
+		}
+		slices.Sort(have)
+		if !slices.Equal(have, want) {
+			t.Errorf("the tasks are %v, want %v", have, want)
+		}
+	}
+	got := s.claim(`{"worker": "w", "prefetch": true, "types": [{"type": "thumbs", "limit": 2}]}`)
+	if len(got.Items) != 2 || got.Items[0].State != "starting" {
+		t.Fatalf("have %+v, want two tasks that are starting", got.Items)
+	}
+	states("starting", "starting")
+	beat := func(i int, more string) {
+		t.Helper()
+		s.call(http.MethodPost, "/v1/queues/heartbeat", fmt.Sprintf(`{"receipts": [%q]%s}`, got.Items[i].Receipt, more), 200, nil)
+	}
+	beat(0, `, "starting": true`)
+	states("starting", "starting")
+	beat(1, "")
+	states("running", "starting")
+	beat(1, `, "starting": true`)
+	states("running", "starting")
 }
 
 func TestQueuesRefuse(t *testing.T) {

@@ -128,7 +128,7 @@ type claim struct{ Body wire.ClaimTasks }
 func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 	var r reading
 	b := &in.Body
-	ask := store.TaskClaim{Worker: b.Worker, Limit: b.Limit, Lease: r.lease(b.Lease)}
+	ask := store.TaskClaim{Worker: b.Worker, Limit: b.Limit, Lease: r.lease(b.Lease), Prefetch: b.Prefetch}
 	if ask.Limit == 0 {
 		ask.Limit = maxTasks
 	}
@@ -245,7 +245,7 @@ func (g *Group) heartbeat(c *rest.Call, in *heartbeat) (done wire.TasksDone, err
 	}
 	var beats []store.TaskBeat
 	for _, ref := range refsOf(receipts) {
-		beats = append(beats, store.TaskBeat{TaskRef: ref, Running: true, Lease: lease})
+		beats = append(beats, store.TaskBeat{TaskRef: ref, Running: !in.Body.Starting, Lease: lease})
 	}
 	lost, err := g.Tasks.Work.BeatTasks(c.Context(), beats)
 	return doneOf(receipts, lost), err

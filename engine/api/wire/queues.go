@@ -79,6 +79,7 @@ type ClaimTasks struct {
 	Limit    int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"The most tasks of all types together. The default is 1000."`
 	Lease    Duration    `json:"lease,omitempty" doc:"How long the worker holds the tasks without a heartbeat: text such as 30s, or seconds. The default is 30 s."`
 	Wait     Duration    `json:"wait,omitempty" doc:"How long to wait if there is no task: text such as 20s, or seconds, up to 20 s. The default is not to wait."`
+	Prefetch bool        `json:"prefetch,omitempty" doc:"The worker begins the tasks later. They are starting until a heartbeat says that it has begun."`
 	Complete []string    `json:"complete,omitempty" maxItems:"1000" bytes:"768" doc:"Receipts of tasks to complete in the same transaction."`
 }
 
@@ -111,6 +112,7 @@ type TaskReceiptList struct {
 type TaskHeartbeat struct {
 	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Receipts of tasks that the worker works on, from the claims."`
 	Lease    Duration `json:"lease,omitempty" doc:"The new lease, from now: text such as 30s, or seconds. The default is 30 s."`
+	Starting bool     `json:"starting,omitempty" doc:"The worker holds the tasks and has not begun them: their states stay. The default is that it works on them: they become running."`
 }
 
 // FailedTasks is the body of the call that reports failed attempts.
