@@ -64,6 +64,7 @@ pipelines:
 
 // contract lists what dashboards and alerts are built on: names, types and labels.
 const contract = `procaas_checkpoint_seconds HISTOGRAM
+procaas_claims_stalled_seconds GAUGE
 procaas_events_accepted_total COUNTER
 procaas_events_shed_total COUNTER reason
 procaas_handler_calls_total COUNTER handler outcome pipeline stage
@@ -77,6 +78,7 @@ procaas_handler_waiting GAUGE handler pipeline stage
 procaas_inbox_oldest_seconds GAUGE
 procaas_inbox_waiting GAUGE
 procaas_pipeline_tolerance GAUGE owner pipeline
+procaas_runs_damaged_total COUNTER
 procaas_runs_passed_total COUNTER
 procaas_runs_quarantined_total COUNTER
 procaas_runs_total COUNTER pipeline status

@@ -9,8 +9,10 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
-	"procaas/engine/store"
 )
+
+// ErrUnreadable reports that a checkpoint is damaged. One that does not fit the plan can be read.
+var ErrUnreadable = errors.New("the checkpoint cannot be read")
 
 // Resume continues a run from its checkpoint, or begins it if there is none. Ready returns handlers
 // that were in flight again, with the same key and the next attempt's number, unless their
@@ -21,7 +23,7 @@ import (
 // repeat it. All other outcomes stay. Names of the flow that the run has not written are read from
 // s.Shared.
 //
-// The error says why the checkpoint does not fit the plan. A plan may differ from the run's first
+// The error is [ErrUnreadable], or says why the checkpoint does not fit the plan. A plan may differ from the run's first
 // one in stages that the run has not reached.
 func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	if len(data) == 0 {
@@ -29,7 +31,7 @@ func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	}
 	c, err := checkpoint.Read(data)
 	if err != nil {
-		return nil, store.DamagedRun(s.ID, "the checkpoint", err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	r := newRun(p, s, nil)
 	if r.status.Ended() {

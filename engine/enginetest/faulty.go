@@ -108,10 +108,7 @@ func (f faultyLedger) Beat(ctx context.Context, node int64, lease time.Duration,
 		return store.Beat{}, err
 	}
 	out, err := f.Ledger.Beat(ctx, node, lease, bundle)
-	if err := f.after("beat", err); err != nil {
-		return store.Beat{}, err
-	}
-	return out, nil
+	return out, f.after("beat", err) // a refusal says more than its error
 }
 
 // Claim implements [store.Ledger].

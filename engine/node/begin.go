@@ -75,8 +75,8 @@ func (j opening) begin() bool {
 	}
 	j.share(plan.Pipeline)
 	if j.run, err = core.Resume(plan, start, c.Checkpoint); err != nil {
-		if errors.Is(err, store.ErrDamaged) {
-			return j.setAside(err)
+		if errors.Is(err, core.ErrUnreadable) {
+			return j.setAside(store.DamagedRun(c.ID, "the checkpoint", err))
 		}
 		j.fail("", fmt.Errorf("resume: %w", err))
 		return false
