@@ -152,7 +152,7 @@ func New(o Options) (*Engine, error) {
 		Sharers:   func() int { return int(e.Guard.Nodes.Load()) },
 		Overspent: func(token string, items int) { o.Metrics.OverQuota.WithLabelValues(token).Add(float64(items)) },
 	}
-	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library}
+	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library, Memory: o.Memory}
 	e.History = &definitions.History{Library: &e.library, Kept: o.Store}
 	e.Follower = &definitions.Follower{
 		Library: &e.library, Bundles: o.Store.Bundles, Log: o.Log, Node: o.Name, Overrule: o.Overrule, Accepted: e.Runs,

@@ -551,7 +551,7 @@ func TestOperatorMigratesRuns(t *testing.T) {
 
 	o.write(strings.Replace(failing, "fail: {message: no stock}", "set: {}", 1))
 	o.command(cli.ExitFine, `work/last/broken`, "reload")
-	o.command(cli.ExitFine, `(?s)NODE.*PIPELINES.*here +true +0 +[0-9a-f]{12} `, "nodes")
+	o.command(cli.ExitFine, `(?s)NODE.*PIPELINES.*here +true +0 .*B +[0-9a-f]{12} `, "nodes")
 	o.command(cli.ExitFine, `^  run `+id+` of work fits: failed\n1 compatible, 0 pinned\n$`, "runs", "migrate", id, "--dry-run")
 	o.command(cli.ExitFine, `^(  run \S+ of work fits: failed\n){3}3 compatible, 0 pinned\n$`, "runs", "migrate", "--handler", "work/last", "--dry-run")
 	o.command(cli.ExitFine, `(?s)`+id+`.*3 compatible, 0 pinned\n$`, "runs", "migrate", "--version", old[:4], "--dry-run")

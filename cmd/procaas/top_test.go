@@ -18,7 +18,7 @@ import (
 func TestTopCommand(t *testing.T) {
 	t.Parallel()
 	o, other := operateNode(t, switched), operateNode(t, switched)
-	masked := regexp.MustCompile(`\d\d:\d\d:\d\d|http://127\.0\.0\.1:\d+|"last_success": "[^"]*"|"latency_p\d\d_ms": [\d.]+|"calls_per_second": [\d.]+|"counted": [^,]+|until [\d-]+T[\d:]+Z| +[\d.]+ +100% +[\d.]+ms +[\d.]+ms`)
+	masked := regexp.MustCompile(`memory: [^\n]*|"node": \d+|"limit": \d+|"budget": \d+|"used": \d+|\d\d:\d\d:\d\d|http://127\.0\.0\.1:\d+|"last_success": "[^"]*"|"latency_p\d\d_ms": [\d.]+|"calls_per_second": [\d.]+|"counted": [^,]+|until [\d-]+T[\d:]+Z| +[\d.]+ +100% +[\d.]+ms +[\d.]+ms`)
 	o.command(cli.ExitFine, "", "switch", "off", "work/last/tell", "--forever", "--reason", "incident")
 	o.command(cli.ExitFine, "", "limit", "work/last/log", "10/s")
 	var have strings.Builder

@@ -671,7 +671,8 @@ func (f *fakeEngine) Nodes(context.Context) ([]records.NodeView, error) {
 		return nil, errDown
 	}
 	return []records.NodeView{
-		{Node: 2, Name: "host-2", Started: began, Seen: began, Alive: true, Runs: 3, Bundle: "new"},
+		{Node: 2, Name: "host-2", Started: began, Seen: began, Alive: true, Runs: 3, Bundle: "new",
+			Memory: &records.MemoryView{Limit: 1 << 30, Budget: 512 << 20, Used: 384 << 20, Waiting: 2}},
 		{Node: 1, Name: "host-1", Started: began, Seen: began},
 	}, nil
 }

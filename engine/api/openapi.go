@@ -202,6 +202,13 @@ var describedFields = map[string]map[string]string{
 		"seen":   "When it last renewed its lease.",
 		"runs":   "The number of runs that it works on.",
 		"bundle": "The hash of the definition for new events; empty before its first heartbeat.",
+		"memory": "How much of its memory it uses. Only of the node that answers; absent for others, and without a limit.",
+	},
+	"MemoryView": {
+		"limit":   "Bytes that the process may use.",
+		"budget":  "Bytes of the limit that runs, replies, requests, pages and definitions share.",
+		"used":    "Bytes of the budget in use.",
+		"waiting": "How many runs, replies and requests wait for memory.",
 	},
 	"Version": {
 		"version": "The hash of its files.",

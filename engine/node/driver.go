@@ -122,6 +122,9 @@ func (d *Driver) Damaged() error {
 // Lost returns the error if the store has lost what it acknowledged, or nil.
 func (d *Driver) Lost() error { return d.loss.state() }
 
+// Number implements [records.Node].
+func (d *Driver) Number() int64 { return d.known.Number() }
+
 // Nudge implements [records.Node].
 func (d *Driver) Nudge() {
 	if n := d.node.Load(); n != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/dsl/datum"
+	"procaas/engine/budget"
 	"procaas/engine/checkpoint"
 	"procaas/engine/definitions"
 	"procaas/engine/model"
@@ -21,6 +22,7 @@ type Runs struct {
 	Store   store.Store
 	Library *definitions.Library
 	Node    Node
+	Memory  *budget.Memory // of this process; nil for no bound
 
 	// IsOff reports whether the handler at a path is off now, and why.
 	IsOff func(path string) (reason string, off bool)
@@ -29,6 +31,7 @@ type Runs struct {
 // A Node passes operators' orders to this process. Its methods do nothing while the process is not
 // a member of the cluster.
 type Node interface {
+	Number() int64          // of the last membership, or 0
 	Nudge()                 // looks for ready runs
 	Cancel(run string)      // ends a run that it drives
 	Move(run, order string) // orders a run that it drives to move to another definition, or to undo
@@ -162,7 +165,16 @@ type NodeView struct {
 	Alive   bool      `json:"alive"`
 	Runs    int       `json:"runs"` // runs that it owns
 	// hash of the definition by which it serves new events; empty if it has just joined
-	Bundle string `json:"bundle"`
+	Bundle string      `json:"bundle"`
+	Memory *MemoryView `json:"memory,omitempty"` // only of the node that answers, since no other one knows it
+}
+
+// A MemoryView shows how much of its memory a node uses, in bytes.
+type MemoryView struct {
+	Limit   int64 `json:"limit"`   // what the process may use
+	Budget  int64 `json:"budget"`  // the part of it that all work shares
+	Used    int64 `json:"used"`    // of the budget
+	Waiting int   `json:"waiting"` // how many runs, replies and requests wait for memory
 }
 
 // Nodes lists live nodes, and nodes that died recently.
@@ -174,6 +186,22 @@ func (o *Runs) Nodes(ctx context.Context) ([]NodeView, error) {
 	out := make([]NodeView, len(nodes))
 	for i, n := range nodes {
 		out[i] = NodeView{Node: n.Node, Name: n.Name, Started: n.Started, Seen: n.Seen, Alive: n.Alive, Runs: n.Runs, Bundle: n.Bundle}
+		if n.Alive && n.Node == o.Node.Number() {
+			out[i].Memory = memoryOf(o.Memory)
+		}
 	}
 	return out, nil
+}
+
+// memoryOf returns nil if there is no bound.
+func memoryOf(m *budget.Memory) *MemoryView {
+	if m == nil {
+		return nil
+	}
+	u := m.Usage()
+	v := &MemoryView{Limit: int64(u.Limit), Budget: int64(u.Budget), Waiting: u.Waiting}
+	for _, bytes := range u.Used {
+		v.Used += int64(bytes)
+	}
+	return v
 }

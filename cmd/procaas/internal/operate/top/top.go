@@ -53,7 +53,8 @@ is critical and whose it is, where 120 columns or the terminal have room.
 
 Below a handler are its last error, and who switched it off, until when and why. At
 the top are a canary, the services that are down, and how many runs wait or stand still, for
-what and for how long.
+what and for how long. A line says how much of its memory each node uses, and how many
+runs and requests wait for some.
 
 Parked runs are those of all nodes. Other numbers are those of one node: pass --node
 to add other nodes. Ctrl-C ends it. Without a terminal, top prints once.`,
@@ -172,12 +173,18 @@ func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 		return v, fmt.Errorf("%s: %w", f.Server, err)
 	}
 	for _, server := range f.others {
-		handlers, services, err := seen(ctx, f.At(server))
+		other := f.At(server)
+		handlers, services, err := seen(ctx, other)
 		if err != nil {
 			return v, fmt.Errorf("%s: %w", server, err)
 		}
 		v.add(handlers)
 		v.addServices(services)
+		nodes, err := other.Nodes(ctx)
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", server, err)
+		}
+		v.addMemory(nodes)
 	}
 	v.arrange()
 	return v, nil
@@ -220,6 +227,7 @@ func (v *topView) ask(ctx context.Context, node *client.Client, below string) er
 			v.runs += n.Runs
 		}
 	}
+	v.addMemory(nodes)
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/credentials"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 )
 
@@ -36,6 +37,10 @@ func topExample() topView {
 	until := at.Add(4 * time.Minute)
 	return topView{
 		server: "https://procaas.example", order: "failures", at: at, nodes: 3, runs: 12, asked: 1,
+		memory: []nodeMemory{
+			{Node: 1, Name: "host-1", MemoryView: records.MemoryView{Limit: 2 << 30, Budget: 1 << 30, Used: 3 << 20}},
+			{Node: 2, Name: "host-2", MemoryView: records.MemoryView{Limit: 1 << 30, Budget: 512 << 20, Used: 384 << 20, Waiting: 3}},
+		},
 		handlers: []stats.HandlerInfo{
 			topCase("new-order-created/perform-notifications/notify-user", 10.04, 0.999, 4.2, 13),
 			topCase("new-order-created/fetch-order/get-order", 1234.5, 1, 0.8, 1400, func(h *stats.HandlerInfo) {
@@ -58,7 +63,7 @@ func topExample() topView {
 func TestTopDraws(t *testing.T) {
 	t.Parallel()
 	var have strings.Builder
-	for _, s := range []screen{{}, {width: 80}, {width: 120, height: 6}, {width: 40}, {width: 80, color: true}} {
+	for _, s := range []screen{{}, {width: 80}, {width: 120, height: 7}, {width: 40}, {width: 80, color: true}} {
 		for _, order := range topOrders() {
 			if order != "failures" && s.width != 120 {
 				continue

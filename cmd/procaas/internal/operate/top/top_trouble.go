@@ -218,9 +218,10 @@ type topReport struct {
 	Next     *string             `json:"next"`
 	Services []guard.ServiceInfo `json:"services"`
 	Backlog  stats.BacklogView   `json:"backlog"`
+	Memory   []nodeMemory        `json:"memory,omitempty"` // of the nodes that were asked
 }
 
 func (v *topView) report() topReport {
 	page := cli.Items(v.handlers)
-	return topReport{Items: page.Items, Next: page.Next, Services: v.services, Backlog: v.backlog}
+	return topReport{Items: page.Items, Next: page.Next, Services: v.services, Backlog: v.backlog, Memory: v.memory}
 }

@@ -29,6 +29,7 @@ type topView struct {
 
 	nodes, runs int // number of live nodes, and their runs
 	asked       int // number of nodes that were asked
+	memory      []nodeMemory
 
 	canary   canary.View
 	backlog  stats.BacklogView
@@ -202,6 +203,13 @@ func (v *topView) draw(s *screen) []byte {
 	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
 	s.line(&b, "", fmt.Sprintf("%s, %.1f calls/s, %d failing, %d off or out; %s in hand",
 		diag.Plural(len(v.handlers), "handler"), rate, failing, off, diag.Plural(v.runs, "run")))
+	if text, waits := v.memoryText(); text != "" {
+		color := ""
+		if waits {
+			color = red
+		}
+		s.line(&b, color, text)
+	}
 	if v.canary.Phase == canary.Running || v.canary.Phase == canary.InShadow {
 		s.line(&b, "", versions.CanaryLine(v.canary))
 	}

@@ -1,0 +1,35 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+
+	"procaas/engine"
+	"procaas/engine/budget"
+)
+
+// Each node knows only its own memory, so a list has that of the node that answers.
+func TestANodeShowsItsOwnMemory(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		m := budget.New(1 << 30)
+		bounded, _ := r.start(awaiting, func(o *engine.Options) { o.Name, o.Memory = "bounded", m })
+		free, _ := r.start(awaiting, func(o *engine.Options) { o.Name = "free" })
+		used := m.Hold(budget.Requests)
+		used.Set(3 << 20)
+		defer used.Close()
+		for asked, want := range map[*engine.Engine]string{bounded: "bounded", free: ""} {
+			nodes, err := asked.Nodes(context.Background())
+			if err != nil || len(nodes) != 2 {
+				t.Fatalf("want two nodes, have %v and %v", nodes, err)
+			}
+			for _, n := range nodes {
+				switch v := n.Memory; {
+				case (v != nil) != (n.Name == want):
+					t.Errorf("want the memory of %q only, have %+v of %q", want, v, n.Name)
+				case v != nil && (v.Limit != 1<<30 || v.Budget != 1<<29 || v.Used < 3<<20 || v.Waiting != 0):
+					t.Errorf("want 3 MiB of 512 MiB in use, have %+v", v)
+				}
+			}
+		}
+	})
+}
