@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -202,6 +205,65 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 	o.command(cli.ExitUsage, `needs ids of runs, or a condition`, "runs", "retry")
 	o.command(cli.ExitUsage, `--since "soon": want a time`, "runs", "retry", "--since", "soon")
 	o.command(cli.ExitUsage, `--rate "fast"`, "runs", "retry", "--key", "k", "--rate", "fast")
+}
+
+// A command over many runs that ends early says how far it came. The command that it prints does the rest, and each run once.
+func TestOperatorGoesOnAfterAnEarlyEnd(t *testing.T) {
+	t.Parallel()
+	const runs = 7
+	o := operateNode(t, failing)
+	for range runs {
+		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.wait(model.Failed, runs)
+	at, err := url.Parse(o.server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"retry", "cancel"} {
+		for _, interrupted := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(t.Context())
+			pages := 0
+			node := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }}
+			between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/v1/runs/"+verb {
+					pages++ // the first one is the preview
+				}
+				if pages != 3 {
+					node.ServeHTTP(w, r)
+					return
+				}
+				if interrupted {
+					cancel()
+				}
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}))
+			var out, errs bytes.Buffer
+			code := Main(ctx, []string{
+				"runs", verb, "--pipeline", "work", "--error", "no stock", "--rate", "10/s", "--limit", "6", "--server", between.URL,
+			}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+			cancel()
+			between.Close()
+			did := map[string]string{"retry": "retried", "cancel": "cancelled"}[verb]
+			found := regexp.MustCompile(did + ` 2 runs, then: .*; to continue: procaas (runs .* --error='no stock' .*--cursor=\S+)`).
+				FindStringSubmatch(errs.String())
+			if code != cli.ExitBroken || found == nil || strings.Contains(errs.String(), "interrupted") != interrupted {
+				t.Fatalf("%s: want exit code %d, two runs and the command that goes on, have %d and\n%s%s", verb, cli.ExitBroken, code,
+					out.String(), errs.String())
+			}
+			command := strings.ReplaceAll(strings.ReplaceAll(found[1], "'no stock'", "stock"), between.URL, o.server)
+			if verb == "retry" {
+				o.wait(model.Failed, runs)
+			}
+			o.command(cli.ExitFine, `^`+did+` 4 runs\n`, strings.Fields(command)...)
+			if verb == "cancel" {
+				return // the rest is the same
+			}
+			o.wait(model.Failed, runs)
+		}
+	}
 }
 
 // People know what fails, and not always in which pipeline: a path may be shortened from the left wherever one is taken.

@@ -69,8 +69,17 @@ func (s runs) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord, s
 	if err := trouble(asked, errs); err != nil {
 		return nil, "", err
 	}
-	limit, next := min(max(f.Limit, 1), 1000), page{}
+	limit := min(max(f.Limit, 1), 1000)
 	at := make([]int, len(asked))
+	place := func() string {
+		next := page{}
+		for i, p := range asked {
+			if l := all[i]; len(l.runs) > 0 && (at[i] < len(l.runs) || l.more) {
+				next[p.number] = l.cursors[at[i]]
+			}
+		}
+		return next.String()
+	}
 	var out []store.RunRecord
 	listed := map[string]bool{}
 	for len(out) < limit {
@@ -89,15 +98,11 @@ func (s runs) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord, s
 		if !listed[r.ID] { // a run that moves may be in two cells
 			listed[r.ID] = true
 			r.Node = s.homeAt(ctx, asked[best], r.Node)
+			r.Place = place()
 			out = append(out, r)
 		}
 	}
-	for i, p := range asked {
-		if l := all[i]; len(l.runs) > 0 && (at[i] < len(l.runs) || l.more) {
-			next[p.number] = l.cursors[at[i]]
-		}
-	}
-	return out, next.String(), nil
+	return out, place(), nil
 }
 
 // comesFirst orders runs of two cells.

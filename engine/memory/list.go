@@ -35,10 +35,12 @@ func (m *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord,
 	n, more := f.Page(sizes)
 	var out []store.RunRecord
 	for _, r := range rows[:n] {
-		out = append(out, m.record(r))
+		found := m.record(r)
+		found.Place = strconv.Itoa(r.seq)
 		if f.Brief {
-			out[len(out)-1].Event.Payload = nil
+			found.Event.Payload = nil
 		}
+		out = append(out, found)
 	}
 	if more {
 		return out, strconv.Itoa(rows[n-1].seq), ctx.Err()

@@ -160,17 +160,11 @@ func (o *Runs) MoveAll(ctx context.Context, f store.RunFilter, preview bool, by 
 	d := o.Library.Present()
 	f.Live, f.Other, f.Oldest = true, d.Bundle.Hash, true
 	out := RunsMoved{Preview: preview, Bundle: d.Bundle.Hash, Fit: []RunFit{}, Pinned: []RunFit{}}
-	found, next, err := o.list(ctx, f)
-	if err != nil {
-		return out, err
-	}
-	if next != "" {
-		out.Next = &next
-	}
-	for _, r := range found {
+	next, err := o.walk(ctx, f, func(r *store.RunRecord) error {
+		var err error
 		var pinned *PinnedError
 		if preview {
-			why, wrong := o.Fits(ctx, d, r)
+			why, wrong := o.Fits(ctx, d, *r)
 			if err = wrong; why != nil {
 				err = &PinnedError{why}
 			}
@@ -180,14 +174,16 @@ func (o *Runs) MoveAll(ctx context.Context, f store.RunFilter, preview bool, by 
 		switch {
 		case err == nil:
 			out.Done++
-			out.Fit = append(out.Fit, NewRunFit(View(r), nil))
+			out.Fit = append(out.Fit, NewRunFit(View(*r), nil))
 		case errors.As(err, &pinned):
-			out.Pinned = append(out.Pinned, NewRunFit(View(r), pinned.Err))
+			out.Pinned = append(out.Pinned, NewRunFit(View(*r), pinned.Err))
 		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrStale):
 			out.MovedOn++
 		default:
-			return out, fmt.Errorf("run %s: %w", r.ID, err)
+			return err
 		}
-	}
-	return out, nil
+		return nil
+	})
+	out.Next = next
+	return out, err
 }

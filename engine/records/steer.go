@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -233,18 +234,10 @@ func (o *Runs) makeUp(ctx context.Context, id, path string, by store.Actor) erro
 		by)
 }
 
-// each calls do for the runs of a page.
+// each calls do for the runs of a page, and counts what came of it. A page may end early, as [Runs.walk] says.
 func (o *Runs) each(ctx context.Context, f store.RunFilter, do func(context.Context, *store.RunRecord) error) (RunsDone, error) {
-	records, next, err := o.list(ctx, f)
-	if err != nil {
-		return RunsDone{}, err
-	}
 	out := RunsDone{Runs: []string{}}
-	if next != "" {
-		out.Next = &next
-	}
-	for i := range records {
-		r := &records[i]
+	next, err := o.walk(ctx, f, func(r *store.RunRecord) error {
 		err := do(ctx, r)
 		_, ofTask := errors.AsType[*TaskRunError](err)
 		switch {
@@ -256,9 +249,51 @@ func (o *Runs) each(ctx context.Context, f store.RunFilter, do func(context.Cont
 		case ofTask:
 			out.OfTasks++
 		default:
-			return RunsDone{}, fmt.Errorf("run %s: %w", r.ID, err)
+			return err
+		}
+		return nil
+	})
+	out.Next = next
+	o.Node.Nudge()
+	return out, err
+}
+
+const (
+	walkStep = 50              // runs that a walk reads at once
+	walkTime = 2 * time.Second // after it, a walk begins with no further run; far below the time of a request
+)
+
+// walk calls do for the runs that a filter chooses, up to its limit. It stops early after walkTime, or at an error. It returns the
+// cursor of the rest, nil at the end. It returns an error only if it comes before the first run is done. Otherwise the caller learns
+// what was done, and the next call from the cursor meets the error, if it lasts.
+func (o *Runs) walk(ctx context.Context, f store.RunFilter, do func(*store.RunRecord) error) (next *string, err error) {
+	began, done := time.Now(), 0
+	for left := max(f.Limit, 1); ; {
+		f.Limit = min(left, walkStep)
+		found, after, err := o.list(ctx, f)
+		for i := 0; err == nil && i < len(found); i++ {
+			if done > 0 && time.Since(began) >= walkTime {
+				return &f.Cursor, nil
+			}
+			if err = ctx.Err(); err == nil {
+				err = do(&found[i])
+			}
+			if err != nil {
+				err = fmt.Errorf("run %s: %w", found[i].ID, err)
+				break
+			}
+			done, f.Cursor = done+1, found[i].Place
+		}
+		switch {
+		case err != nil && done == 0:
+			return nil, err
+		case err != nil:
+			return &f.Cursor, nil
+		case after == "":
+			return nil, nil
+		}
+		if f.Cursor, left = after, left-len(found); left <= 0 || time.Since(began) >= walkTime {
+			return &after, nil
 		}
 	}
-	o.Node.Nudge()
-	return out, nil
 }

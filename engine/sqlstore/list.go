@@ -15,6 +15,7 @@ import (
 func (s *Store) List(ctx context.Context, f store.RunFilter) (runs []store.RunRecord, next string, err error) {
 	all, more, err := s.Records(ctx, f)
 	for _, r := range all {
+		r.Place = r.Cursor()
 		runs = append(runs, r.RunRecord)
 	}
 	if more {

@@ -464,6 +464,9 @@ type RunRecord struct {
 	// just saved it
 	Outputs []byte
 	Damage  error // why the event cannot be read; nil for a sound one
+
+	// Place is the cursor of the runs after this one. Only listings set it. It may be empty for the last run of all.
+	Place string
 }
 
 // A RunFilter chooses runs. An empty field chooses all runs.

@@ -37,7 +37,8 @@ var live = []model.Status{model.Waiting, model.Running, model.Parked, model.Fail
 
 func (g *Group) redriveOperations() []rest.Operation {
 	const about = "Handles runs in the order of acceptance, up to `limit` per call. `cursor` continues after the previous call. A " +
-		"walk by cursor visits each run once, and you may repeat it from the start. The call needs at least one condition."
+		"call ends early after about 2 s, or if the store fails after the first runs. The reply then has the changed runs, and `next` " +
+		"leads to the rest. A walk by cursor visits each run once, and you may repeat it from the start. The call needs at least one condition."
 	operation := func(v *verb, summary, about string, example wire.RunChoice) rest.Operation {
 		return rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/" + v.name, ID: v.name + "-runs", Tag: "runs", Summary: summary, About: about,
@@ -176,7 +177,8 @@ func (g *Group) migrateOperations() []rest.Operation {
 			Method: http.MethodPost, Path: "/v1/runs/migrate", ID: "migrate-runs", Tag: "runs",
 			Summary: "Move the runs that a filter chooses to the present definition",
 			About: "Moves runs in flight and failed runs of older definitions to the present one, in the order of acceptance, up to " +
-				"`limit` per call. `cursor` continues after the previous call. Runs that do not fit stay, and the reply lists them. The call " +
+				"`limit` per call. `cursor` continues after the previous call. Runs that do not fit stay, and the reply lists them. A call " +
+				"ends early after about 2 s, or if the store fails after the first runs, and `next` leads to the rest. The call " +
 				"needs at least one condition.",
 			Example:  wire.Redrive{RunChoice: wire.RunChoice{Pipeline: "new-order-created"}, Preview: true},
 			Replies:  rest.OK("The changes, or with `preview` what would change."),

@@ -176,6 +176,26 @@ var filterCases = []storeCase{
 		}
 		p.equal("runs", met, ids)
 	}},
+	{"a listing goes on after any of its runs", func(p *probe) {
+		ids := p.accept(p.event("k"), p.event("l"), p.event("m"), p.event("n"))
+		for _, oldest := range []bool{true, false} {
+			want := slices.Clone(ids)
+			if !oldest {
+				slices.Reverse(want)
+			}
+			runs, _, err := p.Runs.List(p.Context(), store.RunFilter{Oldest: oldest, Limit: len(ids)})
+			p.must(err)
+			for i, r := range runs[:len(runs)-1] {
+				rest, _, err := p.Runs.List(p.Context(), store.RunFilter{Oldest: oldest, Limit: len(ids), Cursor: r.Place})
+				p.must(err)
+				var have []string
+				for _, r := range rest {
+					have = append(have, r.ID)
+				}
+				p.equal("runs after the place of one", have, want[i+1:])
+			}
+		}
+	}},
 	{"a page holds one run at least, whatever its limit says", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k"))
 		for _, limit := range []int{-1, 0, 1} {

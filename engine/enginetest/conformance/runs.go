@@ -117,7 +117,7 @@ var runCases = []storeCase{
 				if r.Event.Payload != nil || whole.Event.Payload == nil {
 					p.Errorf("have the payload %.50v in a brief list, and %.50v by itself", r.Event.Payload, whole.Event.Payload)
 				}
-				whole.Event.Payload = nil
+				whole.Event.Payload, whole.Place = nil, r.Place
 				p.equal("the rest of the run", r, whole)
 			}
 			if f.Cursor = next; next == "" {

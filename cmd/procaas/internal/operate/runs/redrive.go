@@ -2,11 +2,15 @@ package runs
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 
 	"procaas/cmd/procaas/internal/cli"
@@ -14,6 +18,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/records"
@@ -25,8 +30,9 @@ const redriveHelp = `
 Conditions instead of ids choose all runs that match: the oldest first, or the newest
 first to cancel, so that no run begins because an earlier one of its key has ended.
 --dry-run shows them, and also runs that you name. --rate sets the pace. The command
-handles each run once, even if the run fails again meanwhile. After an interruption,
-run the same command again: it skips runs that already continue.`
+handles each run once, even if the run fails again meanwhile. If it ends early, it says
+how many runs it changed, and which command continues with --cursor. Runs that already
+continue are skipped.`
 
 // redriveFlags choose many runs and set the pace.
 type redriveFlags struct {
@@ -35,7 +41,9 @@ type redriveFlags struct {
 	dryRun  bool
 	rate    string
 	limit   int
-	abandon bool // cancel without compensation
+	cursor  string
+	abandon bool           // cancel without compensation
+	command *cobra.Command // to say how to go on
 }
 
 func (f *redriveFlags) add(c *cobra.Command) {
@@ -49,6 +57,8 @@ func (f *redriveFlags) addPace(c *cobra.Command) {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and list the chosen runs with their present status")
 	flags.StringVar(&f.rate, "rate", "50/s", "pace, as runs per time")
 	flags.IntVar(&f.limit, "limit", 0, "stop after this many runs; 0 for all")
+	flags.StringVar(&f.cursor, "cursor", "", "continue where a command with the same conditions ended early; it printed the cursor")
+	f.command = c
 }
 
 // named changes or shows the runs that the arguments name. It refuses conditions beside names, since their
@@ -59,7 +69,7 @@ func (f *redriveFlags) named(q *cli.Call, verb client.Verb, fits func(checkpoint
 	if err := f.read(q); err != nil {
 		return err
 	}
-	if f.filter != (store.RunFilter{}) || f.limit != 0 {
+	if f.filter != (store.RunFilter{}) || f.limit != 0 || f.cursor != "" {
 		return cli.Usagef("have names of runs and conditions; want either: without names, the conditions choose the runs")
 	}
 	if f.dryRun {
@@ -113,6 +123,7 @@ func (f *redriveFlags) pages(q *cli.Call, body wire.Redrive, perSecond float64, 
 		page, perSecond = 1000, float64(rate.Inf)
 	}
 	limiter := rate.NewLimiter(rate.Limit(perSecond), page)
+	body.Cursor = f.cursor
 	for left := f.most(); left > 0; {
 		body.Limit = min(page, left)
 		var met int
@@ -122,10 +133,16 @@ func (f *redriveFlags) pages(q *cli.Call, body wire.Redrive, perSecond float64, 
 			met, next, err = do(body)
 		}
 		switch {
-		case err != nil && body.Cursor == "":
+		case err != nil && body.Cursor == f.cursor && (f.dryRun || errors.As(err, new(*problem.Problem))):
 			return err // nothing has been done
 		case err != nil:
-			return fmt.Errorf("%s, then: %w; say the same again to go on", told(), err)
+			if cli.Terminal(q.Err) {
+				_ = cli.Control(q.Err, "\r\x1b[K")
+			}
+			if q.Ctx.Err() != nil {
+				err = errInterrupted
+			}
+			return fmt.Errorf("%s, then: %w; to continue: %s", told(), err, f.goOn(body.Cursor, left))
 		}
 		if next == nil {
 			break
@@ -134,6 +151,43 @@ func (f *redriveFlags) pages(q *cli.Call, body wire.Redrive, perSecond float64, 
 		body.Cursor = *next
 	}
 	return nil
+}
+
+var errInterrupted = errors.New("interrupted; the server may have changed some runs more, which the next command skips")
+
+// goOn returns the command that continues at a cursor with the rest of the limit. It leaves out tokens.
+func (f *redriveFlags) goOn(cursor string, left int) string {
+	words := []string{f.command.CommandPath()}
+	f.command.Flags().Visit(func(flag *pflag.Flag) {
+		values := []string{flag.Value.String()}
+		switch flag.Name {
+		case "token", "admin-token", "cursor", "dry-run":
+			return
+		case "limit":
+			values[0] = strconv.Itoa(left)
+		}
+		if many, ok := flag.Value.(pflag.SliceValue); ok {
+			values = many.GetSlice()
+		}
+		for _, value := range values {
+			words = append(words, "--"+flag.Name+"="+shellWord(value))
+		}
+	})
+	if cursor != "" {
+		words = append(words, "--cursor="+cursor)
+	}
+	return strings.Join(words, " ")
+}
+
+// plainWord matches what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[\w%+,./:=@-]+$`)
+
+// shellWord quotes a word for a POSIX shell if need be.
+func shellWord(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // most returns how many runs to process at most.
@@ -262,7 +316,7 @@ func (f *redriveFlags) migrate(q *cli.Call, reason string) error {
 		for _, fit := range append(m.Fit, m.Pinned...) {
 			report.Add(fit)
 		}
-		return body.Limit, m.Next, nil
+		return len(m.Fit) + len(m.Pinned) + m.MovedOn, m.Next, nil
 	})
 	if err != nil {
 		return err
