@@ -9,7 +9,7 @@ import (
 // A Reload says how to read the pipelines again.
 type Reload struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit."`
-	Drop   bool   `json:"drop,omitempty" doc:"true cancels accepted events that wait for removed pipelines. Otherwise the server refuses to remove these pipelines."`
+	Drop   bool   `json:"drop,omitempty" doc:"true cancels accepted events that wait for removed pipelines or transitions. Otherwise the server refuses to remove these."`
 
 	Canary float64  `json:"canary,omitempty" minimum:"0" maximum:"99" doc:"The percentage of keys whose new runs use the new version at first. 25, 50 and 100 % follow. The default is all keys at once."`
 	Step   Duration `json:"step,omitempty" doc:"Of a canary: how long each share lasts at least. The default is 10m."`

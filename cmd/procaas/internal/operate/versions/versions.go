@@ -373,7 +373,7 @@ and the call is safe: a GET, or its service says shadow: true. It sends no secre
 }
 
 func addDrop(c *cobra.Command) *bool {
-	return c.Flags().Bool("drop", false, "cancel accepted events that wait for removed pipelines")
+	return c.Flags().Bool("drop", false, "cancel accepted events that wait for removed pipelines or transitions")
 }
 
 // showChange prints what another current version would change, or why the server refuses it.
