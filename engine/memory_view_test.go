@@ -2,10 +2,14 @@ package engine_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"testing"
 
 	"procaas/engine"
 	"procaas/engine/budget"
+	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // Each node knows only its own memory, so a list has that of the node that answers.
@@ -33,3 +37,36 @@ func TestANodeShowsItsOwnMemory(t *testing.T) {
 		}
 	})
 }
+
+// A page of large runs is shorter on a small node. The cursor leads to all of them.
+func TestAPageOfRunsFitsASmallNode(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		e, _ := r.start(bulky, func(o *engine.Options) { o.Memory = budget.New(64 << 20) }) // pages of 1 MiB
+		const runs = 4
+		for i := range runs {
+			r.submit(e, model.Event{Type: "work", Key: "k" + strconv.Itoa(i), Payload: strings.Repeat("x", 400<<10)})
+		}
+		total, pages := 0, 0
+		for f := (store.RunFilter{Limit: 50}); ; pages++ {
+			page, next, err := e.List(context.Background(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += len(page)
+			if f.Cursor = next; next == "" {
+				pages++
+				break
+			}
+		}
+		if total != runs || pages < 2 {
+			t.Errorf("want %d runs on several pages, have %d on %d", runs, total, pages)
+		}
+	})
+}
+
+const bulky = `
+pipelines:
+  - id: work
+    stages:
+      - {id: s, handlers: [{id: one, step: {}}]}
+`

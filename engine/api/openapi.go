@@ -206,7 +206,7 @@ var describedFields = map[string]map[string]string{
 	},
 	"MemoryView": {
 		"limit":   "Bytes that the process may use.",
-		"budget":  "Bytes of the limit that runs, replies, requests, pages and definitions share.",
+		"budget":  "Bytes of the limit that runs, replies, requests and pages of the console share.",
 		"used":    "Bytes of the budget in use.",
 		"waiting": "How many runs, replies and requests wait for memory.",
 	},

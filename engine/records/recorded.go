@@ -21,7 +21,7 @@ type Recorded struct {
 // Recorded reads a page of the runs that a filter chooses. It returns those that have ended and
 // were recorded, oldest first, and the cursor of the next page.
 func (o *Runs) Recorded(ctx context.Context, f store.RunFilter) (out []Recorded, next string, err error) {
-	f.Oldest, f.Brief, f.Bytes = true, false, mostListed
+	f.Oldest, f.Brief, f.Bytes = true, false, o.pageBytes()
 	found, next, err := o.Store.Runs.List(ctx, f)
 	if err != nil {
 		return nil, "", fmt.Errorf("list recorded runs: %w", err)

@@ -68,10 +68,23 @@ func (o *Runs) List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunVie
 // mostListed bounds the data read from the store for one page of runs, in bytes.
 const mostListed = 32 << 20
 
+// listedPart is the part of what one request may hold that a page may have. The rest is for its
+// decoded form and its answer, and for pages that are read at the same time. A page holds no memory
+// of the budget: a slow reader would hold it until its answer is written, and so keep events out.
+const listedPart = 8
+
+// pageBytes returns the bound of a page on this node.
+func (o *Runs) pageBytes() int64 {
+	if one, ok := o.Memory.One(); ok {
+		return min(mostListed, int64(one/listedPart))
+	}
+	return mostListed
+}
+
 // list reads a page of runs without large parts. A page of large runs has fewer runs than the
 // filter allows.
 func (o *Runs) list(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
-	f.Brief, f.Bytes = true, mostListed
+	f.Brief, f.Bytes = true, o.pageBytes()
 	records, next, err := o.Store.Runs.List(ctx, f)
 	if err != nil {
 		return nil, "", fmt.Errorf("list runs: %w", err)

@@ -1,0 +1,30 @@
+package serve
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"procaas/cmd/procaas/internal/cli"
+)
+
+func TestMemoryFlag(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"63MiB": "want 64MiB or more",
+		"0":     "want 64MiB or more",
+		"lots":  `--memory "lots"`,
+		"-1GiB": `--memory "-1GiB"`,
+	} {
+		var usage cli.UsageError
+		if _, err := memoryLimit(flag); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("--memory %s: want a usage error with %q, have %v", flag, want, err)
+		}
+	}
+	if n, err := memoryLimit("64MiB"); n != 64<<20 || err != nil {
+		t.Errorf("want 64 MiB, have %d and %v", n, err)
+	}
+	if n, err := memoryLimit(""); n < leastMemory || err != nil {
+		t.Errorf("want a limit of 64 MiB or more without the flag, have %d and %v", n, err)
+	}
+}
