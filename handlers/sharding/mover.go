@@ -377,6 +377,7 @@ func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 		}
 	}
 	for _, table := range t.m.Declared.Tables {
+		spec.Listed = append(spec.Listed, table.Table)
 		rows, ok, err := t.m.Rows(ctx, table, now.Key)
 		if err != nil {
 			return spec, err

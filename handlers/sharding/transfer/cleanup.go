@@ -27,6 +27,10 @@ func (m *Mover) Cleanup(ctx context.Context) error {
 	if err := m.forget(ctx); err != nil {
 		return err
 	}
+	// After the slots are released, and before anything is deleted to which the rows refer.
+	if err := m.noneLeft(ctx); err != nil {
+		return err
+	}
 	// On both: the fence check inside the statement spares the shard with the key.
 	for _, c := range []*pgx.Conn{m.source, m.target} {
 		if err := m.remove(ctx, c, "cleanup"); err != nil {

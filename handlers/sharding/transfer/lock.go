@@ -32,7 +32,10 @@ func (m *Mover) PlanLocked(ctx context.Context) error {
 	if reasons = append(reasons, more...); len(reasons) > 0 {
 		return &RefusedError{reasons}
 	}
-	return m.load(ctx)
+	if err := m.load(ctx); err != nil {
+		return err
+	}
+	return m.nothingLeft(ctx)
 }
 
 // LockCopySwitch moves the key while nobody writes to it: it is frozen during the whole copy. It
@@ -146,6 +149,9 @@ func (m *Mover) copySnapshot(ctx context.Context) error {
 			}
 		}
 		if err := m.at("verify"); err != nil {
+			return err
+		}
+		if err := m.nothingLeft(ctx); err != nil {
 			return err
 		}
 		_, err = m.compare(ctx, read.Conn())

@@ -29,6 +29,9 @@ func (m *Mover) Plan(ctx context.Context) error {
 	if err := m.load(ctx); err != nil {
 		return err
 	}
+	if err := m.nothingLeft(ctx); err != nil {
+		return err
+	}
 	return m.tryPublish(ctx)
 }
 

@@ -32,6 +32,9 @@ type Spec struct {
 	// Tables move together.
 	Tables []Table
 
+	// Listed names all tables of the map. Some may have no rows of the key that move.
+	Listed []string
+
 	// Limits bound the steps. A zero means the default in [Limits].
 	Limits Limits
 
@@ -176,6 +179,12 @@ func (t Table) split() (schema, name string) {
 		return "public", t.Name
 	}
 	return schema, name
+}
+
+// quoted quotes the name of the table with its schema.
+func (t Table) quoted() string {
+	schema, name := t.split()
+	return quote(schema, name)
 }
 
 func quote(names ...string) string { return pgx.Identifier(names).Sanitize() }

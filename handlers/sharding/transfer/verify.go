@@ -46,6 +46,9 @@ func (m *Mover) verify(ctx context.Context) error {
 	if err := m.passed(ctx, lsn); err != nil {
 		return err
 	}
+	if err := m.nothingLeft(ctx); err != nil {
+		return err
+	}
 	rows, err := m.compare(ctx, read)
 	if err != nil {
 		return err

@@ -1,0 +1,83 @@
+package sharding_test
+
+import (
+	"strings"
+	"testing"
+
+	"procaas/engine/transfers"
+)
+
+// children makes a table that refers to labels, with a row for label 1 of a key.
+const children = `create table colours (label bigint, owner bigint, foreign key (owner, label) references labels (user_id, id))`
+
+// The transfer does not begin, so the parents of the rows are not deleted.
+func TestChildrenThatAreNotListedKeepTheirKey(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	r.exec("s1", children)
+	r.exec("s1", "insert into colours values (1, 42), (2, 42)")
+	for _, method := range []string{"stream", "lock-copy-switch"} {
+		r.start(`, "method": "` + method + `"`)
+		got := r.await("a refusal", func(x transfers.ShardTransfer) bool { return x.State == transfers.TransferFailed && x.Method == method })
+		if !strings.Contains(got.Error, "would stay on shard s1: 2 in table public.colours") {
+			t.Errorf("%s: %s", method, got.Error)
+		}
+	}
+	if p, err := r.m.Read(t.Context(), "42"); err != nil || p.Shard != "s1" {
+		t.Errorf("the key is at %+v, %v; want s1", p, err)
+	}
+	r.exec("s1", "delete from colours where owner = 42")
+	r.start("")
+	r.awaitState(transfers.TransferObserving)
+}
+
+// A partition that was made after the plan gets a row of the key while the transfer runs.
+func TestPartitionOfNextMonthIsFoundBeforeTheSwitch(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	months := `drop table labels; create table labels_all (user_id bigint, id bigint, primary key (user_id, id)) partition by range (id);
+		create table labels partition of labels_all for values from (0) to (1000)`
+	for _, shard := range []string{"s1", "s2"} {
+		r.exec(shard, months)
+	}
+	r.exec("s1", "insert into labels values (42, 1)")
+	r.enroll("mail")
+	r.at("verify", func() error {
+		return r.try("s1", "create table labels_next partition of labels_all for values from (1000) to (2000); "+
+			"insert into labels_all values (42, 1001)")
+	})
+	r.start("")
+	if got := r.awaitState(transfers.TransferFailed); !strings.Contains(got.Error, "1 in table public.labels_next") {
+		t.Error(got.Error)
+	}
+	var rows int
+	r.ask("s1", "select count(*) from labels_all where user_id = 42", &rows)
+	if rows != 2 {
+		t.Errorf("the source has %d rows of the key, want 2", rows)
+	}
+}
+
+// Rows that came after the last look hold up the end of the transfer, until somebody has moved them.
+func TestTransferThatLeftRowsIsNotDone(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	r.exec("s1", children)
+	r.at("switched", func() error { return r.try("s1", "insert into colours values (1, 42)") })
+	r.start("")
+	got := r.awaitState(transfers.TransferObserving)
+	r.order(got.ID, transfers.OrderFinish)
+	r.await("what is left", func(x transfers.ShardTransfer) bool {
+		return strings.Contains(x.Error, "are left on shard s1: 1 in table public.colours")
+	})
+	var parents int
+	r.ask("s1", "select count(*) from labels where user_id = 42", &parents)
+	if parents != 50 {
+		t.Errorf("the source has %d parents, want 50: the row that is left refers to one", parents)
+	}
+	r.exec("s1", "delete from colours")
+	r.awaitState(transfers.TransferDone)
+	r.ask("s1", "select count(*) from labels where user_id = 42", &parents)
+	if parents != 0 {
+		t.Errorf("the source has %d rows in the end, want none", parents)
+	}
+}
