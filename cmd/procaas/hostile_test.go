@@ -282,7 +282,7 @@ pipelines:
 		{"triggers", dir}, {"test", dir}, {"test", dir, "--format", "github"}, {"test", dir, "--format", "junit"},
 		{"run", "work", "--event", "-", "-p", dir}, {"fmt", "--check", dir}, {"fmt", "--diff", dir}, {"upgrade", "--diff", dir},
 		{"explain", hostile}, {"diff", bad, dir}, {"eval", hostile}, {"docs", hostile}, {hostile}, {"runs", "list", "--server", hostile},
-		{"gen", "dashboard", dir}, {"gen", "alerts", dir}, {"serve", "--pipelines", bad}, {"migrate", "--store", "sqlite:" + hostile},
+		{"gen", "dashboard", dir}, {"gen", "alerts", dir}, {"serve", "--pipelines", bad}, {"migrate", "--store", "sqlite:" + filepath.Join(dir, hostile)},
 	} {
 		printed := runLine(t, line)
 		checkPrinted(t, line, printed)
