@@ -33,7 +33,7 @@ var rooms = map[string][]string{
 var commandRooms = []string{
 	"cli", "source", "runview", "simulate", "authoring",
 	"operate/control", "operate/placement", "operate/runs", "operate/versions", "operate/top", "operate",
-	"serve/web", "serve/secret", "serve/stores", "serve/observe", "serve", "demo",
+	"serve/web", "serve/secret", "serve/stores", "serve/observe", "serve/playground", "serve", "demo",
 }
 
 // commandLine lists the packages of the command line.
@@ -73,7 +73,8 @@ var homes = []struct {
 	{
 		"github.com/prometheus/client_golang",
 		[]string{
-			"engine", "engine/stats", "engine/taskrun", "engine/alert", "engine/api", "engine/outbound", "cmd/procaas/internal/serve",
+			"engine", "engine/stats", "engine/taskrun", "engine/alert", "engine/api", "engine/outbound", "engine/enginetest/conformance",
+			"cmd/procaas/internal/serve",
 			"cmd/procaas/internal/serve/observe", "cmd/procaas/internal/demo",
 		},
 		"counted in the engine, served by the API, wired in serve",

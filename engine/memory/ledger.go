@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl/datum"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -43,7 +42,7 @@ func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 		if bytes >= store.ClaimBytes {
 			break
 		}
-		bytes += datum.Size(r.Event.Payload) + len(r.checkpoint)
+		bytes += len(r.row) + len(r.checkpoint)
 		c := m.give(r, node, bundle)
 		c.Turn = r.deadline().Add(-r.Event.DelayTolerance)
 		out = append(out, c)

@@ -122,7 +122,7 @@ type Console struct {
 	evidence *seen.Evidence
 	ended    chan struct{} // closed when Run ends: streams end then
 	playing  chan struct{} // held by who runs something in the playground
-	strange  atomic.Int64  // bytes of forms of those who have not signed in
+	strange  *atomic.Int64 // bytes of forms of those who have not signed in
 }
 
 // Overview is the address of the first page.
@@ -148,7 +148,7 @@ const StyleGuide = Root + "styleguide"
 func New(o Options) *Console {
 	c := &Console{
 		o: o, pages: newPages(), static: newAssets(), history: seen.NewHistory(),
-		evidence: seen.NewEvidence(o.Documents), ended: make(chan struct{}), playing: make(chan struct{}, 1),
+		evidence: seen.NewEvidence(o.Documents), ended: make(chan struct{}), playing: make(chan struct{}, 1), strange: new(atomic.Int64),
 	}
 	c.mux = c.routes()
 	return c
@@ -253,7 +253,7 @@ func (c *Console) readForm(w http.ResponseWriter, r *http.Request) (end func(), 
 		r.Body = http.NoBody // FormValue would read a body of several parts, also of a GET
 	case r.URL.Path == SignInPage:
 		most = maxSignIn
-		body := &strangeBody{ReadCloser: r.Body, all: &c.strange}
+		body := &strangeBody{ReadCloser: r.Body, all: c.strange}
 		r.Body, end = body, body.end
 	}
 	if r.ContentLength > most {
