@@ -48,6 +48,9 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	seen.Underway.Add(1)
 	defer seen.Underway.Add(-1)
 	mem := j.mem.Part(budget.Replies)
+	if t.Beside {
+		mem = j.n.d.Memory.Hold(budget.Runs) // it may outlive the run, so it counts like one
+	}
 	span := tracing.Attempt{Parent: j.claimed.Event.TraceParent, State: j.claimed.Event.TraceState}
 	if j.trace != nil {
 		ctx, span = j.trace.Attempt(ctx, t)
