@@ -120,6 +120,9 @@ func (j *job) memoryRule() func(held int) core.Verdict {
 }
 
 // reserving returns [Call].Reserve for a reply. The time that it waits is not that of the service.
+//
+// A small reply never waits. A call that waits keeps its place at the service, and the run that has
+// the reserve may need that place to go on: then each would wait for the other.
 func reserving(calls context.Context, mem *budget.Holder) func(ctx context.Context, bytes int, most bool) error {
 	if mem == nil {
 		return nil
@@ -127,6 +130,10 @@ func reserving(calls context.Context, mem *budget.Holder) func(ctx context.Conte
 	return func(ctx context.Context, bytes int, most bool) error {
 		more := bytes - mem.Has()
 		if mem.Try(more) {
+			return nil
+		}
+		if bytes < smallGrowth { // it is there already, and its call must not keep others from the service
+			mem.Set(bytes)
 			return nil
 		}
 		defer clock.Suspend(ctx)()
