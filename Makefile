@@ -20,7 +20,7 @@ AGAIN   := --rerun-fails=2 --rerun-fails-max-failures=5 --rerun-fails-report bin
 # make test runs them without, and make race, a job of its own in CI, with it.
 TESTED  := $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 BESIDE  := for p in $$($(TESTED)); do ! grep -qE '^[[:space:]]*go |[.]Go[(]' $$(echo $$p | sed 's/^procaas/./')/*.go || echo $$p; done
-SLOW    := procaas/(cmd/procaas|engine|engine/(cells|enginetest|postgres|sqlite)|handlers/sharding(/transfer)?|pipelines)
+SLOW    := procaas/(cmd/procaas|cmd/procaas/internal/serve/playground|engine|engine/(cells|enginetest|postgres|sqlite)|handlers/sharding(/transfer)?|pipelines)
 
 # The tests of the packages that the file $(1) lists, with the environment $(2) and the flags $(3).
 define tests
