@@ -20,14 +20,21 @@ func Attach(ctx context.Context, c *store.Cell, dsn string, o Options) error {
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
+	conns := int(s.pool.Config().MaxConns)
+	if conns < 2 {
+		return errors.Join(errors.New("queue: pool_max_conns is 1, want 2 or more in an inbox of several databases"), s.Close(), c.Close())
+	}
 	runs := c.Close
-	c.Tasks, c.Shared = s.Tasks(), &sharedTasks{s}
+	c.Tasks, c.Shared = s.Tasks(), &sharedTasks{Store: s, holding: make(chan struct{}, conns/2)}
 	c.Close = func() error { return errors.Join(s.Close(), runs()) }
 	return nil
 }
 
 // sharedTasks implements [store.SharedTasks].
-type sharedTasks struct{ *Store }
+type sharedTasks struct {
+	*Store
+	holding chan struct{} // has a place for each call of HoldTypes that may use a connection
+}
 
 // chartSlot returns the number of a task slot in the map of the inbox.
 func chartSlot(slot int) int { return store.InboxSlots + slot }
@@ -119,18 +126,48 @@ func (s *sharedTasks) TakenTasks(ctx context.Context, types []string) (map[strin
 	return taken, err
 }
 
-const holdTypes = `
+const (
+	holdTypes = `
 select pg_advisory_xact_lock(('task_types'::regclass::oid::bigint - 2147483648)::int, hashtext(w.type))
 from (select type from unnest($1::text[]) as u (type) order by hashtext(type)) w`
+	// The server must not end the transaction that holds the locks while the cells are asked.
+	holdWhileIdle = "select set_config('idle_in_transaction_session_timeout', '" + statementTimeout + "', true)"
+)
 
-// HoldTypes implements [store.SharedTasks].
+// HoldTypes implements [store.SharedTasks]. The locks keep a connection while do needs others of the
+// same pool. So only half of the pool's connections may keep locks, or wait for them: if all did,
+// none of the calls could go on.
 func (s *sharedTasks) HoldTypes(ctx context.Context, types []string, do func() error) error {
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, holdTypes, types); err != nil {
+	select {
+	case s.holding <- struct{}{}:
+		defer func() { <-s.holding }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var locks pgx.Tx
+	err := s.again(ctx, func() (err error) { // a wait for a lock may take too long
+		if locks, err = s.pool.Begin(ctx); err != nil {
 			return err
 		}
-		return do()
+		if s.pooled {
+			_, err = locks.Exec(ctx, settings, true)
+		}
+		if err == nil {
+			_, err = locks.Exec(ctx, holdWhileIdle)
+		}
+		if err == nil {
+			_, err = locks.Exec(ctx, holdTypes, types)
+		}
+		if err != nil {
+			_ = locks.Rollback(ctx)
+		}
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = locks.Rollback(context.WithoutCancel(ctx)) }() // it wrote nothing
+	return do()
 }
 
 // These bound a parcel, except for taken tasks: all of those move at once, because taken tasks per
