@@ -70,6 +70,7 @@ func TestKeysRunInParallel(t *testing.T) {
 		open := make(gate)
 		r.on("one", open.do)
 		e, _ := r.start(three)
+		time.Sleep(time.Second) // until the node knows that it is alone
 		var runs []string
 		for i := range 50 {
 			runs = append(runs, r.submit(e, event("work", fmt.Sprint(i))))

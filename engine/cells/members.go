@@ -218,6 +218,7 @@ func merge(b, other store.Beat) store.Beat {
 		b.Owned = -1
 	} else {
 		b.Owned += other.Owned
+		b.Running += other.Running
 	}
 	b.Cancelled = append(b.Cancelled, other.Cancelled...)
 	b.Moves = append(b.Moves, other.Moves...)

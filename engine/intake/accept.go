@@ -40,8 +40,8 @@ type Parts struct {
 type Room interface {
 	// Reserve reserves room for up to the given number of runs. If there is not room for all, it
 	// also reserves kept places for as many runs as low returns. low gets the number of runs that
-	// have room. The caller must call Take of the result.
-	Reserve(runs int, low func(room int) int) Reservation
+	// have room, and the node's share of the runs. The caller must call Take of the result.
+	Reserve(runs int, low func(room, share int) int) Reservation
 }
 
 // A Reservation is room for runs.
@@ -228,8 +228,8 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	defer cancel()
 	now, owned, split, bundle := a.Now(), 0, a.Library.Serving().String(), a.Library.Present().Bundle
 	var low []int
-	room := a.Room.Reserve(len(runs), func(room int) int {
-		low = a.Turns.Low(bundle, runs[room:], now)
+	room := a.Room.Reserve(len(runs), func(room, share int) int {
+		low = a.Turns.Low(bundle, runs[room:], share, now)
 		return len(low)
 	})
 	// A run for which this node has room becomes its own in the same transaction. That saves the

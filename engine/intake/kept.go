@@ -10,8 +10,8 @@ import (
 
 // A node keeps some of its places free. So an event finds one at once although a flood of others
 // takes all that become free. Kept places are for events of which the owner, the pipeline and the
-// source have less than their parts of half of the places. The other half is always for runs from
-// the queue.
+// source have less than their parts of half of the node's share, which is all places of a single
+// node. The rest is always for runs from the queue.
 type kept struct {
 	runs   map[model.Lane]int // that the node works on; their lanes have no owner
 	last   model.Lane         // of the run that began last
@@ -54,13 +54,13 @@ func (t *Turns) Kept(now time.Time) int {
 	return t.Slots / keptAlone
 }
 
-// Low returns the indexes of the runs that may have a kept place. An event with a low priority, a
-// tolerance or a later time may wait.
-func (t *Turns) Low(b *tree.Bundle, runs []model.Intake, now time.Time) (low []int) {
+// Low returns the indexes of the runs that may have a kept place on a node with a share of the runs.
+// An event with a low priority, a tolerance or a later time may wait.
+func (t *Turns) Low(b *tree.Bundle, runs []model.Intake, share int, now time.Time) (low []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bundle = b
-	half := t.Slots / 2
+	half := share / 2
 	var parts parts
 	for i := range runs {
 		ev, l := &runs[i].Event, t.lane(&runs[i])

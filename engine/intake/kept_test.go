@@ -120,7 +120,7 @@ func (h *house) arrive() {
 		}
 		return
 	}
-	low := h.turns.Low(h.bundle, batch, h.now)
+	low := h.turns.Low(h.bundle, batch, h.turns.Slots, h.now)
 	for i := range batch {
 		const rounding = 1e-9
 		left := h.left(batch[i].Pipeline, batch[i].Event.Source, batch)

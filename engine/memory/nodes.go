@@ -60,7 +60,9 @@ func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		}
 		if m.nodes[r.node].gone {
 			m.takeBack(r, true)
+			continue
 		}
+		b.Running++
 		if r.node == node {
 			b.Owned++
 			if r.cancel != nil {

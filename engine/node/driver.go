@@ -158,7 +158,7 @@ func (d *Driver) job(run string) *job {
 }
 
 // Reserve implements [intake.Room].
-func (d *Driver) Reserve(runs int, low func(room int) int) (r intake.Reservation) {
+func (d *Driver) Reserve(runs int, low func(room, share int) int) (r intake.Reservation) {
 	n := d.node.Load()
 	if n == nil {
 		r.Take = func([]store.Accepted, error) {}
@@ -168,7 +168,7 @@ func (d *Driver) Reserve(runs int, low func(room int) int) (r intake.Reservation
 		r.Runs = n.ask(min(runs, n.left()), d.Turns.Kept(time.Now()))
 	}
 	if r.Runs < runs && n.holds() < d.MaxInFlight {
-		r.Kept = n.ask(low(r.Runs), 0)
+		r.Kept = n.ask(low(r.Runs, n.share()), 0)
 	}
 	if r.Runs+r.Kept > 0 {
 		r.Node = n.number
@@ -265,7 +265,7 @@ func (d *Driver) tryJoin(ctx context.Context) (*node, error) {
 // newNode makes a member with its number.
 func (d *Driver) newNode(ctx context.Context, number int64) *node {
 	n := &node{
-		d: d, number: number, log: d.Log.With("node", number), jobs: map[string]*job{}, pool: newWorkerPool(),
+		d: d, number: number, joined: time.Now(), log: d.Log.With("node", number), jobs: map[string]*job{}, pool: newWorkerPool(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		told: d.Store.Waker != nil, steppers: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}

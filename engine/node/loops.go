@@ -126,6 +126,7 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 		}
 	}
 	n.d.Guard.Share(b.Nodes, n.d.Clock.Now())
+	n.meet(b)
 	n.d.Follower.Revised(b.Revision)
 	n.stalled.due(b.Ready > 0 && b.Nodes == 1, time.Now())
 	if b.Ready > 0 {

@@ -50,6 +50,10 @@ type node struct {
 	// lost says that the answer to a Claim or an Accept was lost.
 	lost atomic.Bool
 
+	joined time.Time
+	alone  atomic.Bool  // no other node is a member
+	fair   atomic.Int64 // how many runs each node would have if all had the same number
+
 	releaser *steering.Releaser // used by the goroutine that beats
 
 	mu     sync.Mutex // guards the following
@@ -78,23 +82,42 @@ func (n *node) ask(runs, kept int) int {
 	return runs
 }
 
-// Nodes share the backlog evenly. The share of a node is MaxInFlight divided by the number of
+// Nodes share the runs evenly, because a node never gives one back. The share of a node is what
+// each node would have now, and a few runs more. It is at most MaxInFlight divided by the number of
 // nodes. Beyond its share a node takes a few runs at a time, and lets the other nodes claim first.
 
 const (
-	shareLeast = 32                    // runs that a node always takes
+	shareLeast = 32                    // runs that a node always takes, and that it may have more than others
 	sharePart  = 16                    // runs that it takes at once beyond its share
 	shareGap   = 20 * time.Millisecond // pause before each of those, so that idle nodes are faster
 )
 
+// meet notes what a beat says of all nodes. Nodes that are started together join one after the
+// other. So a node is not alone before its beats have had the time to see one that joins after it.
+func (n *node) meet(b store.Beat) {
+	n.alone.Store(b.Nodes < 2 && time.Since(n.joined) >= store.BeatEvery)
+	if b.Owned >= 0 {
+		n.fair.Store(int64(b.Running / max(1, b.Nodes)))
+	}
+}
+
+// share returns how many runs the node may have without regard to others.
+func (n *node) share() int {
+	most := n.d.MaxInFlight
+	if n.alone.Load() {
+		return most
+	}
+	part := most / max(2, int(n.d.Guard.Nodes.Load()))
+	return min(most, max(part, shareLeast), int(n.fair.Load())+shareLeast)
+}
+
 // left returns how many runs the node may take without regard to others: the unused part of its
 // share, or 0. A single node has no limit.
 func (n *node) left() int {
-	most, nodes := n.d.MaxInFlight, int(n.d.Guard.Nodes.Load())
-	if nodes < 2 {
-		return most
+	if n.alone.Load() {
+		return n.d.MaxInFlight
 	}
-	share := min(most, max(most/nodes, shareLeast))
+	share := n.share()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return max(0, share-len(n.jobs)-n.asked+min(n.ending, share))

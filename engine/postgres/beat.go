@@ -37,7 +37,8 @@ const (
 
 // These are read only as often as it is cheap.
 const (
-	countOwned = "select count(*) from runs where node = $1 and place = 'running'"
+	countOwned = `select count(*) filter (where node = $1), count(*) from runs
+	where place = 'running' and node = any (array (select node from nodes where gone is null))`
 	findCauses = `with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
 		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c
 		where c.cause is not null)
@@ -92,34 +93,36 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		p.Moves = append(p.Moves, store.Move{Run: run, Bundle: to})
 	}
 	p.Now = p.Now.UTC()
-	p.Owned, p.Causes = s.weigh(ctx, node)
+	s.weigh(ctx, node, &p.Beat)
 	return p.Beat, nil
 }
 
 // cheap is how long a query may take to run with each beat.
 const cheap = 50 * time.Millisecond
 
-// weigh counts a node's runs, and reads what runs are parked for. If that was slow, because old row
-// versions cannot be cleaned up, it does not do so with each beat. Then, and after an error, the
-// number is -1.
-func (s *Store) weigh(ctx context.Context, node int64) (owned int, causes []string) {
+// weigh counts runs of nodes, and reads what runs are parked for. If that was slow, because old row
+// versions cannot be cleaned up, it does not do so with each beat. Then, and after an error, Owned
+// is -1.
+func (s *Store) weigh(ctx context.Context, node int64, beat *store.Beat) {
+	beat.Owned = -1
 	s.heavy.mu.Lock()
 	defer s.heavy.mu.Unlock()
 	began := time.Now()
 	if !s.heavy.isDue(began) {
-		return -1, nil
+		return
 	}
+	var owned, running int
+	var causes []string
 	var b pgx.Batch
-	b.Queue(countOwned, node).QueryRow(value(&owned))
+	b.Queue(countOwned, node).QueryRow(value(&owned, &running))
 	b.Queue(findCauses).QueryRow(value(&causes))
 	err := s.db.pool.SendBatch(ctx, &b).Close()
 	if now := time.Now(); now.Sub(began) > cheap {
 		s.heavy.took(now, now.Sub(began))
 	}
-	if err != nil {
-		return -1, nil
+	if err == nil {
+		beat.Owned, beat.Running, beat.Causes = owned, running, causes
 	}
-	return owned, causes
 }
 
 // sweepAndPulse sweeps, and reads the pulse again. The lease has been renewed already, so an error

@@ -118,7 +118,7 @@ const (
 	findNext       = "select min(due) from runs where place in ('parked', 'scheduled')"
 	findCancelled  = "select id from runs where node = ? and place = 'running' and cancel is not null"
 	findMoves      = "select id, move from runs where node = ? and place = 'running' and move is not null"
-	countOwned     = "select count(*) from runs where node = ? and place = 'running'"
+	countOwned     = "select count(*) filter (where node = ?), count(*) from runs where place = 'running'"
 	countSomeReady = "select count(*) from (select 1 from runs where place = 'ready'%s limit 1000)"
 	countNodes     = "select count(*) from nodes where gone is null"
 	findCauses     = `with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
@@ -180,7 +180,7 @@ func (t *tx) beat(node int64) (b store.Beat, err error) {
 	if _, err := t.row(countBeats, []any{node}, &b.Beats); err != nil {
 		return b, err
 	}
-	if _, err := t.row(countOwned, []any{node}, &b.Owned); err != nil {
+	if _, err := t.row(countOwned, []any{node}, &b.Owned, &b.Running); err != nil {
 		return b, err
 	}
 	b.Cancelled, err = rows(t, findCancelled, []any{node}, func(r *sql.Rows) (id string, err error) { return id, r.Scan(&id) })

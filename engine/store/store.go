@@ -248,6 +248,7 @@ type Beat struct {
 	Now       time.Time // by the store's clock, which decides when runs are due
 	Beats     int64     // of this node, including this one; fewer than were answered means that the store was set back
 	Owned     int       // how many runs the node owns; -1 if not counted
+	Running   int       // how many runs all nodes own; used only if Owned is counted
 	Cancelled []string  // the node's runs that an operator has cancelled
 	Moves     []Move    // of the node's runs, ordered by an operator
 	Ready     int       // runs that may be claimed now; a lower bound, 0 if there are none
