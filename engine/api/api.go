@@ -46,7 +46,7 @@ type Options struct {
 	Engine   Ports
 	Log      *slog.Logger        // nil logs nothing
 	Registry prometheus.Gatherer // the metrics of /metrics; nil for none
-	Token    string              // of an admin, in the form of [engine.HashToken]; may be empty
+	Token    string              // of an admin, in the form of [credentials.HashToken]; may be empty
 	Open     []string            // groups of calls that never need a token; see [access.OpenGroups]
 
 	// Local says that only this machine reaches the server. Callers without a token must then call
@@ -120,7 +120,7 @@ func Of(e *engine.Engine) Ports {
 }
 
 // New makes the handler of all routes. It panics if its own page does not parse, or if
-// [engine.HashToken] refuses Options.Token.
+// [credentials.HashToken] refuses Options.Token.
 func New(o Options) http.Handler {
 	h, _ := NewWithConsole(o)
 	return h

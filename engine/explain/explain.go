@@ -32,7 +32,7 @@ type Explanation struct {
 	Status    model.Status            `json:"status"`     // of the run
 	Path      string                  `json:"path"`       // of the handler: pipeline/stage/handler
 	Outcome   string                  `json:"outcome"`    // of the handler; absent if the run has not reached it
-	DecidedBy string                  `json:"decided_by"` // see [Deciders]
+	DecidedBy string                  `json:"decided_by"` // a word for what decided, such as enabled or ran
 	Summary   string                  `json:"summary"`    // for people
 	At        *time.Time              `json:"at"`         // when it was decided; null before that
 	Handler   *checkpoint.HandlerView `json:"handler"`    // null if the run has not reached it
@@ -117,7 +117,7 @@ func (e *Explainer) alone(ctx context.Context, look func() error) error {
 	return look()
 }
 
-// inTime returns [ErrTooLong] once ctx has ended.
+// inTime returns [clock.ErrTooLong] once ctx has ended.
 func inTime(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", clock.ErrTooLong, ctx.Err())
@@ -128,7 +128,7 @@ func inTime(ctx context.Context) error {
 // Explain explains why a handler ran in a run, or did not. The path may omit the pipeline, or the
 // pipeline and the stage. It also finds handlers inside called pipelines and repeated stages. A ref
 // such as p/s[2]>p/s/h names one element. The error is [store.ErrNotFound] for an unknown run,
-// [ErrNoHandler] if its pipeline has no such handler, and [ErrTooLong] if ctx ends first.
+// [ErrNoHandler] if its pipeline has no such handler, and [clock.ErrTooLong] if ctx ends first.
 func (e *Explainer) Explain(ctx context.Context, run, path string) (out Explanation, err error) {
 	err = e.alone(ctx, func() error {
 		out, err = e.explain(ctx, run, path)

@@ -82,7 +82,7 @@ type StateValue struct {
 }
 
 // Story returns the story of a run. The error is [store.ErrNotFound] for an unknown run,
-// [ErrNoHandler] if its definition no longer has its pipeline, and [ErrTooLong] if ctx ends first.
+// [ErrNoHandler] if its definition no longer has its pipeline, and [clock.ErrTooLong] if ctx ends first.
 func (e *Explainer) Story(ctx context.Context, run string) (out Story, err error) {
 	err = e.alone(ctx, func() error {
 		out, err = e.story(ctx, run)

@@ -57,7 +57,7 @@ type Set struct {
 // New makes the Set of a call with a source of secrets.
 func New(source func(datum.Secret) (string, error)) *Set { return &Set{source: source} }
 
-// Resolve is [Call].Resolve.
+// Resolve is the field Resolve of a handler's call.
 func (s *Set) Resolve(secret datum.Secret) (string, error) {
 	text, err := s.source(secret)
 	if err != nil || text == "" {
@@ -73,7 +73,7 @@ func (s *Set) Resolve(secret datum.Secret) (string, error) {
 // hidden replaces a secret.
 const hidden = "***"
 
-// Hide is [Call].Hide. It always finishes, since a text that is shown must not depend on a timeout.
+// Hide is the field Hide of a handler's call. It always finishes, since a text that is shown must not depend on a timeout.
 func (s *Set) Hide(text string) string {
 	out, _ := s.replace(context.Background(), text, 1) // without a deadline it has no error
 	return out

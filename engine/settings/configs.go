@@ -149,7 +149,7 @@ func (s *Settings) Configs(ctx context.Context) ([]ConfigView, error) {
 }
 
 // SetConfig changes a live setting on all nodes. ifRevision is as in [store.Settings]. The error is
-// a [*ConfigError] if the setting is not declared, or if its value has the wrong type.
+// a [*definitions.ConfigError] if the setting is not declared, or if its value has the wrong type.
 func (s *Settings) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (ConfigView, error) {
 	d := s.Library.Present()
 	if _, ok := d.Declared[name]; !ok {

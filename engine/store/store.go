@@ -212,9 +212,8 @@ type Ledger interface {
 	// node's runs that an operator wants cancelled or moved. The error is [ErrFenced] if another
 	// node has taken over, and [ErrForgotten] if the store does not know the node. With ErrFenced,
 	// the Beats of the result are those that the store knows of. The error is [ErrLost], and
-	// nothing is written, if the store knows that it was set back. Each run of a
-	// dead node gets one more of [Claimed].Losses. A [Suspected] run gets it only if it was under
-	// trial.
+	// nothing is written, if the store knows that it was set back. Each run of a dead node gets one
+	// more of [Claimed].Losses, and a run that has lost nodes before only if it was under trial.
 	Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (Beat, error)
 
 	// Claim returns up to limit ready runs for the node. Beat makes runs ready. It returns at most
@@ -307,7 +306,7 @@ type Claimed struct {
 	Pipeline   string    // the pipeline that serves it; before it begins, the one expected at acceptance
 	Generation int       // how often an operator has retried it
 	Checkpoint []byte    // empty before the first one
-	Losses     int       // how many nodes in a row have died while they owned it; see [Suspected]
+	Losses     int       // how many nodes in a row have died while they owned it
 	Entity     EntityState
 
 	// Damage is an [ErrDamaged] that says what cannot be read of the run's row; nil for a sound row.

@@ -24,6 +24,6 @@
 // An incident makes routes fail while it is switched on. Random numbers come from the seed of the
 // file, so the n-th call of a route always has the same latency and the same failure.
 //
-// The servers remember who called: [Server.Calls], [Server.Keys], and for other processes GET
+// The servers remember who called: see [Server.Record], and for other processes GET
 // /__stub/calls on the port of any service.
 package stub

@@ -29,7 +29,7 @@ import (
 // A service gets the span of the attempt.
 
 // SpanIDs assigns spans the ids that the engine chooses, and random ids to others. It must be the
-// IDGenerator of the SDK's provider for [Options].Tracer.
+// IDGenerator of the SDK's provider for the tracer of engine.Options.
 type SpanIDs struct{}
 
 type spanIDsKey struct{}

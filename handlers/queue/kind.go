@@ -26,7 +26,7 @@ type Kind[T any] struct {
 	Tolerance time.Duration
 	Timeout   time.Duration
 
-	// Retry is the retry policy for failed tasks. Nil means [engine.DefaultTaskPolicy].
+	// Retry is the retry policy for failed tasks. Nil means [taskrun.DefaultTaskPolicy].
 	Retry *taskrun.TaskPolicy
 
 	// Running bounds how many tasks a worker runs at once. 0 means 16.

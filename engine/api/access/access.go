@@ -182,7 +182,7 @@ type Options struct {
 	Access Access
 	Log    *slog.Logger
 
-	// Token is that of an admin, in the form of [engine.HashToken]. Empty for none.
+	// Token is that of an admin, in the form of [credentials.HashToken]. Empty for none.
 	Token string
 	Open  []string // groups of calls that never need a token; see [OpenGroups]
 
@@ -193,7 +193,7 @@ type Options struct {
 	Hosts []string
 }
 
-// New makes a checker. It panics if [engine.HashToken] refuses Options.Token.
+// New makes a checker. It panics if [credentials.HashToken] refuses Options.Token.
 func New(o Options) *Checker {
 	d := &Checker{access: o.Access, log: o.Log, open: o.Open, local: o.Local}
 	for _, h := range o.Hosts {

@@ -1,10 +1,10 @@
 // Package handoff moves partitions between workers, so that two workers never serve one partition
 // at once, and none stays unserved.
 //
-// The stored assignment is the truth. The balancer's part brings the workers to it. [Prepare] lets
-// workers load what they will gain. [Settle] takes partitions from workers that should not serve
-// them, before it assigns them to their new owners. The workers' part is [Holder]. README.md
-// describes the protocol.
+// The stored assignment is the truth. The balancer's part brings the workers to it.
+// [Settler.Prepare] lets workers load what they will gain. [Settler.Settle] takes partitions from
+// workers that should not serve them, before it assigns them to their new owners. The workers' part
+// is [Holder]. README.md describes the protocol.
 package handoff
 
 import (
