@@ -50,8 +50,8 @@ func checkShardKeys(m *tree.ShardMap, r *diag.Reporter) {
 			r.Errorf(at, rules.ShardKeys, "drop one of them", "shard map %q lists the table %q twice", m.ID, t.Table)
 		}
 		tables[full] = true
-		if strings.Count(t.Table, ".") > 1 || strings.ContainsAny(t.Table, "\"' ;") {
-			r.Errorf(at, rules.ShardKeys, "want such as messages or mail.messages", "%q is not the name of a table", t.Table)
+		if strings.Count(t.Table, ".") > 1 || strings.ContainsAny(t.Table, "\";") {
+			r.Errorf(at, rules.ShardKeys, "want such as messages or mail.messages, without quotes", "%q is not the name of a table", t.Table)
 		}
 		if len(t.Key) > len(m.Key) {
 			r.Errorf(t.PlaceOf("key", t.Span), rules.ShardKeys, "name a column for each part of the key, or for its first parts",

@@ -78,7 +78,7 @@ func (h *ShardRetire) observe(ctx context.Context, t *task) (err error) {
 	}
 	for time.Now().Before(until) {
 		err := m.Follow(ctx, min(followFor, time.Until(until)))
-		if transfer.MustRestart(err) {
+		if transfer.Hopeless(err) {
 			return t.set(ctx, func(s *transfers.ShardTransfer) { s.Rollback = err.Error() })
 		}
 		if err != nil {

@@ -45,10 +45,15 @@ func rollBack(ctx context.Context, t *task) (err error) {
 		if err := m.Claim(ctx); err != nil {
 			return err
 		}
-		if err := m.Stream(ctx); err != nil {
-			return err
+		err := m.Stream(ctx)
+		var w transfer.Window
+		if err == nil {
+			w, err = m.Cutover(ctx, t.switcher(tr))
 		}
-		w, err := m.Cutover(ctx, t.switcher(tr))
+		if transfer.Hopeless(err) {
+			// The target keeps the key. What is left to do is to release the slot, and to delete the rows on the source.
+			return errors.Join(t.m.Abort(ctx, tr), t.set(ctx, func(s *transfers.ShardTransfer) { s.Rollback = "impossible: " + err.Error() }))
+		}
 		if err != nil {
 			return err
 		}

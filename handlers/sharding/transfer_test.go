@@ -414,3 +414,57 @@ func TestTransferThatWaitsForItsHoursHoldsNobodyUp(t *testing.T) {
 		t.Errorf("have %+v, %v", all, err)
 	}
 }
+
+// What a server refuses for good is not tried again and again, while the slot keeps the log of the source.
+func TestTransferThatTheTargetRefusesEndsAndGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	r.exec("s2", "alter table messages add constraint brief check (length(body) < 100)")
+	c := r.write()
+	c.await(10)
+	long := func() error {
+		r.exec("s1", "insert into messages (user_id, id, body) values (42, 99999, repeat('x', 200))")
+		return nil
+	}
+	r.at("analyze", long)
+	run := r.start("")
+	got := r.awaitState(transfers.TransferFailed)
+	for _, want := range []string{"messages", `"brief"`, "23514", "correct these rows in the source, or the constraint", "move the key again"} {
+		if !strings.Contains(got.Error, want) {
+			t.Errorf("the error %q lacks %q", got.Error, want)
+		}
+	}
+	r.ended(run, model.Failed)
+	c.await(10)
+	c.check("s1")
+}
+
+// A way back that a server refuses for good ends, and with it its slot.
+func TestRollbackThatTheSourceRefusesEnds(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"observed", "ordered"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			r := newMover(t)
+			c := r.write()
+			refuse := func() error {
+				r.exec("s1", "alter table messages add constraint never check (body <> 'new') not valid")
+				return nil
+			}
+			if when == "observed" {
+				r.at("retired", refuse)
+			}
+			r.start(`, "grace": "24h"`)
+			if when == "ordered" {
+				observed := r.awaitState(transfers.TransferObserving)
+				r.at("stream", refuse) // of the way back
+				r.order(observed.ID, transfers.OrderRollback)
+			}
+			got := r.awaitState(transfers.TransferDone)
+			if !strings.Contains(got.Rollback, `"never"`) {
+				t.Errorf("the way back is %q, want the constraint", got.Rollback)
+			}
+			c.check("s2")
+		})
+	}
+}

@@ -22,6 +22,7 @@ import (
 	"procaas/engine/secrets"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfer"
 )
 
 // Options configures a [Service].
@@ -343,6 +344,7 @@ func (s *Service) connect(ctx context.Context, dsn string, conns int32) (*pgxpoo
 	pgkit.KeepLoggedIn(config, dsn)
 	pgkit.NoticeLoss(config.ConnConfig, shardLostAfter)
 	config.MaxConns = conns
+	maps.Copy(config.ConnConfig.RuntimeParams, transfer.Texts)
 	config.ConnConfig.RuntimeParams["application_name"] = "procaas"
 	// Override the server's default for the role. If the role is called procaas, like the schema of
 	// the fences, tables without a schema would be created there. The tables of a map are in

@@ -21,8 +21,9 @@ const closeEnough = time.Second
 func (m *Mover) Stream(ctx context.Context) error { return m.spoilt(ctx, m.catchUp(ctx)) }
 
 // spoilt makes the target forget its position if an error requires a new copy, because Copy does
-// nothing if there is a position.
+// nothing if there is a position. It returns the error as [final] does.
 func (m *Mover) spoilt(ctx context.Context, reason error) error {
+	reason = final(reason)
 	if m.back || !MustRestart(reason) {
 		return reason
 	}

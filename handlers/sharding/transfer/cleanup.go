@@ -148,8 +148,8 @@ func deleteSQL(t *shape, batch int, last []string) (string, []any) {
 			}
 		}
 		descending := make([]string, len(order))
-		for i, name := range order {
-			descending[i] = name + " desc"
+		for i, name := range order { // with d., because a plain name would rather mean a column of the result
+			descending[i] = "d." + name + " desc"
 		}
 		result = "coalesce((select array[" + strings.Join(texts, ", ") + "] from d order by " + strings.Join(descending, ", ") +
 			" limit 1), '{}')"
@@ -163,10 +163,14 @@ func deleteSQL(t *shape, batch int, last []string) (string, []any) {
 
 // Undo ends a transfer that has not switched: it thaws the source, and the target keeps nothing.
 func (m *Mover) Undo(ctx context.Context) error {
-	if err := m.load(ctx); err != nil {
+	if err := m.Claim(ctx); err != nil {
 		return err
 	}
-	if err := m.Claim(ctx); err != nil {
+	// Before anything that fails if the tables have changed: a slot would keep the source's log.
+	if err := m.dropStreams(ctx); err != nil {
+		return err
+	}
+	if err := m.load(ctx); err != nil {
 		return err
 	}
 	if err := m.clear(ctx); err != nil {

@@ -24,7 +24,9 @@ const (
 
 // Copy copies the source as of one position of its log to the target, and leaves a slot that
 // continues from there. It does nothing if it has done so before and the slot still works.
-func (m *Mover) Copy(ctx context.Context) error {
+func (m *Mover) Copy(ctx context.Context) error { return final(m.ensureCopy(ctx)) }
+
+func (m *Mover) ensureCopy(ctx context.Context) error {
 	if err := m.load(ctx); err != nil {
 		return err
 	}
@@ -156,6 +158,9 @@ func (m *sides) createSlot(ctx context.Context, dsn, name string, temporary bool
 		if ctx.Err() != nil {
 			return nil, 0, "", fmt.Errorf("create slot %s: older transactions of the server, or prepared ones, have not ended within %v: %w", name,
 				m.limits.Slot, err)
+		}
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42710" { // duplicate_object
+			return nil, 0, "", fmt.Errorf("%w: slot %s is there already", ErrBusy, name) // of a process that was killed
 		}
 		return nil, 0, "", fmt.Errorf("create slot %s: %w", name, err)
 	}

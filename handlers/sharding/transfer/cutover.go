@@ -112,7 +112,7 @@ func (m *Mover) handOver(ctx context.Context, w *Window, began time.Time, rest f
 	}
 	if err != nil {
 		// The map may have switched, so the source stays sealed until the map answers.
-		return fmt.Errorf("switch the map: %w", err)
+		return fmt.Errorf("%w: %w", errSwitchMap, err)
 	}
 	return m.at("switched")
 }

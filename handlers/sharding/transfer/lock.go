@@ -20,7 +20,9 @@ const (
 )
 
 // PlanLocked is Plan for LockCopySwitch, which needs no stream.
-func (m *Mover) PlanLocked(ctx context.Context) error {
+func (m *Mover) PlanLocked(ctx context.Context) error { return final(m.planLocked(ctx)) }
+
+func (m *Mover) planLocked(ctx context.Context) error {
 	reasons, err := m.misfits(ctx, func(*shape) []string { return nil })
 	if err != nil {
 		return err
@@ -41,6 +43,11 @@ func (m *Mover) PlanLocked(ctx context.Context) error {
 // LockCopySwitch moves the key while nobody writes to it: it is frozen during the whole copy. It
 // needs neither logical replication nor primary keys.
 func (m *Mover) LockCopySwitch(ctx context.Context, switchMap func(context.Context) error) (Window, error) {
+	w, err := m.lockCopySwitch(ctx, switchMap)
+	return w, final(err)
+}
+
+func (m *Mover) lockCopySwitch(ctx context.Context, switchMap func(context.Context) error) (Window, error) {
 	if err := m.load(ctx); err != nil {
 		return Window{}, err
 	}

@@ -11,7 +11,9 @@ import (
 
 // Plan returns a [*RefusedError] with all reasons if the transfer is impossible. It changes
 // nothing.
-func (m *Mover) Plan(ctx context.Context) error {
+func (m *Mover) Plan(ctx context.Context) error { return final(m.plan(ctx)) }
+
+func (m *Mover) plan(ctx context.Context) error {
 	reasons, err := m.misfits(ctx, (*shape).refusals)
 	if err != nil {
 		return err
@@ -65,27 +67,34 @@ func (m *sides) misfits(ctx context.Context, more func(*shape) []string) (reason
 	return reasons, nil
 }
 
-// fenceThere reports whether a shard has the fences that transfers need.
-const fenceThere = "select to_regprocedure('procaas.overdue()') is not null"
+// fenceThere reports whether a shard has the fences that transfers need, and its encoding.
+const fenceThere = "select to_regprocedure('procaas.overdue()') is not null, current_setting('server_encoding')"
 
-// enrolled returns why the fences cannot be used.
+// enrolled returns why the fences cannot be used, or rows cannot be compared: their hashes are those
+// of the bytes that a server stores.
 func (m *sides) enrolled(ctx context.Context) ([]string, error) {
-	var out []string
+	var out, encodings []string
 	for i, c := range []*pgx.Conn{m.source, m.target} {
 		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
 		var there bool
-		if err := c.QueryRow(ctx, fenceThere).Scan(&there); err != nil {
+		var encoding string
+		if err := c.QueryRow(ctx, fenceThere).Scan(&there, &encoding); err != nil {
 			return nil, fmt.Errorf("shard %s: %w", shard, err)
 		}
 		if !there {
 			out = append(out, fmt.Sprintf("shard %s has no fence, or an old one: enroll it", shard))
 		}
+		encodings = append(encodings, encoding)
+	}
+	if encodings[0] != encodings[1] {
+		out = append(out, fmt.Sprintf("the encodings differ: %s in the source and %s in the target; make both databases with the same one",
+			encodings[0], encodings[1]))
 	}
 	return out, nil
 }
 
 const readServer = `select current_setting('server_version_num')::int / 10000, current_setting('wal_level'),
-	current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int, current_setting('server_encoding'),
+	current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int, 
 	(select count(*) from pg_prepared_xacts where prepared < now() - interval '1 minute')::int,
 	(select rolreplication or rolsuper from pg_roles where rolname = current_user), pg_is_in_recovery()`
 
@@ -94,17 +103,14 @@ func (m *sides) serverRefusals(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var encodings []string
 	for i, c := range []*pgx.Conn{m.source, m.target} {
 		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
 		var version, slots, senders, prepared int
-		var level, encoding string
+		var level string
 		var replicates, recovers bool
-		if err := c.QueryRow(ctx, readServer).Scan(&version, &level, &slots, &senders, &encoding, &prepared, &replicates,
-			&recovers); err != nil {
+		if err := c.QueryRow(ctx, readServer).Scan(&version, &level, &slots, &senders, &prepared, &replicates, &recovers); err != nil {
 			return nil, fmt.Errorf("shard %s: %w", shard, err)
 		}
-		encodings = append(encodings, encoding)
 		refuse := func(bad bool, format string, args ...any) {
 			if bad {
 				out = append(out, "shard "+shard+" "+fmt.Sprintf(format, args...))
@@ -119,9 +125,6 @@ func (m *sides) serverRefusals(ctx context.Context) ([]string, error) {
 		// Only dangling ones: a younger one may end while the slot waits for it.
 		refuse(prepared > 0, "has %d prepared transactions older than a minute, for which a slot would wait: commit them or roll them back",
 			prepared)
-	}
-	if encodings[0] != encodings[1] {
-		out = append(out, fmt.Sprintf("the encodings differ: %s in the source and %s in the target", encodings[0], encodings[1]))
 	}
 	return out, nil
 }

@@ -30,14 +30,22 @@ type sides struct {
 	reported time.Time
 }
 
-// settings make both sides format values alike, and end what a lost process has left.
+// Texts are settings with which all sessions read and write values as the same texts. They replace
+// those of the server, the database and the role.
+var Texts = map[string]string{
+	"datestyle": "ISO, MDY", "timezone": "UTC", "intervalstyle": "postgres", "extra_float_digits": "1", "bytea_output": "hex",
+	"lc_monetary": "C", "client_encoding": "UTF8", "xmloption": "content", "array_nulls": "on",
+}
+
+// settings are the others of a transfer's sessions. They end what a lost process has left. The steps
+// bound their statements themselves.
 var settings = map[string]string{
-	"application_name": "procaas transfer", "datestyle": "ISO, MDY", "timezone": "UTC", "intervalstyle": "postgres",
-	"extra_float_digits": "1", "bytea_output": "hex", "lc_monetary": "C", "client_encoding": "UTF8",
+	"application_name":                    "procaas transfer",
 	"idle_in_transaction_session_timeout": "60000", "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 	"row_security": "off", // an error instead of rows hidden by a policy
 	"search_path":  "pg_catalog", "standard_conforming_strings": "on", "synchronous_commit": "on",
-	"default_transaction_isolation": "read committed",
+	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off", "default_transaction_deferrable": "off",
+	"statement_timeout": "0", "lock_timeout": "0",
 }
 
 func connect(ctx context.Context, dsn, shard string) (*pgx.Conn, error) {
@@ -46,6 +54,7 @@ func connect(ctx context.Context, dsn, shard string) (*pgx.Conn, error) {
 		return nil, fmt.Errorf("shard %s: its connection string is not understood", shard)
 	}
 	maps.Copy(config.RuntimeParams, settings)
+	maps.Copy(config.RuntimeParams, Texts)
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	c, err := pgx.ConnectConfig(ctx, config)

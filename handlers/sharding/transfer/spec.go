@@ -133,6 +133,12 @@ func MustRestart(err error) bool {
 	return errors.As(err, &r) || errors.As(err, &d)
 }
 
+// Hopeless reports whether a stream can never continue after an error.
+func Hopeless(err error) bool {
+	var refused *RefusedError
+	return MustRestart(err) || errors.As(err, &refused)
+}
+
 // crashError is the error of a hook: nothing is undone after it.
 type crashError struct{ error }
 

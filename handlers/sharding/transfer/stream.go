@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -73,7 +74,16 @@ func connectReplication(ctx context.Context, dsn string) (*pgconn.PgConn, error)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgconn.Connect(ctx, dsn)
+	config, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		return nil, errors.New("the connection string of a shard is not understood")
+	}
+	// The server writes the values of the stream by the settings of this session. An exported
+	// snapshot is an idle transaction, which lasts as long as the copy.
+	maps.Copy(config.RuntimeParams, settings)
+	maps.Copy(config.RuntimeParams, Texts)
+	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
+	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect for replication: %w", err)
 	}
@@ -91,7 +101,7 @@ func openStream(ctx context.Context, dsn, slot string, from pglogrepl.LSN) (*str
 	}
 	if err := pglogrepl.StartReplication(ctx, conn, slot, from, options); err != nil {
 		closeNow(conn)
-		return nil, fmt.Errorf("read slot %s: %w", slot, err)
+		return nil, streamError(fmt.Errorf("read slot %s: %w", slot, err))
 	}
 	// The stream outlives the call that opens it, because later steps of the mover continue with
 	// it.
@@ -105,6 +115,14 @@ func openStream(ctx context.Context, dsn, slot string, from pglogrepl.LSN) (*str
 		s.err = s.read(own)
 	}()
 	return s, nil
+}
+
+// streamError requires a new copy if somebody has dropped the slot or the publication.
+func streamError(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42704" { // undefined_object
+		return &RestartError{err.Error()}
+	}
+	return err
 }
 
 // close ends the reader and waits for it.
@@ -164,7 +182,7 @@ func (s *stream) take(ctx context.Context, msg pgproto3.BackendMessage, relation
 ) error {
 	switch msg := msg.(type) {
 	case *pgproto3.ErrorResponse:
-		return fmt.Errorf("stream: %w", pgconn.ErrorResponseToPgError(msg))
+		return streamError(fmt.Errorf("stream: %w", pgconn.ErrorResponseToPgError(msg)))
 	case *pgproto3.CopyData:
 		switch msg.Data[0] {
 		case pglogrepl.PrimaryKeepaliveMessageByteID:

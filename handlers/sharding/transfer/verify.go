@@ -89,8 +89,8 @@ func (t *shape) bucket() string {
 
 // digestsOf reads one side in one pass. The sums are per part, which locates a difference.
 func digestsOf(ctx context.Context, c *pgx.Conn, t *shape) (map[int]digest, error) {
-	rows, err := c.Query(ctx, "select "+t.bucket()+" as b, count(*), sum("+t.digest("")+"::numeric)::text from "+t.quoted()+" where "+
-		t.where+" group by b")
+	rows, err := c.Query(ctx, "select "+t.bucket()+", count(*), sum("+t.digest("")+"::numeric)::text from "+t.quoted()+" where "+
+		t.where+" group by 1")
 	if err != nil {
 		return nil, fmt.Errorf("compare table %s: %w", t.title(), err)
 	}

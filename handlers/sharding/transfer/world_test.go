@@ -79,13 +79,13 @@ func newWorld(t testing.TB) *world {
 	return newWorldOn(t, servers)
 }
 
-func newWorldOn(t testing.TB, servers [2]*enginetest.Cluster) *world {
+func newWorldOn(t testing.TB, servers [2]*enginetest.Cluster, options ...string) *world {
 	t.Helper()
 	w := &world{t: t, names: [2]string{"s1", "s2"}, epoch: 1, tried: 1}
 	name := "shard_" + strings.ToLower(rand.Text())
 	for i, c := range servers {
 		admin := w.connect(c.URL)
-		if _, err := admin.Exec(t.Context(), "create database "+name); err != nil {
+		if _, err := admin.Exec(t.Context(), "create database "+name+" "+strings.Join(options, " ")); err != nil {
 			t.Fatal(err)
 		}
 		u, err := url.Parse(c.URL)
