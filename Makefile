@@ -29,7 +29,8 @@ define tests
 	  code=$$?; sh engine/enginetest/flaky.sh bin/again.txt bin/test.json bin/flaky.txt; exit $$code
 endef
 
-# Property tests draw the same in each run, so that a change is judged by itself; make properties draws anew.
+# Property tests draw the same in each run, so that a change is judged by itself; make properties draws anew. Those of stores are
+# in the first half of make test, and take half of rapid's 100 rounds there.
 RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
@@ -68,7 +69,7 @@ test: tools-postgres tools-sqlite tools-console fmt vet $(BIN) ## all tests, wit
 	$(BIN) fmt --check pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
 	@mkdir -p bin && $(BESIDE) | grep -vxE '$(SLOW)' >bin/raced.txt; $(TESTED) | grep -vxFf bin/raced.txt >bin/unraced.txt
-	$(call tests,bin/unraced.txt)
+	$(call tests,bin/unraced.txt,RAPID_CHECKS=50)
 	$(call tests,bin/raced.txt,CGO_ENABLED=1,$(RACE))
 
 race: tools-postgres tools-sqlite tools-console ## all tests of what works beside others, under the race detector: half an hour; CI runs it for each change
