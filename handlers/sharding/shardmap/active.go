@@ -2,15 +2,14 @@ package shardmap
 
 import (
 	"context"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// An activity remembers which placements were asked for, in order to find unused keys.
+// An activity has the placements that were asked for since the last write, in order to find unused
+// keys.
 type activity struct {
-	seen atomic.Pointer[sync.Map] // of the current hour
-
 	mu  sync.Mutex // guards new
 	new []string
 }
@@ -23,19 +22,17 @@ const (
 	activityMost   = 100_000
 )
 
-// note remembers a placement.
-func (a *activity) note(key string) {
-	seen := a.seen.Load()
-	if _, known := seen.Load(key); known {
+// note remembers a placement, once until the index forgets it.
+func (m *Map) note(placement string) {
+	if m.index.noted(placement) {
 		return
 	}
+	a := &m.active
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, known := seen.Load(key); known || len(a.new) >= activityMost {
-		return
+	if len(a.new) < activityMost && m.index.note(placement) {
+		a.new = append(a.new, strings.Clone(placement)) // it may be a part of a request
 	}
-	seen.Store(key, nil)
-	a.new = append(a.new, key)
 }
 
 // take removes and returns the remembered placements.
@@ -66,7 +63,7 @@ func (s *Service) noteActive(ctx context.Context) {
 		if time.Since(forgot) >= activityForget {
 			forgot = time.Now()
 			for _, m := range s.Maps() {
-				m.active.seen.Store(&sync.Map{})
+				m.index.forgetNotes()
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -96,8 +95,7 @@ func (s *Service) write(ctx context.Context, declared []*tree.ShardMap, end erro
 
 func (s *Service) newMap(d *tree.ShardMap) *Map {
 	l := layoutOf(d)
-	m := &Map{ID: d.ID, Declared: d, layout: l, service: s, index: newIndex(l), loaded: make(chan struct{}), shards: map[string]*shard{}}
-	m.active.seen.Store(&sync.Map{})
+	m := &Map{ID: d.ID, Declared: d, layout: l, service: s, index: newIndex(d.ID, l), loaded: make(chan struct{}), shards: map[string]*shard{}}
 	for _, x := range d.Shards {
 		m.shards[x.ID] = newShard(x)
 	}

@@ -2,54 +2,31 @@ package shardmap
 
 import (
 	"crypto/rand"
-	"hash/maphash"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 )
 
-// An index has the placements of a map in memory. It may lag behind the map by the time of a
-// notification, which is harmless because of the fences.
+// An index has the placements of a map in memory, without their transfers and targets. It may lag
+// behind the map by the time of a notification, which is harmless because of the fences.
 type index struct {
 	id     string // new for each index, so that positions of another one are recognized
+	name   string // of the map
 	layout layout
-	seed   maphash.Seed
-	keys   atomic.Pointer[table] // placements of keys
+	keys   *keyTable // placements of keys
 	slots  []atomic.Pointer[Placement]
-	count  atomic.Int64 // of keys
+	seen   sync.Map // slots and stretches that were noted
 
-	mu      sync.Mutex // guards the following, and changes of keys
+	mu      sync.Mutex // guards the following
 	feed    []Placement
 	dropped int64         // number of changes before the first of feed
 	moved   chan struct{} // closed when feed grows
 	ranges  atomic.Pointer[[]*Placement]
 }
 
-// A table finds placements by key without a lock. It only grows: a full one is replaced by one of
-// twice its size.
-type table struct {
-	slots []atomic.Pointer[Placement] // a power of two, at least half of them empty
-}
-
-func newTable(size int) *table { return &table{make([]atomic.Pointer[Placement], size)} }
-
-// firstTable is the size of an empty one.
-const firstTable = 64
-
-// slot returns the slot of a key.
-func (t *table) slot(hash uint64, key string) (*atomic.Pointer[Placement], *Placement) {
-	for i := hash; ; i++ {
-		at := &t.slots[i&uint64(len(t.slots)-1)]
-		if p := at.Load(); p == nil || p.Key == key {
-			return at, p
-		}
-	}
-}
-
-func newIndex(l layout) *index {
-	x := &index{id: rand.Text()[:8], layout: l, seed: maphash.MakeSeed(), moved: make(chan struct{})}
-	x.keys.Store(newTable(firstTable))
+func newIndex(shardMap string, l layout) *index {
+	x := &index{id: rand.Text()[:8], name: shardMap, layout: l, keys: newKeyTable(), moved: make(chan struct{})}
 	if l.strategy == "slots" {
 		x.slots = make([]atomic.Pointer[Placement], l.slots)
 	}
@@ -57,38 +34,42 @@ func newIndex(l layout) *index {
 	return x
 }
 
-// find returns the longest placement of a key, or nil.
-func (x *index) find(key string) *Placement {
-	p := x.longest(key)
-	if p != nil && p.Key == key {
-		return p
+// find returns the longest placement of a key. ok is false if there is none.
+func (x *index) find(key string) (p Placement, ok bool) {
+	p, ok = x.longest(key)
+	if ok && p.Key == key {
+		return p, true
 	}
-	if p == nil {
+	if !ok {
+		var part *Placement
 		switch x.layout.strategy {
 		case "slots":
-			p = x.slots[x.layout.hash(key)&uint64(len(x.slots)-1)].Load()
+			part = x.slots[x.layout.hash(key)&uint64(len(x.slots)-1)].Load()
 		case "range":
-			p = x.stretch(firstPart(key))
+			part = x.stretch(firstPart(key))
+		}
+		if part != nil {
+			p, ok = *part, true
 		}
 	}
 	// A placement that was split off just now was there before the wider one changed.
-	if again := x.longest(key); again != nil {
-		return again
+	if again, found := x.longest(key); found {
+		return again, true
 	}
-	return p
+	return p, ok
 }
 
 // longest returns the placement of a key, or of its longest prefix with a placement.
-func (x *index) longest(key string) *Placement {
-	if x.count.Load() == 0 {
-		return nil
+func (x *index) longest(key string) (Placement, bool) {
+	if x.keys.count.Load() == 0 {
+		return Placement{}, false
 	}
-	for k, ok := key, true; ok; k, ok = cutLast(k) {
-		if p := x.exact(k); p != nil && p.State != Merged {
-			return p
+	for k, more := key, true; more; k, more = cutLast(k) {
+		if p, ok := x.exact(k); ok && p.State != Merged {
+			return p, true
 		}
 	}
-	return nil
+	return Placement{}, false
 }
 
 // standing orders changes: 0 for unknown placements, 1 for others.
@@ -104,7 +85,7 @@ func (x *index) standing(key string) int {
 		}
 		return 0
 	}
-	if p := x.exact(key); p != nil && p.State != Merged {
+	if p, ok := x.exact(key); ok && p.State != Merged {
 		return 1
 	}
 	return 0
@@ -113,8 +94,8 @@ func (x *index) standing(key string) int {
 // merged reports whether a placement of a key has ended after an epoch, because its rows belong to
 // a wider one again. The wider one has its own epoch, which may be lower.
 func (x *index) merged(key string, epoch int64) bool {
-	for k, ok := key, true; ok; k, ok = cutLast(k) {
-		if p := x.exact(k); p != nil && p.State == Merged && p.Epoch > epoch {
+	for k, more := key, true; more; k, more = cutLast(k) {
+		if p, ok := x.exact(k); ok && p.State == Merged && p.Epoch > epoch {
 			return true
 		}
 	}
@@ -123,42 +104,34 @@ func (x *index) merged(key string, epoch int64) bool {
 	})
 }
 
-func (x *index) exact(key string) *Placement {
-	_, p := x.keys.Load().slot(maphash.String(x.seed, key), key)
-	return p
+func (x *index) exact(key string) (Placement, bool) {
+	p, ok := x.keys.get(key)
+	p.Map = x.name
+	return p, ok
 }
 
-// putKey adds the placement of a key unless a later one is known.
-func (x *index) putKey(p Placement) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	// Under the lock. Readers need no lock: they use the former table while a larger one is filled.
-	t := x.keys.Load()
-	at, old := t.slot(maphash.String(x.seed, p.Key), p.Key)
-	if !newer(p, old) {
-		return false
+// note marks a placement as asked for. It reports whether it was not marked before.
+func (x *index) note(placement string) bool {
+	if placement[0] != '#' && placement[0] != '[' {
+		return x.keys.note(placement)
 	}
-	if old == nil {
-		if n := int(x.count.Add(1)); 2*n > len(t.slots) {
-			t = x.grown(t)
-			at, _ = t.slot(maphash.String(x.seed, p.Key), p.Key)
-			defer x.keys.Store(t)
-		}
-	}
-	at.Store(&p)
-	return true
+	_, known := x.seen.LoadOrStore(placement, nil)
+	return !known
 }
 
-// grown returns a copy of a table with twice the size.
-func (x *index) grown(t *table) *table {
-	twice := newTable(2 * len(t.slots))
-	for i := range t.slots {
-		if p := t.slots[i].Load(); p != nil {
-			at, _ := twice.slot(maphash.String(x.seed, p.Key), p.Key)
-			at.Store(p)
-		}
+// noted reports whether a placement is marked, or unknown.
+func (x *index) noted(placement string) bool {
+	if placement[0] != '#' && placement[0] != '[' {
+		return x.keys.noted(placement)
 	}
-	return twice
+	_, known := x.seen.Load(placement)
+	return known
+}
+
+// forgetNotes removes all marks.
+func (x *index) forgetNotes() {
+	x.keys.forget()
+	x.seen.Clear()
 }
 
 // stretch returns the stretch with the greatest lower bound that is not above a key.
@@ -180,6 +153,7 @@ func (x *index) stretch(key string) *Placement {
 
 // put adds a placement unless a later one is known, and notifies watchers.
 func (x *index) put(p Placement, tell bool) {
+	p.Transfer, p.Target = "", ""
 	switch p.Key[0] {
 	case '#':
 		i, err := strconv.Atoi(p.Key[1:])
@@ -192,7 +166,7 @@ func (x *index) put(p Placement, tell bool) {
 			return
 		}
 	default:
-		if !x.putKey(p) {
+		if !x.keys.put(p) {
 			return
 		}
 	}
@@ -265,5 +239,5 @@ func (x *index) changes() <-chan struct{} {
 
 // size returns the number of known placements.
 func (x *index) size() int64 {
-	return x.count.Load() + int64(len(*x.ranges.Load())) + int64(len(x.slots))
+	return x.keys.count.Load() + int64(len(*x.ranges.Load())) + int64(len(x.slots))
 }

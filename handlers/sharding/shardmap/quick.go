@@ -29,8 +29,8 @@ func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
 	if !m.layout.plain(key) {
 		return to, false
 	}
-	p := m.index.find(key)
-	if p == nil || p.State != Ready || !plainText(p.Key) {
+	p, ok := m.index.find(key)
+	if !ok || p.State != Ready || !plainText(p.Key) {
 		return to, false
 	}
 	s := m.shards[p.Shard]
@@ -46,7 +46,7 @@ func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
 	if err != nil {
 		return to, false
 	}
-	m.active.note(p.Key)
+	m.note(p.Key)
 	to = append(append(to, m.head...), key...)
 	to = append(append(to, `","placement":"`...), p.Key...)
 	to = append(to, s.middle...)

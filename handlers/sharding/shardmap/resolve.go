@@ -17,8 +17,8 @@ type resolver struct{ *Map }
 // Lookup returns the placement of a key from memory, or from the database if memory does not have
 // it.
 func (m *Map) Lookup(ctx context.Context, key string) (Placement, error) {
-	if p := m.index.find(key); p != nil {
-		return *p, nil
+	if p, ok := m.index.find(key); ok {
+		return p, nil
 	}
 	p, err := resolver{m}.ask(ctx, key)
 	if err == nil {
@@ -27,12 +27,10 @@ func (m *Map) Lookup(ctx context.Context, key string) (Placement, error) {
 	return p, err
 }
 
-// Cached returns the placement of a key from memory. ok is false if memory does not have it.
+// Cached returns the placement of a key from memory, without a transfer or a target. ok is false if
+// memory does not have it.
 func (m *Map) Cached(key string) (p Placement, ok bool) {
-	if found := m.index.find(key); found != nil {
-		return *found, true
-	}
-	return Placement{}, false
+	return m.index.find(key)
 }
 
 // ask reads a placement from the database, once for all concurrent callers.
@@ -57,7 +55,7 @@ func (m *Map) Resolve(ctx context.Context, q transfers.ShardQuestion) (transfers
 	if err != nil {
 		return transfers.ShardAnswer{}, resolver{m}.publicError(q.Key, err)
 	}
-	m.active.note(p.Key)
+	m.note(p.Key)
 	a := transfers.ShardAnswer{Map: m.ID, Key: q.Key, Placement: p.Key, Shard: p.Shard, Epoch: p.Epoch, Moving: p.Owned}
 	if err := (resolver{m}).answerHosts(&a, q); err != nil {
 		return transfers.ShardAnswer{}, fmt.Errorf("map %s: shard %s of key %q: %w", m.ID, p.Shard, q.Key, err)
@@ -104,8 +102,8 @@ func (m resolver) waitBeyond(ctx context.Context, key string, epoch int64) (Plac
 			return p, nil // unchanged; the shard will refuse it if needed
 		}
 		more = m.index.changes()
-		if known := m.index.find(key); known != nil && (known.Epoch > p.Epoch || known.Key != p.Key) {
-			p = *known
+		if known, ok := m.index.find(key); ok && (known.Epoch > p.Epoch || known.Key != p.Key) {
+			p = known
 		}
 	}
 	if err == nil {
