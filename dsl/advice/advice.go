@@ -51,6 +51,7 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 		c.adviseTransition()
 		c.adviseDelay()
 		c.adviseGuests()
+		c.adviseElementRules()
 	})
 	adviseAutomata(w, pipelines, r)
 }

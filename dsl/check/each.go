@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -33,13 +34,19 @@ func itemScope(h *tree.Handler, sc *expr.Scope) *expr.Scope {
 }
 
 // responsesOf returns the type of the response of a for-each whose calls return o: a list with one element per
-// item, in the order of the items. on-failure decides what replaces the response of a failed call.
-func responsesOf(f *tree.ForEach, o *typing.Outline) *typing.Outline {
-	switch f.OnFailure {
-	case "continue":
-		o = o.Absent("calls of items may fail, which on-failure: continue allows")
-	case "collect":
-		const why = "calls of items may fail, which on-failure: collect allows"
+// item, in the order of the items. on-failure and on-error decide what replaces the response of a failed call.
+func responsesOf(h *tree.Handler, o *typing.Outline) *typing.Outline {
+	if o == nil && h.ForEach.OnFailure != "collect" {
+		o = (&typing.Outline{Shape: datum.AnyShape &^ datum.SecretShape &^ datum.NullShape}).Supposed()
+	}
+	const allows = "calls of items may fail, which %s allows"
+	switch f := h.ForEach; {
+	case f.OnFailure == "continue":
+		o = o.Absent(fmt.Sprintf(allows, "on-failure: continue"))
+	case f.OnFailure == "fail" && h.LeavesOut() != nil:
+		o = o.Absent(fmt.Sprintf(allows, "a rule of on-error"))
+	case f.OnFailure == "collect":
+		why := fmt.Sprintf(allows, "on-failure: collect")
 		text := func(s datum.Shape) *typing.Member {
 			return &typing.Member{Outline: &typing.Outline{Shape: s}, Required: true}
 		}

@@ -23,9 +23,13 @@ func compileOnError(h *tree.Handler, sc *expr.Scope, r *diag.Reporter) {
 	in := *sc // the name exists only in these rules
 	in.Roots = append(slices.Clone(sc.Roots), expr.ErrorRoot)
 	for _, rule := range h.OnError {
-		spec.Compile(rule.When, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
-		spec.Compile(rule.Result, nil, &in, r)
-		spec.Compile(rule.Message, &spec.Field{ExprKind: datum.StringKind}, &in, r)
+		of := &in
+		if h.OfElement(rule) {
+			of = itemScope(h, of)
+		}
+		spec.Compile(rule.When, &spec.Field{ExprKind: datum.BoolKind}, of, r)
+		spec.Compile(rule.Result, nil, of, r)
+		spec.Compile(rule.Message, &spec.Field{ExprKind: datum.StringKind}, of, r)
 	}
 }
 
@@ -40,7 +44,28 @@ func checkOnError(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	}
 	for i, rule := range h.OnError {
 		checkRuleFields(rule, h, r)
-		checkRuleReached(rule, h.OnError[:i], r)
+		checkAppliesTo(rule, h, r)
+		before := slices.DeleteFunc(slices.Clone(h.OnError[:i]), func(b *tree.OnError) bool { return h.OfElement(b) != h.OfElement(rule) })
+		checkRuleReached(rule, before, r)
+	}
+}
+
+// checkAppliesTo reports a rule that does not say that it is about the whole list, or that says so in vain.
+func checkAppliesTo(o *tree.OnError, h *tree.Handler, r *diag.Reporter) {
+	at := o.PlaceOf("applies-to", o.Span)
+	switch {
+	case h.ForEach == nil && o.AppliesTo != "":
+		r.Errorf(at, rules.OnError, "delete it", "handler %q has no for-each, so its rules of on-error are about the handler", h.ID)
+	case h.ForEach == nil:
+	case o.Result != nil && o.AppliesTo == "element":
+		r.Errorf(o.PlaceOf("result", o.Span), rules.OnError, "write applies-to: list, or drop the result and compute it from sources."+h.ID+".response",
+			"a rule of handler %q is about one element, but its result sets names of the run", h.ID)
+	case o.Result != nil && o.AppliesTo == "" && o.Then == "continue":
+		r.Warnf(o.PlaceOf("then", o.Span), rules.OnError, "write applies-to: list behind it",
+			"a rule of handler %q sets names of the run, so it ends the list at the first error that it matches, and must say so", h.ID)
+	case !h.OfElement(o) && h.ForEach.OnFailure != "fail":
+		r.Warnf(o.PlaceOf("then", o.Span), rules.NeverMatches, "drop it, or drop on-failure",
+			"this rule is never reached: with on-failure: %s, no element fails the handler", h.ForEach.OnFailure)
 	}
 }
 

@@ -81,7 +81,7 @@ func responseOutline(h *tree.Handler) *typing.Outline {
 		o = h.ResponseContract.Outline()
 	}
 	if h.ForEach != nil {
-		return responsesOf(h.ForEach, o)
+		return responsesOf(h, o)
 	}
 	return o
 }

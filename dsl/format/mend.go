@@ -74,6 +74,7 @@ var (
 	hintValue  = regexp.MustCompile(`^write ((?:true|false|[0-9][0-9./]*[a-z]*)(?:, without quotes)?)$`)
 	hintPair   = regexp.MustCompile(`^write (critical: false)$`)
 	notWanted  = regexp.MustCompile(`^(: true)\s*(?:[,}#].*)?$`)
+	hintBehind = regexp.MustCompile(`^write ([a-z][a-z-]*: [a-z]+) behind it$`)
 	hintShape  = regexp.MustCompile(`^write ([a-z][a-z-]*): (\{[a-z-]+: ([0-9][0-9.]*[a-z]*)\})$`)
 	hintExpr   = regexp.MustCompile(`^write (!\$ \S.*)$`)
 	words      = regexp.MustCompile(`[\w-]+`)
@@ -123,6 +124,12 @@ func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
 		notWanted.MatchString(string(line[d.End.Column-1:])) {
 		e.to.Column += len(notWanted.FindStringSubmatch(string(line[d.End.Column-1:]))[1])
 		e.text = m[1]
+		return e, true
+	}
+	if m := hintBehind.FindStringSubmatch(d.Hint); m != nil {
+		if e.text = text + ", " + m[1]; !s.InBrackets(d.Start) {
+			e.text = text + "\n" + strings.Repeat(" ", source.EntryIndent(string(line))) + m[1]
+		}
 		return e, true
 	}
 	if m := hintShape.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.Kind && m[3] == text && // a unit would be a guess

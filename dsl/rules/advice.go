@@ -141,7 +141,30 @@ pipelines:
 			"for a missing value.",
 		Before: unsureGuest(""),
 		After:  unsureGuest("response-schema: {type: object, required: [points], properties: {points: {type: integer}}}\n    "),
+	}, {
+		Code:  ElementRule,
+		Title: "rule of on-error that leaves out elements",
+		Why: "A rule of a handler with for-each applies to each element. The others go on, and the list has null in the place of the element. " +
+			"Earlier versions ended the list at the first such error, and computed no result. Say which of the two you mean.",
+		Before: elementRule("then: continue"),
+		After:  elementRule("applies-to: element, then: continue"),
 	}}
+}
+
+// elementRule returns an example with a rule of on-error for a handler with for-each.
+func elementRule(fields string) string {
+	return `pipelines:
+  - id: price-lines
+    shared-state: {asked: 0}
+    stages:
+      - id: price
+        handlers:
+          - id: ask
+            for-each: {items: !$ event.payload.lines}
+            request: {url: http://127.0.0.1:9082/v1/price, query: {sku: !$ item.sku}}
+            on-error: [{on: 404, ` + fields + `}]
+            result: {asked: !$ len(sources.ask.response)}
+`
 }
 
 // unsureGuest returns an example with a contribution, whose request has further fields, and a critical handler

@@ -189,6 +189,7 @@ const (
 	HandmadeState   diag.Code = "PC0607"
 	LongSecondary   diag.Code = "PC0608"
 	UnsureGuest     diag.Code = "PC0609"
+	ElementRule     diag.Code = "PC0610"
 )
 
 // Codes about test files, which package flowtest reports.

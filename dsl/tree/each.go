@@ -30,7 +30,7 @@ type ForEach struct {
 	// MaxItems is the longest list. The handler fails with a longer one.
 	MaxItems int `yaml:"max-items" default:"1000" min:"1" max:"10000"`
 
-	// OnFailure decides what happens when an element fails for good. fail starts no further elements, and fails the
+	// OnFailure decides what happens when an element fails for good and no rule of on-error leaves it out. fail starts no further elements, and fails the
 	// handler with the error of the first failed element. continue runs the other elements, and the response has null for
 	// the failed one. collect also runs them, and the response has a mapping for each element. The mapping has response,
 	// status and error, which is null or has class, status and message.

@@ -177,6 +177,5 @@ func (h *Handler) IDPlace() diag.Span { return h.PlaceOf("id", h.Span) }
 
 // AlwaysSucceeds reports whether a run continues after the handler only if it succeeds.
 func (h *Handler) AlwaysSucceeds() bool {
-	goesOn := func(o *OnError) bool { return o.GoesOn() }
-	return h.IsCritical() && h.Enabled.IsNull() && h.Rollout == nil && !slices.ContainsFunc(h.OnError, goesOn)
+	return h.IsCritical() && h.Enabled.IsNull() && h.Rollout == nil && h.GoesOn() == nil
 }

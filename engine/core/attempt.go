@@ -342,7 +342,7 @@ func (r *decisions) failed(u unit, err error, probe bool, live Live) {
 	switch {
 	case again:
 	case u.item > 0:
-		r.itemFailed(u, err)
+		r.settleItem(u, err, live)
 	default:
 		r.settle(u.Step, err, live)
 	}

@@ -121,7 +121,7 @@ func (r *decisions) leaveCall(u unit, live Live) {
 		err := model.Permanent(&model.KeptError{Text: failure, Class: class, Failures: 1})
 		rec.err = model.CleanText(err.Error())
 		if u.item > 0 {
-			r.itemFailed(u, err)
+			r.settleItem(u, err, live)
 			return
 		}
 		r.settle(u.Step, err, live)

@@ -247,7 +247,7 @@ func leaves(s *planner.Step, rec *record) (names []string) {
 			from = append(from, h.Fallback.Result)
 		}
 	case rec.wentOn():
-		for _, rule := range h.OnError {
+		for _, rule := range h.RulesFor(false) {
 			from = append(from, rule.Result)
 		}
 	case s.Type.SetsState:

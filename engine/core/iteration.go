@@ -2,7 +2,9 @@ package core
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -53,11 +55,41 @@ func (e *iteration) stop(s *planner.Step) int {
 		return len(e.of)
 	}
 	for i := range e.of {
-		if e.of[i].outcome == model.OutcomeFailed {
+		if e.of[i].fails() {
 			return i
 		}
 	}
 	return len(e.of)
+}
+
+// fails reports whether an item has failed and no rule of on-error has left it out.
+func (r *record) fails() bool { return r.outcome == model.OutcomeFailed && !r.wentOn() }
+
+// maxNamed is how many failed items the reason of a handler names.
+const maxNamed = 10
+
+// without says which items a handler that succeeded has gone on without. It is empty for none.
+func (e *iteration) without() string {
+	if e == nil {
+		return ""
+	}
+	var named []string
+	failed := 0
+	for i := range e.of {
+		if item := &e.of[i]; item.outcome == model.OutcomeFailed {
+			failed++
+			if failed <= maxNamed {
+				named = append(named, fmt.Sprintf("%d (%s)", i, item.class))
+			}
+		}
+	}
+	switch {
+	case failed == 0:
+		return ""
+	case failed > maxNamed:
+		named = append(named, fmt.Sprintf("and %d more", failed-maxNamed))
+	}
+	return "went on without items " + strings.Join(named, ", ")
 }
 
 // result is the entry of an item in the response of a for-each.

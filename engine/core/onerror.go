@@ -14,13 +14,14 @@ import (
 
 // settle gives a handler up, unless a rule lets the run continue.
 func (r *decisions) settle(s *planner.Step, err error, live Live) {
-	if len(s.Handler.OnError) == 0 {
+	rules := s.Handler.RulesFor(false)
+	if len(rules) == 0 {
 		r.giveUp(s, err, live)
 		return
 	}
 	env := r.scope.env(live)
 	env["error"] = r.records[s.Position].errorData(err)
-	rule, broken := ruleFor(s.Handler.OnError, err, env)
+	rule, broken := ruleFor(rules, err, env)
 	switch {
 	case broken != nil:
 		// A rule that cannot be evaluated must not hide the error that it is about.
@@ -36,6 +37,30 @@ func (r *decisions) settle(s *planner.Step, err error, live Live) {
 		r.standIn(s, live)
 	default:
 		r.giveUp(s, explained(rule, err, env), live)
+	}
+}
+
+// settleItem gives an item up. A rule may leave it out, so that its failure does not fail the handler. Its entry in
+// the response is that of a failed item.
+func (r *decisions) settleItem(u unit, err error, live Live) {
+	rules := u.Handler.RulesFor(true)
+	if len(rules) == 0 {
+		r.itemFailed(u, err)
+		return
+	}
+	env := r.scope.envOf(u, live)
+	env["error"] = u.rec.errorData(err)
+	rule, broken := ruleFor(rules, err, env)
+	switch {
+	case broken != nil:
+		r.itemFailed(u, fmt.Errorf("%w; on-error: %s", err, broken.Error()))
+	case rule == nil:
+		r.itemFailed(u, err)
+	case rule.GoesOn():
+		r.itemFailed(u, err)
+		u.rec.reason = goneOn + u.rec.class
+	default:
+		r.itemFailed(u, explained(rule, err, env))
 	}
 }
 

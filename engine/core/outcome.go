@@ -70,7 +70,7 @@ func (r *decisions) succeed(s *planner.Step, live Live) {
 		r.giveUp(s, err, live)
 		return
 	}
-	rec.err, rec.reason = "", ""
+	rec.err, rec.reason = "", rec.each.without()
 	r.decide(s, live)
 }
 

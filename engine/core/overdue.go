@@ -43,7 +43,7 @@ func overdue(r *decisions, u unit, live Live) bool {
 	}
 	switch {
 	case u.item > 0:
-		r.itemFailed(u, err)
+		r.settleItem(u, err, live)
 	case rec.unknown: // stays unknown, so that an operator's retry verifies first
 		r.giveUp(u.Step, err, live)
 	default:

@@ -66,7 +66,7 @@ const unknownReason = "attempt %d was under way when its node died, and nobody k
 // goneOn starts the reason of a handler that has succeeded by a rule of on-error.
 const goneOn = "on-error goes on after "
 
-// wentOn reports whether the handler has succeeded by a rule of on-error.
+// wentOn reports whether a rule of on-error has let the run go on without the result of the handler or item.
 func (r *record) wentOn() bool { return strings.HasPrefix(r.reason, goneOn) }
 
 // inFlight reports whether the last attempt has no outcome yet.

@@ -248,12 +248,12 @@ func (r *record) redrive(failed bool) {
 	}
 }
 
-// redriveItems restarts the failed items. Succeeded ones stay.
+// redriveItems restarts the failed items. Succeeded ones stay, and so do those that a rule of on-error has left out.
 func (r *record) redriveItems() {
 	each := r.each
 	*r = record{each: each, started: r.started, trail: r.trail}
 	each.succeeded, each.failed = 0, 0
 	for i := range each.of {
-		each.of[i].redrive(each.of[i].outcome == model.OutcomeFailed)
+		each.of[i].redrive(each.of[i].fails())
 	}
 }

@@ -108,6 +108,7 @@ func writeStep(b *strings.Builder, v planner.StepView) {
 	for _, rule := range v.OnError {
 		fmt.Fprintf(b, "    on error %s\n", rule)
 	}
+	fmt.Fprintf(b, "    if it fails, %s\n", v.Failure)
 	waits := false
 	for _, e := range v.After {
 		if e.Implied {

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"procaas/dsl/tree"
@@ -59,6 +58,7 @@ type StepView struct {
 	Writes   []string   `json:"writes"`             // paths, each once
 	Touches  []string   `json:"touches"`            // each once
 	OnError  []string   `json:"on_error,omitempty"` // the rules in order, such as "404: continue"
+	Failure  string     `json:"failure"`            // what follows if it fails and no rule says otherwise
 	After    []EdgeView `json:"after"`              // empty: it starts with the stage. Implied ones only if that has up to 150 handlers
 }
 
@@ -101,7 +101,9 @@ func (p *Plan) View() PlanView {
 			}
 		}
 		for _, s := range stage.Handlers() {
-			sv.Handlers = append(sv.Handlers, s.view(len(stage.Handlers()) <= maxAllEdges))
+			hv := s.view(len(stage.Handlers()) <= maxAllEdges)
+			hv.Failure = p.failure(stage, s)
+			sv.Handlers = append(sv.Handlers, hv)
 		}
 		v.Stages = append(v.Stages, sv)
 	}
@@ -138,7 +140,7 @@ func (s *Step) view(all bool) StepView {
 		v.Branch = h.Branch.Number()
 	}
 	for _, rule := range h.OnError {
-		v.OnError = append(v.OnError, ruleText(rule))
+		v.OnError = append(v.OnError, ruleText(h, rule))
 	}
 	for _, e := range s.edges(all) {
 		r := e.Reason()
@@ -176,16 +178,4 @@ func durationText(d time.Duration) string {
 		return ""
 	}
 	return tree.Longest{Time: d}.String()
-}
-
-// ruleText formats a rule of on-error in short.
-func ruleText(rule *tree.OnError) string {
-	on := "any"
-	if len(rule.On) > 0 {
-		on = strings.Join(rule.On, " ")
-	}
-	if when := sourceText(rule.When); when != "" {
-		on += " if " + when
-	}
-	return on + ": " + rule.Then
 }
