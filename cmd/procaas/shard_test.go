@@ -61,7 +61,7 @@ pipelines:
 		"shard show mail s9",
 		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard move mail 42 s22 --dry-run",
 		"shard move mail 42 archive", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",
-		"shard list male --format json", "shard resolve mail 42 --format xml",
+		"shard remove mail", "shard remove male --dry-run", "shard list male --format json", "shard resolve mail 42 --format xml",
 	}
 	transcript := func() string {
 		var shown strings.Builder

@@ -293,6 +293,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 		"order-shard-transfer":    {"/admin/v1/transfers/t_1/order", `{"want": "pause"}`},
 		"split-placement":         {"/admin/v1/shard-maps/mail/split", `{"at": "42"}`},
 		"merge-placement":         {"/admin/v1/shard-maps/mail/merge", `{"at": "42"}`},
+		"remove-shard-map":        {"/admin/v1/shard-maps/mail/remove", `{"forget": true}`},
 		"set-shard":               {"/admin/v1/shard-maps/mail/shards/s1", `{"closed": "full"}`},
 		"pull-lever":              {"/admin/v1/clusters/fanout/levers/freeze", `{"reason": "x"}`},
 		"release-lever":           {"/admin/v1/clusters/fanout/levers/freeze", ""},

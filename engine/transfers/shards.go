@@ -67,6 +67,10 @@ type ShardMaps interface {
 
 	// EnrollShard prepares a shard, unless a preflight finds an error.
 	EnrollShard(ctx context.Context, shardMap, shard string, by store.Actor) (ShardEnrollment, error)
+
+	// RemoveMap removes what a map that is not declared any more has on its shards. It goes on if a
+	// shard fails, and may be repeated.
+	RemoveMap(ctx context.Context, shardMap string, ask ShardRemove, by store.Actor) (ShardRemoval, error)
 }
 
 // QuickShardMaps are [ShardMaps] that know from memory where most keys live.
@@ -206,6 +210,30 @@ type ShardEnrollment struct {
 	Warnings     []string `json:"warnings" doc:"Things to check."`
 	Publications []string `json:"publications" doc:"The present publications."`
 	Fences       int      `json:"fences" doc:"The number of missing fences."`
+}
+
+// A ShardRemove says how to remove a map from its shards.
+type ShardRemove struct {
+	DryRun bool // change nothing
+	Forget bool // also forget the map and its placements, even if a shard fails
+}
+
+// A ShardRemoval says what a map had on its shards.
+type ShardRemoval struct {
+	Map        string         `json:"map" doc:"The shard map."`
+	Shards     []ShardRemains `json:"shards" doc:"What was removed from each shard, or would be."`
+	Placements int64          `json:"placements" doc:"The placements of the map in the store."`
+	Forgotten  bool           `json:"forgotten,omitempty" doc:"true if the store has forgotten the map and its placements."`
+	DryRun     bool           `json:"dry_run,omitempty" doc:"true if nothing was changed, because it was a dry run."`
+}
+
+// ShardRemains are what a map has on a shard.
+type ShardRemains struct {
+	Shard        string   `json:"shard" doc:"The shard."`
+	Fences       int64    `json:"fences" doc:"The number of fences."`
+	Publications []string `json:"publications" doc:"The publications."`
+	Slots        []string `json:"slots" doc:"The replication slots."`
+	Error        string   `json:"error,omitempty" doc:"The error, if something may be left."`
 }
 
 // These are the levels of a finding.

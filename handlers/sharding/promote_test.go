@@ -16,7 +16,8 @@ import (
 )
 
 // A standby is promoted that has not got the latest fences: it takes no writes before they
-// were compared with the map, and then only those of keys that live there.
+// were compared with the map, and then only those of keys that live there. Another map, which is not
+// declared any more, has fences in the same database: that blocks only its own writers.
 func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -45,20 +46,38 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
     shards:
       - {id: s1, hosts: [{address: "HOST1", dc: a}, {address: "STANDBY", dc: b}]}
       - {id: s2, hosts: [{address: "HOST2"}]}
+  - id: oldmail
+    key: user
+    connect: {user: postgres, parameters: {sslmode: disable}}
+    shards: [{id: old, hosts: [{address: "HOST1", dc: a}, {address: "STANDBY", dc: b}]}]
 `)
-	s, err := shardmap.Open(ctx, shardmap.Options{DSN: dsn, Maps: parseMaps(t, text), Patience: time.Minute})
+	declared := parseMaps(t, text)
+	s, err := shardmap.Open(ctx, shardmap.Options{DSN: dsn, Maps: declared, Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	for id, shard := range map[string]string{"oldmail": "old", "mail": "s1"} {
+		m, err := s.Map(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := s.Enroll(ctx, m, shard); err != nil || len(e.Reasons) > 0 {
+			t.Fatal(e, err)
+		}
+		if _, err := m.Place(ctx, "stays", shard, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// From now on nobody compares the fences of oldmail.
+	if err := s.Apply(ctx, declared[:1]); err != nil {
+		t.Fatal(err)
+	}
 	m, err := s.Map("mail")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, err := s.Enroll(ctx, m, "s1"); err != nil || len(e.Reasons) > 0 {
-		t.Fatal(e, err)
-	}
-	for _, key := range []string{"stays", "moves", "moving"} {
+	for _, key := range []string{"moves", "moving"} {
 		if _, err := m.Place(ctx, key, "s1", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +90,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 		}
 		return n
 	}
-	patience.Until(t, "the standby to have the fences", func() bool { return fences() == 3 })
+	patience.Until(t, "the standby to have the fences", func() bool { return fences() == 4 })
 	patience.Until(t, "a replica to be known", func() bool {
 		a, err := s.Resolve(ctx, "mail", transfers.ShardQuestion{Key: "stays", Mode: transfers.ShardReplica, DC: "b"})
 		return err == nil && a.Hosts[0].Address == standby.Addr() && a.Hosts[0].Role == "replica"
@@ -117,10 +136,11 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 	promoted := connect(t, standby.URL)
 	defer promoted.Close(context.WithoutCancel(ctx))
 	execute(t, promoted, "select pg_promote()")
-	guard := func(key string, epoch int64) string {
-		_, err := promoted.Exec(ctx, "select procaas.guard('mail', $1, $2)", key, epoch)
+	guardOf := func(shardMap, key string, epoch int64) string {
+		_, err := promoted.Exec(ctx, "select procaas.guard($1, $2, $3)", shardMap, key, epoch)
 		return sqlState(t, err)
 	}
+	guard := func(key string, epoch int64) string { return guardOf("mail", key, epoch) }
 	if have := guard("moves", 1); have == "" {
 		t.Error("the promoted master takes a write of a key that has moved")
 	}
@@ -133,6 +153,9 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 		if have := guard(c.key, c.epoch); have != c.want {
 			t.Errorf("guard of %s at epoch %d: %q, want %q", c.key, c.epoch, have, c.want)
 		}
+	}
+	if have := guardOf("oldmail", "stays", 1); have != "PC002" {
+		t.Errorf("guard of a map that is not declared any more: %q, want PC002", have)
 	}
 	if err := m.Switch(ctx, moving); err == nil {
 		t.Error("a transfer switched whose freeze was lost")

@@ -33,6 +33,8 @@ type rig struct {
 
 	declared []*tree.ShardMap
 	docs     store.Documents // which have the transfers; nil for none
+
+	transfers []transfers.ShardTransfer // without docs
 }
 
 const tables = `create table messages (user_id bigint, id bigint, folder text not null default '', body text,
@@ -98,7 +100,7 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 		DSN: r.dsn, Maps: r.declared, Patience: time.Minute, Audit: postgres.WriteAudit,
 		Transfers: func(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error) {
 			if r.docs == nil {
-				return nil, nil
+				return r.transfers, nil
 			}
 			return transfers.ReadShardTransfers(ctx, r.docs, shardMap)
 		},

@@ -68,6 +68,11 @@ func (c shardsCalls) EnrollShard(ctx context.Context, shardMap, shard string) (t
 		"/enroll"), nil, nil)
 }
 
+// RemoveShardMap removes what a former map has on its shards.
+func (c shardsCalls) RemoveShardMap(ctx context.Context, shardMap string, ask wire.ShardRemoveRequest) (transfers.ShardRemoval, error) {
+	return send[transfers.ShardRemoval](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/remove"), ask, nil)
+}
+
 // ShardTransfers lists the transfers of a map.
 func (c shardsCalls) ShardTransfers(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error) {
 	return list[transfers.ShardTransfer](ctx, c.caller, shardPath(shardMap, "/transfers"))

@@ -34,6 +34,15 @@ func (g *Group) adminOperations() []rest.Operation {
 			About:   "You can repeat the call. It does not change a shard that fails the conditions: the reply has the reasons.",
 			Replies: rest.OK("The findings and changes."), Refusals: refusals(problem.UnknownShard, problem.NoFitHost),
 		}, g.enroll),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/remove", ID: "remove-shard-map", Tag: "shards",
+			Summary: "Remove what a former map has on its shards",
+			About: "The map must not be declared any more. Removes its fences, publications, replication slots and prepared transactions " +
+				"from each shard, and keeps the rows of your tables. The store keeps its placements, unless `forget` is true. If a shard fails, " +
+				"its entry has the error, and you can repeat the call.",
+			Example: wire.ShardRemoveRequest{DryRun: true},
+			Replies: rest.OK("What was removed, or would be."), Refusals: refusals(problem.ShardBusy),
+		}, g.removeMap),
 		g.regroupOperation("split", "split-placement", "Split a placement in two",
 			"In a map by range, it divides the range of keys at `at`. In other maps, the key `at` gets a placement of its own. Both parts "+
 				"stay on their shard, and a transfer can separate them. Writers wait for some milliseconds.", transfers.ShardMaps.SplitShard),
@@ -87,6 +96,20 @@ func (g *Group) enroll(c *rest.Call, in *shardPath) (done transfers.ShardEnrollm
 		return done, err
 	}
 	done, err = g.Maps.EnrollShard(c.Context(), in.Map, in.Shard, c.Actor(""))
+	return done, shardProblem(err)
+}
+
+type removeMap struct {
+	mapPath
+	Body wire.ShardRemoveRequest
+}
+
+func (g *Group) removeMap(c *rest.Call, in *removeMap) (done transfers.ShardRemoval, err error) {
+	if err := g.check(); err != nil {
+		return done, err
+	}
+	done, err = g.Maps.RemoveMap(c.Context(), in.Map, transfers.ShardRemove{DryRun: in.Body.DryRun, Forget: in.Body.Forget},
+		c.Actor(in.Body.Reason))
 	return done, shardProblem(err)
 }
 

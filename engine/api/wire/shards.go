@@ -33,6 +33,13 @@ type ShardRegroupRequest struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The error, for people."`
 }
 
+// A ShardRemoveRequest says how to remove a map from its shards.
+type ShardRemoveRequest struct {
+	DryRun bool   `json:"dry_run,omitempty" doc:"true changes nothing, and returns what would be removed."`
+	Forget bool   `json:"forget,omitempty" doc:"true also deletes the map and its placements from the store, even if a shard fails."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people."`
+}
+
 // A TransferOrderRequest is an operator's order for a transfer.
 type TransferOrderRequest struct {
 	Want   string `json:"want" enum:"pause,resume,cancel,rollback,finish" by:"engine" doc:"pause, resume, cancel, rollback, or finish, which ends the time for a rollback."`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +17,9 @@ import (
 // moves read the same.
 const (
 	lockMaps = `select pg_advisory_xact_lock(hashtextextended('procaas shard maps ' || current_schema, 0))`
-	putMap   = `insert into shard_maps (id, strategy, slots) values ($1, $2, $3)
-		on conflict (id) do update set version = shard_maps.version + 1 returning strategy, slots, version`
+	putMap   = `insert into shard_maps (id, strategy, slots, reach) values ($1, $2, $3, $4)
+		on conflict (id) do update set version = shard_maps.version + 1, reach = excluded.reach, removed = null
+		returning strategy, slots, version`
 	forgetShards = `update shards set declared = false where map = $1 and declared`
 	putShard     = `insert into shards (map, id, class, registration, transfer, capacity, declared) values ($1, $2, $3, $4, $5, $6, true)
 		on conflict (map, id) do update set class = excluded.class, registration = excluded.registration, transfer = excluded.transfer,
@@ -45,10 +47,23 @@ var errChecked = errors.New("checked")
 // changes nothing.
 func (s *Service) Check(ctx context.Context, declared []*tree.ShardMap) error {
 	_, err := s.write(ctx, declared, errChecked)
-	if errors.Is(err, errChecked) {
-		return nil
+	if !errors.Is(err, errChecked) {
+		return err
 	}
-	return err
+	// Without its map, a transfer could neither go on nor be undone.
+	for _, m := range s.Maps() {
+		if slices.ContainsFunc(declared, func(d *tree.ShardMap) bool { return d.ID == m.ID }) {
+			continue
+		}
+		_, open, err := s.transfersOf(ctx, m.ID)
+		if err != nil {
+			return err
+		}
+		if open != "" {
+			return &MapError{m.ID, "it is not declared any more, but " + open}
+		}
+	}
+	return nil
 }
 
 // Apply sets the maps of the service. It stores what is new. Slots and stretches get their shards
@@ -66,7 +81,7 @@ func (s *Service) Apply(ctx context.Context, declared []*tree.ShardMap) error {
 	s.mu.Unlock()
 	close(again)
 	s.changed()
-	return nil
+	return s.tellLeft(ctx, declared)
 }
 
 // write stores what is new in maps, and returns them. The transaction ends with the error end.
@@ -106,7 +121,7 @@ func (s *Service) newMap(d *tree.ShardMap) *Map {
 func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	var strategy string
 	var slots, version int
-	if err := tx.QueryRow(ctx, putMap, m.ID, m.layout.strategy, m.layout.slots).Scan(&strategy, &slots, &version); err != nil {
+	if err := tx.QueryRow(ctx, putMap, m.ID, m.layout.strategy, m.layout.slots, m.reach()).Scan(&strategy, &slots, &version); err != nil {
 		return err
 	}
 	if strategy != m.layout.strategy || strategy == "slots" && slots != m.layout.slots {

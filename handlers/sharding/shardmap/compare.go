@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -12,10 +11,15 @@ import (
 // A comparer makes the fences of shards match the map.
 type comparer struct{ *Map }
 
+// mapCompared reports whether the fences of a map were compared on the timeline of the server. It is
+// as in procaas.guard.
+const mapCompared = `procaas.timeline() is not distinct from coalesce((select timeline from procaas.compared_maps where map = $1),
+	(select timeline from procaas.compared))`
+
 // The comparison goes both ways: what the map has on the shard must be open there, and what is open
 // there must be in the map.
 const (
-	compareLock   = `select pg_advisory_xact_lock(8104928)`
+	compareLock   = `select pg_advisory_xact_lock(8104928, hashtext($1))`
 	voidTransfers = `update shard_placements set owner = null, transfer = null, target = null
 		where map = $1 and owner is not null and (shard = $2 or target = $2) returning key`
 	fencesOf = `select map, key, epoch, state, coalesce(target, ''), coalesce(owner, ''), attempt
@@ -24,35 +28,39 @@ const (
 		from procaas.fences where map = $1 and state in ('active', 'frozen') and key > $2 order by key limit $3`
 	placementsOf = `select ` + placementColumns + ` from shard_placements where map = $1 and key = any($2)`
 	ownerOf      = `select coalesce(owner, '') from shard_placements where map = $1 and key = $2`
-	confirm      = `insert into procaas.compared (timeline) select procaas.timeline() where procaas.timeline() = $1
-		on conflict (one) do update set timeline = excluded.timeline, at = clock_timestamp()`
-	timelineDone = `select procaas.timeline(), exists (select from procaas.compared where timeline = procaas.timeline())`
-	fencedMaps   = `select distinct map from procaas.fences order by map`
+	confirm      = `insert into procaas.compared_maps (map, timeline) select $1, procaas.timeline() where procaas.timeline() = $2
+		on conflict (map) do update set timeline = excluded.timeline, at = clock_timestamp()`
+	timelineDone = `select procaas.timeline(), ` + mapCompared
 )
 
 // Compare makes the fences on the master of a shard match the map, and then lets writers in. It is
 // needed because an asynchronous failover may have lost the latest fences. It ends transfers from
 // or to the shard that have not switched, because what they have frozen or copied may be lost, too.
+// Other maps with fences in the database are compared by themselves.
 func (s *Service) Compare(ctx context.Context, m *Map, shard string) error {
 	pool, err := s.Connect(ctx, m, shard)
 	if err != nil {
 		return err
 	}
 	pool.Reset() // its connections may be to the former master
+	// An older release may have enrolled it.
+	if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return installFence(ctx, tx) }); err != nil {
+		return fmt.Errorf("map %s: %s: %w", m.ID, shard, err)
+	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, compareLock); err != nil {
+		if _, err := tx.Exec(ctx, compareLock, m.ID); err != nil {
 			return err
 		}
 		var timeline string
 		var done bool
 		// Another node may have done it while this one waited for the lock.
-		if err := tx.QueryRow(ctx, timelineDone).Scan(&timeline, &done); err != nil || done {
+		if err := tx.QueryRow(ctx, timelineDone, m.ID).Scan(&timeline, &done); err != nil || done {
 			return err
 		}
-		if err := s.compareAll(ctx, tx, pool, m, shard); err != nil {
+		if err := (comparer{m}).compare(ctx, tx, pool, shard); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, confirm, timeline)
+		_, err := tx.Exec(ctx, confirm, m.ID, timeline)
 		return err
 	})
 	if err != nil {
@@ -64,43 +72,6 @@ func (s *Service) Compare(ctx context.Context, m *Map, shard string) error {
 // A beginner begins transactions.
 type beginner interface {
 	Begin(context.Context) (pgx.Tx, error)
-}
-
-// compareAll compares the fences of every map that has fences in the database.
-func (s *Service) compareAll(ctx context.Context, tx pgx.Tx, pool beginner, m *Map, shard string) error {
-	rows, err := tx.Query(ctx, fencedMaps)
-	if err != nil {
-		return err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		there, at := m, shard
-		if id != m.ID {
-			if there, err = s.Map(id); err != nil {
-				return fmt.Errorf("the server has fences of a map that is not declared here: %w", err)
-			}
-			if at = (comparer{there}).shardAt(m.shards[shard].addresses); at == "" {
-				return fmt.Errorf("the server has fences of map %s, which declares none of its hosts", id)
-			}
-		}
-		if err := (comparer{there}).compare(ctx, tx, pool, at); err != nil {
-			return fmt.Errorf("map %s: %w", id, err)
-		}
-	}
-	return nil
-}
-
-// shardAt returns the shard that has one of these hosts, or empty.
-func (m comparer) shardAt(addresses []string) string {
-	for id, s := range m.shards {
-		if slices.ContainsFunc(s.addresses, func(a string) bool { return slices.Contains(addresses, a) }) {
-			return id
-		}
-	}
-	return ""
 }
 
 // compare reads with q and changes fences in separate transactions.

@@ -53,6 +53,9 @@ func (s *Service) enroll(ctx context.Context, m *Map, shard string, audit func(a
 		if err := installFence(ctx, tx); err != nil {
 			return err
 		}
+		if _, err := tx.Exec(ctx, confirmMap, m.ID); err != nil {
+			return err
+		}
 		tables := enroller{m}.preflight().Tables
 		before, err := preflight.Try(ctx, tx, tables)
 		if err != nil {

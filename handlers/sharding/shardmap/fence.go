@@ -93,6 +93,10 @@ const (
 	confirmFirst = `insert into procaas.compared (timeline) values (procaas.timeline()) on conflict do nothing`
 )
 
+// confirmMap notes that the fences of a map need no comparison, unless it has some.
+const confirmMap = `insert into procaas.compared_maps (map, timeline)
+	select $1, procaas.timeline() where not exists (select from procaas.fences where map = $1) on conflict do nothing`
+
 // installFence updates the schema procaas of a shard. A server without it has nothing to compare,
 // so it accepts writes at once.
 func installFence(ctx context.Context, tx pgx.Tx) error {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	readOverdue = `select map, key, epoch from procaas.overdue()`
+	readOverdue = `select map, key, epoch from procaas.overdue() where map = $1`
 
 	// takeFromCoordinator invalidates the token of a transfer that has not switched, and returns
 	// the number of a later claim. The transfer keeps the placement.
@@ -25,7 +25,7 @@ const (
 // thawPatience bounds one attempt to end the overdue freezes of a shard.
 const thawPatience = 10 * time.Second
 
-// Thaw ends the freezes of a shard whose coordinator has died between the seal and the switch, or
+// Thaw ends the freezes of a map on a shard whose coordinator has died between the seal and the switch, or
 // is too slow. It returns how many keys accept writes again. An unsealed freeze ends by itself. For
 // a sealed one, only the map knows how it ends.
 func (s *Service) Thaw(ctx context.Context, m *Map, shard string) (thawed int, err error) {
@@ -35,7 +35,7 @@ func (s *Service) Thaw(ctx context.Context, m *Map, shard string) (thawed int, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, thawPatience)
 	defer cancel()
-	rows, err := pool.Query(ctx, readOverdue)
+	rows, err := pool.Query(ctx, readOverdue, m.ID)
 	if err != nil {
 		return 0, fmt.Errorf("map %s: freezes of %s: %w", m.ID, shard, err)
 	}
@@ -47,12 +47,7 @@ func (s *Service) Thaw(ctx context.Context, m *Map, shard string) (thawed int, e
 		return 0, fmt.Errorf("map %s: freezes of %s: %w", m.ID, shard, err)
 	}
 	for _, f := range overdue {
-		there, mapErr := s.Map(f.Map)
-		if mapErr != nil {
-			err = errors.Join(err, fmt.Errorf("a key of a map that is not declared here is frozen: %w", mapErr))
-			continue
-		}
-		done, thawErr := there.thaw(ctx, pool, shard, f)
+		done, thawErr := m.thaw(ctx, pool, shard, f)
 		if thawErr != nil {
 			err = errors.Join(err, fmt.Errorf("map %s: thaw key %q on %s: %w", f.Map, f.Key, shard, thawErr))
 		}

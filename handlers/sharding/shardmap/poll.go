@@ -128,8 +128,13 @@ const (
 		(case when pg_is_in_recovery() then coalesce(pg_last_wal_replay_lsn(), '0/0') else pg_current_wal_lsn() end - '0/0')::bigint,
 		count(*) filter (where state = 'active' and pid <> pg_backend_pid())::int, count(*)::int, current_setting('max_connections')::int
 		from pg_stat_activity where backend_type = 'client backend'`
-	fencesCompared = `select exists (select from procaas.compared where timeline = procaas.timeline())`
-	fenceFacts     = fencesCompared + `, exists (select from procaas.overdue())`
+	// A shard may be enrolled by an older release, or not at all: how many of these it has.
+	fenceRelease = `select (to_regclass('procaas.compared') is not null)::int + (to_regprocedure('procaas.overdue()') is not null)::int
+		+ (to_regclass('procaas.compared_maps') is not null)::int`
+	fencesCompared  = `select exists (select from procaas.compared where timeline = procaas.timeline())`
+	anyOverdue      = `, exists (select from procaas.overdue() where map = $1)`
+	olderFenceFacts = fencesCompared + anyOverdue
+	fenceFacts      = `select ` + mapCompared + anyOverdue
 )
 
 // Probe implements [Prober].
@@ -142,19 +147,31 @@ func (c *connProber) Probe(ctx context.Context, m *Map, address string) Report {
 	}
 	r.LSN = uint64(lsn)
 	if err == nil && r.Master {
-		err = conn.QueryRow(ctx, fenceFacts).Scan(&r.Compared, &r.Overdue)
-		if notThere(err) { // enrolled by an older version, or not enrolled
-			err = conn.QueryRow(ctx, fencesCompared).Scan(&r.Compared)
-		}
-		if notThere(err) {
-			err, r.Compared = nil, true
-		}
+		err = probeFences(ctx, conn, m.ID, &r)
 	}
 	if err != nil {
 		c.drop(m, address)
 		return Report{Err: err}
 	}
 	return r
+}
+
+// probeFences looks at the fences of a map on a master.
+func probeFences(ctx context.Context, conn *pgx.Conn, shardMap string, r *Report) error {
+	var release int
+	if err := conn.QueryRow(ctx, fenceRelease).Scan(&release); err != nil {
+		return err
+	}
+	switch release {
+	case 0:
+		r.Compared = true
+		return nil
+	case 1:
+		return conn.QueryRow(ctx, fencesCompared).Scan(&r.Compared)
+	case 2:
+		return conn.QueryRow(ctx, olderFenceFacts, shardMap).Scan(&r.Compared, &r.Overdue)
+	}
+	return conn.QueryRow(ctx, fenceFacts, shardMap).Scan(&r.Compared, &r.Overdue)
 }
 
 // notThere reports whether a server does not know a function or table.

@@ -30,7 +30,7 @@ keys, drains shards, and moves keys.`,
 			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Closed: &why} }),
 		shardSet("drain MAP SHARD", "Move all keys off a shard",
 			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Draining: &why} }),
-		shardOpen(),
+		shardOpen(), shardRemove(),
 		shardRegroup("split MAP KEY", "Split a placement in two, on the same shard",
 			`split divides a placement in two on the same shard. You can then move the new part
 with shard move. In a map by range, it divides the range of keys at KEY. In other
@@ -360,6 +360,48 @@ func setsShard(c *cobra.Command, prepare func() (wire.ShardChangeRequest, error)
 		x.Transfer = x.Transfer && x.Draining == ""
 		return x, nil
 	}, printShard)
+}
+
+// shardRemove exits with 1 if something may be left on a shard, for scripts.
+func shardRemove() *cobra.Command {
+	c := &cobra.Command{
+		Use: "remove MAP", Short: "Remove what a former map has on its shards", Args: cobra.ExactArgs(1),
+		Long: `remove deletes the fences, publications and replication slots of a map from its
+shards. First take the map out of the files, and reload. Your tables keep their rows.
+The store keeps the placements, which count again if the map comes back. Then enroll
+its shards again.
+
+With --forget, the store also deletes the map and its placements, even if a shard does
+not answer. Without it, you can repeat the command until all shards have answered. It
+exits with 1 if something may be left.`,
+		Example: "  procaas shard remove oldmail --dry-run\n  procaas shard remove oldmail --reason 'merged into mail'",
+	}
+	ask := wire.ShardRemoveRequest{}
+	c.Flags().StringVar(&ask.Reason, "reason", "", "reason, for colleagues")
+	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, and show what would be removed")
+	c.Flags().BoolVar(&ask.Forget, "forget", false, "also delete the map and its placements from the store")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		done, err := q.RemoveShardMap(q.Ctx, q.Args[0], ask)
+		if err == nil {
+			err = q.Show(done, func() error { return printRemoval(q, done) })
+		}
+		return cmp.Or(err, cli.FindingsIf(slices.ContainsFunc(done.Shards, func(x transfers.ShardRemains) bool { return x.Error != "" })))
+	})
+}
+
+func printRemoval(q *cli.Call, done transfers.ShardRemoval) error {
+	does := map[bool]string{true: "would remove", false: "removed"}[done.DryRun]
+	for _, x := range done.Shards {
+		if x.Error != "" {
+			fmt.Fprintf(q.Out, "%s: not everything could be removed: %s\n", x.Shard, x.Error)
+			continue
+		}
+		fmt.Fprintf(q.Out, "%s: %s %d fences, %d publications, %d slots\n", x.Shard, does, x.Fences, len(x.Publications), len(x.Slots))
+	}
+	if done.Forgotten {
+		return q.Printf("the store has forgotten the map and its %d placements\n", done.Placements)
+	}
+	return q.Printf("the store keeps %d placements; --forget deletes them\n", done.Placements)
 }
 
 // shardRegroup makes split and merge, which differ only in words and addresses.
