@@ -19,12 +19,13 @@ type part struct {
 	number int
 	open   func(context.Context) (*store.Cell, error)
 
-	mu      sync.Mutex  // guards the following
-	store   *store.Cell // nil until the cell was reached once
-	away    error       // the reason why the cell cannot be reached; nil if it can
-	since   time.Time   // when it was not reached first
-	probing bool        // one try to reach it is in flight
-	final   bool        // the process does not try to reach it again
+	mu      sync.Mutex      // guards the following
+	store   *store.Cell     // nil until the cell was reached once
+	away    error           // the reason why the cell cannot be reached; nil if it can
+	since   time.Time       // when it was not reached first
+	probing bool            // one try to reach it is in flight
+	final   bool            // the process does not try to reach it again
+	damaged map[int64]error // rows of its outbox that cannot be read, by their numbers
 }
 
 // The reasons why a part is away that are no answers of a database.

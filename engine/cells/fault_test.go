@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
@@ -257,6 +259,53 @@ func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// An event of the outbox whose row is damaged keeps nothing from the others, not even those of its own key.
+func TestOutboxPassesByDamagedRows(t *testing.T) {
+	t.Parallel()
+	home := enginetest.MigratedPostgres(t)
+	b := &faulty{}
+	s := openAs(t, home, map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute, func(name string, store *store.Cell) *store.Cell {
+		if name == "b" {
+			return b.before(store)
+		}
+		return store
+	})
+	moved(t, s, "b", "to-b")
+	node := join(t, s.Ports())
+	accept(t, s.Ports(), order("k", "emits"))
+	c := claim(t, s.Ports(), node, "emits")
+	b.away.Store(true)
+	commit(t, s.Ports(), node, c, model.Succeeded, func(c *model.Change) {
+		c.Emit = append(c.Emit, order("to-b", "text"), order("to-b", "event"), order("to-b", "whole"))
+	})
+	db, err := pgx.Connect(t.Context(), home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+	for _, damage := range []string{
+		"update inbox_outbox set intake = 'no json' where intake like '%\"text\"%'",
+		"update inbox_outbox set intake = '{\"id\": \"event\", \"event\": 7}' where intake like '%\"event\",%'",
+	} {
+		if tag, err := db.Exec(t.Context(), damage); err != nil || tag.RowsAffected() != 1 {
+			t.Fatalf("%s: %v, %v", damage, tag, err)
+		}
+	}
+	b.away.Store(false)
+	waitFor(t, "the event that is whole", func() bool {
+		_, err := s.Run(t.Context(), "whole")
+		return err == nil
+	})
+	waitFor(t, "the node to report the others", func() bool {
+		err := s.Ports().Scattered.Damaged()
+		return err != nil && strings.Contains(err.Error(), "2 events") && strings.Contains(err.Error(), "cell home")
+	})
+	if _, err := db.Exec(t.Context(), "delete from inbox_outbox"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the report to end with the damage", func() bool { return s.Ports().Scattered.Damaged() == nil })
 }
 
 // A part of an export is bounded for runs of any size.

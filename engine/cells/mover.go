@@ -438,10 +438,14 @@ func (s *directory) deliver(ctx context.Context, p *part) error {
 			if err != nil || len(parcels) == 0 {
 				return err
 			}
+			var failed []error // these do not hold up the others
 			for _, parcel := range parcels {
 				if err := s.hand(ctx, db, parcel); err != nil {
-					return err
+					failed = append(failed, err)
 				}
+			}
+			if len(failed) > 0 {
+				return errors.Join(failed...)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package cells
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -59,25 +60,76 @@ func (s *members) complain(p *part, what string, err error) {
 }
 
 // relayFrom takes events from the outbox of a cell to their cells. Within a slot they keep their order. Slots that are stuck do not
-// hold up others. More reports that it stopped to let other cells have their turn.
+// hold up others. Neither do rows that cannot be read: they stay until somebody mends or deletes them. More reports that it stopped to
+// let other cells have their turn.
 func (s *members) relayFrom(p *part) (more bool, err error) {
-	stuck := map[int]bool{}
+	r := relaying{stuck: map[int]bool{}, damaged: map[int64]error{}}
 	for range relayTurn {
 		ctx, cancel := context.WithTimeout(s.ctx, relayLong)
-		n, err := use(ctx, p, func(db *store.Cell) (int, error) { return s.relayOnce(ctx, db, stuck) })
+		n, err := use(ctx, p, func(db *store.Cell) (int, error) { return s.relayOnce(ctx, db, &r) })
 		cancel()
-		if err != nil || n < relayAtOnce {
+		if err != nil {
 			return false, err
+		}
+		if n < relayAtOnce {
+			s.report(p, r.damaged)
+			return false, nil
 		}
 	}
 	return true, nil
 }
 
+// report notes which rows of the outbox of a cell cannot be read, and logs those that are new.
+func (s *members) report(p *part, damaged map[int64]error) {
+	p.mu.Lock()
+	before := p.damaged
+	p.damaged = damaged
+	p.mu.Unlock()
+	for number, why := range damaged {
+		if before[number] == nil {
+			s.log.Error("event of the inbox is set aside, since its row in the store is damaged", "cell", p.name, "table", "inbox_outbox",
+				"number", number, "error", why)
+		}
+	}
+}
+
+// Damaged implements [store.Scattered].
+func (s *members) Damaged() error {
+	var all []error
+	for _, p := range s.parts {
+		p.mu.Lock()
+		numbers := slices.Sorted(maps.Keys(p.damaged))
+		p.mu.Unlock()
+		if len(numbers) > 0 {
+			all = append(all, fmt.Errorf("%w: %d events for other cells cannot be read in cell %s, the first in the row of inbox_outbox with the "+
+				"number %d. Check the disk. Put the rows back from a backup, or delete them there and submit the events again",
+				store.ErrDamaged, len(numbers), p.name, numbers[0]))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// A relaying is what one pass through an outbox leaves there.
+type relaying struct {
+	stuck   map[int]bool    // slots
+	damaged map[int64]error // rows, by their numbers
+}
+
 // relayOnce takes the first events of slots that are not stuck, and notes which slots are. It returns the number of events.
-func (s *members) relayOnce(ctx context.Context, db *store.Cell, stuck map[int]bool) (n int, err error) {
-	events, err := db.Outbox.OutboxEvents(ctx, slices.Collect(maps.Keys(stuck)), relayAtOnce)
-	if err != nil || len(events) == 0 {
+func (s *members) relayOnce(ctx context.Context, db *store.Cell, r *relaying) (n int, err error) {
+	events, err := db.Outbox.OutboxEvents(ctx, slices.Collect(maps.Keys(r.stuck)), slices.Collect(maps.Keys(r.damaged)), relayAtOnce)
+	if err != nil {
 		return 0, err
+	}
+	n = len(events)
+	events = slices.DeleteFunc(events, func(e store.OutboxEvent) bool {
+		if e.Damage != nil {
+			r.damaged[e.Number] = e.Damage
+		}
+		return e.Damage != nil
+	})
+	if len(events) == 0 {
+		return n, nil
 	}
 	batch := make([]model.Intake, len(events))
 	for i, e := range events {
@@ -89,13 +141,14 @@ func (s *members) relayOnce(ctx context.Context, db *store.Cell, stuck map[int]b
 		return 0, err
 	}
 	var done []int64
-	for i, r := range results {
+	for i, result := range results {
 		slot := store.InboxSlot(batch[i].Key)
-		passes := r.Err != nil && !errors.Is(r.Err, store.ErrConflict) && !errors.Is(r.Err, store.ErrRejected)
-		if stuck[slot] = stuck[slot] || passes; !stuck[slot] {
+		passes := result.Err != nil && !errors.Is(result.Err, store.ErrConflict) && !errors.Is(result.Err, store.ErrRejected)
+		r.stuck[slot] = r.stuck[slot] || passes
+		if !r.stuck[slot] {
 			done = append(done, events[i].Number)
 		}
 	}
-	maps.DeleteFunc(stuck, func(_ int, is bool) bool { return !is })
-	return len(events), db.Outbox.Sent(ctx, done)
+	maps.DeleteFunc(r.stuck, func(_ int, is bool) bool { return !is })
+	return n, db.Outbox.Sent(ctx, done)
 }

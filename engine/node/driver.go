@@ -111,10 +111,13 @@ func (d *Driver) Healthy() error {
 	return d.Writes.State(time.Now())
 }
 
-// Damaged returns an error if the store has a row that can be neither read nor written, or nil.
+// Damaged returns an error if the store has a row that can be neither read nor marked as damaged, or nil.
 func (d *Driver) Damaged() error {
 	if err := d.damage.Load(); err != nil {
 		return *err
+	}
+	if s := d.Store.Scattered; s != nil {
+		return s.Damaged()
 	}
 	return nil
 }

@@ -197,7 +197,9 @@ const (
 	waitingOutside = "select distinct slot from inbox_outbox where slot = any ($1::int[])"
 	insertOutbox   = `insert into inbox_outbox (slot, origin, intake)
 	select slot, origin, intake from unnest($1::int[], $2::int[], $3::bytea[]) with ordinality as i (slot, origin, intake, at) order by i.at`
-	readOutbox   = "select number, intake from inbox_outbox where slot <> all ($1::int[]) order by number limit $2"
+	readOutbox   = "select number, intake from inbox_outbox where slot <> all ($1::int[]) and number <> all ($2::bigint[]) order by number limit $3"
+	listOutbox   = "select number from inbox_outbox where slot <> all ($1::int[]) and number <> all ($2::bigint[]) order by number limit $3"
+	readParcel   = "select number, intake from inbox_outbox where number = $1"
 	deleteOutbox = "delete from inbox_outbox where number = any ($1::bigint[])"
 )
 
@@ -250,11 +252,23 @@ func (t *tx) queueOutbox(elsewhere []*intake) error {
 }
 
 // OutboxEvents implements [store.Outbox].
-func (c cell) OutboxEvents(ctx context.Context, without []int, limit int) ([]store.OutboxEvent, error) {
-	if without == nil {
-		without = []int{} // null would match nothing
+func (c cell) OutboxEvents(ctx context.Context, slots []int, numbers []int64, limit int) ([]store.OutboxEvent, error) {
+	if slots == nil {
+		slots = []int{} // null would match nothing
 	}
-	r, err := c.db.pool.Query(ctx, readOutbox, without, limit)
+	if numbers == nil {
+		numbers = []int64{}
+	}
+	events, err := c.parcels(ctx, readOutbox, slots, numbers, limit)
+	if isDamage(err) {
+		return c.parcelsApart(ctx, slots, numbers, limit)
+	}
+	return events, err
+}
+
+// parcels reads events of the outbox.
+func (c cell) parcels(ctx context.Context, query string, args ...any) ([]store.OutboxEvent, error) {
+	r, err := c.db.pool.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -263,17 +277,44 @@ func (c cell) OutboxEvents(ctx context.Context, without []int, limit int) ([]sto
 		if err := r.Scan(&out.Number, &text); err != nil {
 			return out, err
 		}
-		var p parcel
-		if err := json.Unmarshal(text, &p); err != nil {
-			return out, fmt.Errorf("parcel %d: %w", out.Number, err)
-		}
-		event, err := store.DecodeEvent(p.Event)
-		out.Intake = model.Intake{
-			ID: p.ID, Event: event, Hash: p.Hash, Flow: p.Flow, Key: p.Key,
-			Ordered: p.Ordered, Block: p.Block, Pipeline: p.Pipeline, Dedup: true,
-		}
-		return out, err
+		out.Intake, out.Damage = decodeParcel(text)
+		return out, nil
 	})
+}
+
+// parcelsApart is OutboxEvents when the server cannot read some row. It reads each row by itself.
+func (c cell) parcelsApart(ctx context.Context, slots []int, numbers []int64, limit int) (out []store.OutboxEvent, err error) {
+	r, err := c.db.pool.Query(ctx, listOutbox, slots, numbers, limit)
+	if err != nil {
+		return nil, err
+	}
+	list, err := pgx.CollectRows(r, pgx.RowTo[int64])
+	if err != nil {
+		return nil, err
+	}
+	for _, number := range list {
+		one, err := c.parcels(ctx, readParcel, number)
+		if isDamage(err) {
+			one, err = []store.OutboxEvent{{Number: number, Damage: err}}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one...)
+	}
+	return out, nil
+}
+
+func decodeParcel(text []byte) (model.Intake, error) {
+	var p parcel
+	if err := json.Unmarshal(text, &p); err != nil {
+		return model.Intake{}, err
+	}
+	event, err := store.DecodeEvent(p.Event)
+	return model.Intake{
+		ID: p.ID, Event: event, Hash: p.Hash, Flow: p.Flow, Key: p.Key,
+		Ordered: p.Ordered, Block: p.Block, Pipeline: p.Pipeline, Dedup: true,
+	}, err
 }
 
 // The count stops early, because callers ask often and only need to know whether there is much.

@@ -175,9 +175,9 @@ type SlotMoves interface {
 
 // An Outbox stores events that runs have emitted for keys of other cells.
 type Outbox interface {
-	// OutboxEvents reads the first events that this cell emitted for other cells, except those for
-	// the slots in without.
-	OutboxEvents(ctx context.Context, without []int, limit int) ([]OutboxEvent, error)
+	// OutboxEvents reads the first events that this cell emitted for other cells. It leaves out those
+	// for some slots, and those with some numbers.
+	OutboxEvents(ctx context.Context, slots []int, numbers []int64, limit int) ([]OutboxEvent, error)
 
 	// Sent removes events that another cell has accepted from the outbox.
 	Sent(ctx context.Context, parcels []int64) error
@@ -242,10 +242,14 @@ type CellLoad struct {
 type OutboxEvent struct {
 	Number int64
 	Intake model.Intake
+	Damage error // why it cannot be read, or nil
 }
 
 // Scattered is a store in which some parts may be unreachable while others work.
 type Scattered interface {
 	// Unreachable returns which keys cannot be used now, and why, or nil.
 	Unreachable() error
+
+	// Damaged returns an error if events on their way between the parts cannot be read, or nil.
+	Damaged() error
 }
