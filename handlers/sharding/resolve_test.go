@@ -242,9 +242,8 @@ func TestEnrollRefusesWithReasons(t *testing.T) {
 	m := r.themap("mail")
 	for _, c := range []struct{ sql, want string }{
 		{"drop table labels", "table labels: there is none"},
-		{"create table labels (user_id bigint, id bigint)", "table labels: it has no primary key"},
 		{
-			"alter table labels add primary key (id)",
+			"create table labels (user_id bigint, id bigint primary key)",
 			"table labels: the column user_id, which holds a part of the key, is not in its primary key",
 		},
 		{"drop table labels; create table labels (user_id text, id bigint, primary key (user_id, id))", "table labels: the column user_id is " +

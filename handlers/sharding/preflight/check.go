@@ -21,6 +21,9 @@ const (
 	freeSlots = 2
 )
 
+// byCopy says what it means that the stream cannot move a key.
+const byCopy = "keys move by lock-copy-switch, and their writers wait for the copy"
+
 // A checker collects findings.
 type checker struct {
 	m        Map
@@ -66,9 +69,24 @@ func (c *checker) server() {
 			"upgrade it")
 	}
 	if s.WALLevel != "logical" {
-		c.fail("", fmt.Sprintf("wal_level is %s, want logical", s.WALLevel), "no stream could read the changes of a key",
+		c.warn("", fmt.Sprintf("wal_level is %s, want logical", s.WALLevel), "no stream can read the changes of a key: "+byCopy,
 			"alter system set wal_level = logical, then restart the server")
+	} else {
+		c.stream()
 	}
+	if c.m.TwoPhase && s.PreparedMax == 0 {
+		c.fail("", "max_prepared_transactions is 0, but the map registers in two phases", "no key could be registered",
+			"alter system set max_prepared_transactions = 20, then restart the server")
+	}
+	if s.Dangling > 0 {
+		c.warn("", fmt.Sprintf("%d prepared transactions are older than a minute", s.Dangling), "they hold up transfers",
+			"commit them or roll them back")
+	}
+}
+
+// stream checks what the stream of a transfer needs of the server.
+func (c *checker) stream() {
+	s := c.facts.Server
 	for _, x := range []struct {
 		setting    string
 		most, used int
@@ -83,15 +101,7 @@ func (c *checker) server() {
 		}
 	}
 	if !s.Replicates {
-		c.fail("", "the role of procaas has no right to replicate", "it could not read the log", "alter role … replication")
-	}
-	if c.m.TwoPhase && s.PreparedMax == 0 {
-		c.fail("", "max_prepared_transactions is 0, but the map registers in two phases", "no key could be registered",
-			"alter system set max_prepared_transactions = 20, then restart the server")
-	}
-	if s.Dangling > 0 {
-		c.warn("", fmt.Sprintf("%d prepared transactions are older than a minute", s.Dangling), "they hold up transfers",
-			"commit them or roll them back")
+		c.warn("", "the role of procaas has no right to replicate", "it cannot read the log: "+byCopy, "alter role … replication")
 	}
 }
 
@@ -131,7 +141,8 @@ func (c *checker) identity(t Table, facts *TableFacts) {
 	primary := facts.primary()
 	switch {
 	case primary == nil:
-		c.fail(t.Name, "it has no primary key", "its rows cannot be told apart in the stream", "alter table … add primary key")
+		c.warn(t.Name, "it has no primary key", "its rows cannot be told apart in the stream, so no publication has it: "+byCopy,
+			"alter table … add primary key")
 	case facts.Identity == "f":
 	case facts.Identity != "d":
 		c.fail(t.Name, "its replica identity is neither its primary key nor full", fails, "alter table … replica identity default")
@@ -145,8 +156,8 @@ func (c *checker) identity(t Table, facts *TableFacts) {
 	}
 	for _, name := range primary.Columns {
 		if x := facts.column(name); x.Generated && !slices.Contains(t.Key, name) {
-			c.warn(t.Name, "the column "+name+" of its primary key is generated", "the stream does not carry it: keys move by "+
-				"lock-copy-switch, and their writers wait for the copy", "leave it out of the primary key")
+			c.warn(t.Name, "the column "+name+" of its primary key is generated", "the stream does not carry it: "+byCopy,
+				"leave it out of the primary key")
 		}
 	}
 }

@@ -136,6 +136,11 @@ func (m enroller) inspect(ctx context.Context, q Querier, e *Enrollment) error {
 	return err
 }
 
+// identified selects the tables with primary keys. If a publication had another one, each update of
+// it would fail. Keys with rows there move by lock-copy-switch, which needs no publication.
+const identified = `select name from unnest($1::text[]) name
+	where exists (select from pg_index i where i.indrelid = to_regclass(name) and i.indisprimary)`
+
 const knownPublications = `select pubname::text from pg_publication where pubname = any($1)`
 
 // publish creates the publications, or sets the tables of existing ones.
@@ -149,14 +154,29 @@ func (m enroller) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 	if err != nil {
 		return err
 	}
+	listed := make([]string, len(m.Declared.Tables))
+	for i, t := range m.Declared.Tables {
+		listed[i] = quoteTable(t.Table)
+	}
+	rows, err = tx.Query(ctx, identified, listed)
+	if err != nil {
+		return err
+	}
+	published, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
 	for bucket, name := range names {
 		tables := []string{"procaas.fences"}
-		for _, t := range m.Declared.Tables {
+		for i, t := range m.Declared.Tables {
+			if !slices.Contains(published, listed[i]) {
+				continue
+			}
 			filter := ""
 			if n := len(names); n > 1 {
 				filter = fmt.Sprintf(" where ((%s & %d) = %d)", m.layout.hashSQL(rowFinder{m.Map}.columns(t)[0]), n-1, bucket)
 			}
-			tables = append(tables, quoteTable(t.Table)+filter)
+			tables = append(tables, listed[i]+filter)
 		}
 		list := strings.Join(tables, ", ")
 		// Set, not add, so that a table that the map no longer names leaves it.
