@@ -2,8 +2,11 @@ package preflight
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding/transfer"
@@ -184,13 +187,7 @@ func (c *checker) key(t Table, facts *TableFacts) {
 		case x.Generated:
 			c.fail(t.Name, held+"is generated", "the stream does not carry it, so no method moves its rows", "make it an ordinary column")
 		case i == 0 && !slices.Contains(allowed, x.Type):
-			problem := fmt.Sprintf("the column %s is %s, want %s for a key of this type", name, x.Type, strings.Join(allowed, " or "))
-			mend := "alter table … alter column … type " + allowed[0] + ", or change key-type in the map"
-			if x.Base != "" {
-				problem += ": it is a domain over " + x.Base
-				mend = "alter table … alter column … type " + x.Base
-			}
-			c.fail(t.Name, problem, "publications do not filter by it", mend)
+			c.keyType(t, x, allowed)
 		case x.Collation != "":
 			tell, effect := c.warn, slow
 			if i == 0 && c.m.Filtered {
@@ -201,11 +198,63 @@ func (c *checker) key(t Table, facts *TableFacts) {
 				problem = held + "has the collation " + x.Collation + ", which takes different texts for equal"
 			}
 			tell(t.Name, problem, effect, `alter table … alter column … type text collate "C"`)
+		case isCitext(x.Type):
+			c.warn(t.Name, held+"is citext, which takes Ann and ann for equal", "they are two keys for the map: rows go with the key that "+
+				"has their exact text, "+slow, fmt.Sprintf("alter table %s alter column %s type text", quoted(t.Name), quoteName(name)))
 		case !transfer.Publishable(x.Type):
 			c.warn(t.Name, fmt.Sprintf("publications do not filter by the column %s, which is %s", name, x.Type), slow,
 				"use an integer, a uuid or text")
 		}
 	}
+}
+
+// keyType reports a first part of the key of a type by which publications do not filter.
+func (c *checker) keyType(t Table, x *Column, allowed []string) {
+	problem := fmt.Sprintf("the column %s is %s, want %s for a key of this type", x.Name, x.Type, strings.Join(allowed, " or "))
+	effect := "publications do not filter by it"
+	change := fmt.Sprintf("alter table %s alter column %s type ", quoted(t.Name), quoteName(x.Name))
+	mend := change + allowed[0] + ", or change key-type in the map"
+	text := change + "text using " + quoteName(x.Name) + "::text"
+	if c.m.Ints {
+		text = "make a map with key-type: text, and " + text
+	}
+	switch {
+	case x.Base != "":
+		problem += ": it is a domain over " + x.Base
+		mend = change + x.Base
+	case x.Type == "uuid":
+		effect = "publications filter by a hash of the text, which a uuid has not, so enroll would fail"
+		mend = text + "; change columns that refer to it in the same transaction, on all shards alike"
+	case isCitext(x.Type):
+		effect = "Ann and ann are one value for the table and two keys for the map: the same rows would be on two shards"
+		mend = strings.Replace(text, quoteName(x.Name)+"::text", "lower("+quoteName(x.Name)+"::text)", 1) + ", add check (" +
+			quoteName(x.Name) + " = lower(" + quoteName(x.Name) + ")); then writers and clients use the lower-case form"
+	}
+	c.fail(t.Name, problem, effect, mend)
+}
+
+// isCitext reports whether a type is that of the extension, in any schema.
+func isCitext(typ string) bool { return typ == "citext" || strings.HasSuffix(typ, ".citext") }
+
+func quoteName(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// ownRange returns the statement that gives a sequence a range of the shard's own. Ranges go by the
+// place of the shard in the map, so new shards must come last.
+func ownRange(x *Column, place int) string {
+	width := int64(1_000_000_000_000_000)
+	if x.Most <= math.MaxInt32 {
+		width = 100_000_000
+	}
+	first := int64(place)*width + 1
+	if x.Most <= math.MaxInt16 || first+width-1 > x.Most {
+		return "make the column a bigint, and give its sequence a range of its own on each shard"
+	}
+	sql := fmt.Sprintf("give its sequence a range of its own on each shard, here: alter sequence %s minvalue %d maxvalue %d", x.Sequence,
+		first, first+width-1)
+	if place > 0 {
+		sql += fmt.Sprintf(" restart with %d", first)
+	}
+	return sql
 }
 
 // rows checks what may happen to rows that arrive on another shard.
@@ -226,10 +275,10 @@ func (c *checker) rows(t Table, facts *TableFacts) {
 				"the other shard", "add the key's columns to the index, or make its values unique over all shards")
 		}
 		for _, name := range x.Columns {
-			if col := facts.column(name); col != nil && col.Counts {
+			if col := facts.column(name); col != nil && col.Sequence != "" {
 				c.warn(t.Name, fmt.Sprintf("the column %s of the unique index %s counts from 1 on each shard", name, x.Name),
 					"sequences do not move: a key that has moved may get a number again that it has already, and the insert fails",
-					"give its sequence a range of its own on each shard: alter sequence … minvalue … maxvalue … restart, or an increment")
+					ownRange(col, c.m.Place))
 			}
 		}
 	}

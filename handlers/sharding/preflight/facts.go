@@ -9,6 +9,7 @@ type Map struct {
 	Ints     bool // the first part of keys is a whole number
 	Filtered bool // its publications filter rows by the first part of keys
 	TwoPhase bool // it registers keys in two phases
+	Place    int  // of the shard in the map, from 0
 
 	// Publications are the names of its publications on a shard.
 	Publications []string
@@ -63,7 +64,8 @@ type Column struct {
 	Type      string // without modifiers; of a domain its name
 	Base      string // of a domain its base type; else empty
 	Generated bool   // always from other columns
-	Counts    bool   // from a sequence that has the same range on all shards
+	Sequence  string // of its defaults, if the sequence has the same range on all shards; else empty
+	Most      int64  // the end of that range
 	Collation string // name, unless it is one of the server's own
 	Folds     bool   // its collation takes different texts for equal
 }

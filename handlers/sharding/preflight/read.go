@@ -31,12 +31,13 @@ const readTables = `select coalesce(c.oid, 0)::bigint, w.place::int, c.relkind::
 // A sequence counts alike on all shards unless somebody has given it a range or a step.
 const readColumns = `select a.attrelid::bigint, a.attname::text, format_type(a.atttypid, null),
 	case when t.typtype = 'd' then format_type(t.typbasetype, null) else '' end, a.attgenerated <> '',
-	exists (select from pg_depend d join pg_sequence s on s.seqrelid = d.objid
-		where d.classid = 'pg_class'::regclass and d.refclassid = 'pg_class'::regclass and d.refobjid = a.attrelid
-			and d.refobjsubid = a.attnum and d.deptype in ('a', 'i') and s.seqincrement = 1 and s.seqmin = 1
-			and s.seqmax in (32767, 2147483647, 9223372036854775807)),
+	coalesce(q.name, ''), coalesce(q.most, 0),
 	coalesce(case when l.oid >= 16384 then l.collname::text end, ''), not coalesce(l.collisdeterministic, true)
 	from pg_attribute a join pg_type t on t.oid = a.atttypid left join pg_collation l on l.oid = a.attcollation
+	left join lateral (select d.objid::regclass::text as name, s.seqmax as most from pg_depend d join pg_sequence s on s.seqrelid = d.objid
+		where d.classid = 'pg_class'::regclass and d.refclassid = 'pg_class'::regclass and d.refobjid = a.attrelid
+			and d.refobjsubid = a.attnum and d.deptype in ('a', 'i') and s.seqincrement = 1 and s.seqmin = 1
+			and s.seqmax in (32767, 2147483647, 9223372036854775807) limit 1) q on true
 	where a.attrelid = any($1::bigint[]::oid[]) and a.attnum > 0 and not a.attisdropped order by a.attrelid, a.attnum`
 
 const readIndexes = `select i.indrelid::bigint, c.relname::text,
@@ -110,7 +111,7 @@ func Read(ctx context.Context, q Querier, m Map) (Facts, error) {
 	err = each(ctx, q, readColumns, []any{oids}, func() error {
 		at[oid].Columns = append(at[oid].Columns, c)
 		return nil
-	}, &oid, &c.Name, &c.Type, &c.Base, &c.Generated, &c.Counts, &c.Collation, &c.Folds)
+	}, &oid, &c.Name, &c.Type, &c.Base, &c.Generated, &c.Sequence, &c.Most, &c.Collation, &c.Folds)
 	if err != nil {
 		return facts, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"procaas/dsl/tree"
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding/preflight"
 )
@@ -114,8 +115,9 @@ func (m enroller) preflight() preflight.Map {
 }
 
 // check returns the findings of a shard. It changes nothing.
-func (m enroller) check(ctx context.Context, q Querier) ([]transfers.ShardFinding, error) {
+func (m enroller) check(ctx context.Context, q Querier, shard string) ([]transfers.ShardFinding, error) {
 	want := m.preflight()
+	want.Place = slices.IndexFunc(m.Declared.Shards, func(s *tree.Shard) bool { return s.ID == shard })
 	facts, err := preflight.Read(ctx, q, want)
 	if err != nil {
 		return nil, err
@@ -125,7 +127,7 @@ func (m enroller) check(ctx context.Context, q Querier) ([]transfers.ShardFindin
 
 // inspect finds out why a shard cannot be enrolled.
 func (m enroller) inspect(ctx context.Context, q Querier, e *Enrollment) error {
-	found, err := m.check(ctx, q)
+	found, err := m.check(ctx, q, e.Shard)
 	for _, f := range found {
 		if f.Level == transfers.FindingError {
 			e.Reasons = append(e.Reasons, f.String())
@@ -234,7 +236,7 @@ func (s *Service) CheckShards(ctx context.Context, shardMap, id string) (transfe
 		var found []transfers.ShardFinding
 		pool, err := s.Connect(ctx, m, d.ID)
 		if err == nil {
-			found, err = enroller{m}.check(ctx, pool)
+			found, err = enroller{m}.check(ctx, pool, d.ID)
 		}
 		if err != nil {
 			found = append(found, transfers.ShardFinding{
