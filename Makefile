@@ -36,7 +36,7 @@ RAPID_SEED ?= 1
 export CGO_ENABLED ?= 0
 
 .PHONY: help demo demo-canary demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test race test-long quick loops memory \
-	properties pooler lint prose fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-sqlite tools-console bench-inbox bench-queue cells clean judge
+	properties pooler lint prose fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-programs tools-console bench-inbox bench-queue cells clean judge
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -64,7 +64,7 @@ $(BIN): $(SOURCES) go.mod go.sum
 	@mkdir -p bin
 	$(GO) build $(FLAGS) -ldflags '-s -w -X procaas/cmd/procaas/internal/cli.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
-test: tools-postgres tools-sqlite tools-console fmt vet $(BIN) ## all tests, with a private PostgreSQL and a browser; what is quick also under the race detector
+test: tools-postgres tools-programs tools-console fmt vet $(BIN) ## all tests, with a private PostgreSQL and a browser; what is quick also under the race detector
 	$(BIN) validate pipelines
 	$(BIN) fmt --check pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
@@ -72,7 +72,7 @@ test: tools-postgres tools-sqlite tools-console fmt vet $(BIN) ## all tests, wit
 	$(call tests,bin/unraced.txt,RAPID_CHECKS=50)
 	$(call tests,bin/raced.txt,CGO_ENABLED=1,$(RACE))
 
-race: tools-postgres tools-sqlite tools-console ## all tests of what works beside others, under the race detector: half an hour; CI runs it for each change
+race: tools-postgres tools-programs tools-console ## all tests of what works beside others, under the race detector: half an hour; CI runs it for each change
 	@mkdir -p bin && $(BESIDE) >bin/raced.txt
 	$(call tests,bin/raced.txt,CGO_ENABLED=1,$(RACE))
 
@@ -162,9 +162,10 @@ fuzz: ## every fuzz target, half a minute each
 tools-postgres:
 	@sh engine/enginetest/install-postgres.sh
 
-# So is the program sqlite3, which operators run beside a node.
-tools-sqlite:
-	@sh engine/enginetest/install-sqlite.sh
+# So are programs that operators run: sqlite3 beside a node, and the one that checks units of systemd.
+tools-programs:
+	@sh engine/enginetest/install-program.sh sqlite3 sqlite3
+	@sh engine/enginetest/install-program.sh systemd-analyze systemd
 
 # So are Chromium and Node.js, which the browser test of the console drives.
 tools-console:

@@ -43,6 +43,7 @@ require (
 
 require (
 	github.com/KimMachineGun/automemlimit v0.7.5
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/yuin/goldmark v1.8.7
 )
 

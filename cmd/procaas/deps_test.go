@@ -85,6 +85,7 @@ var homes = []struct {
 		[]string{"engine", "engine/node", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"},
 		"spans are made by the engine",
 	},
+	{"github.com/coreos/go-systemd", []string{"cmd/procaas/internal/serve"}, "only a node that serves has a supervisor"},
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
 }
 

@@ -62,7 +62,7 @@ func newRoot(s cli.Streams) *cobra.Command {
 	}{
 		{"author", "For authors:", [][]*cobra.Command{authoring.Commands(), author, {simulate.Command()}}},
 		{"serve", "Running events:", [][]*cobra.Command{server, demo.Commands()}},
-		{"operate", "Operating a server:", [][]*cobra.Command{operate.Commands()}},
+		{"operate", "Operating a server:", [][]*cobra.Command{operate.Commands(), {cli.VersionCommand()}}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, c := range slices.Concat(group.commands...) {

@@ -47,9 +47,14 @@ pipelines:
 // serveHere starts a node. It returns before the node has read its pipelines, if these are "-".
 func serveHere(t *testing.T, pipelines, store, listen string) *signalled {
 	t.Helper()
-	s := &signalled{t: t, news: make(chan struct{}, 1), ended: make(chan struct{}), release: func() {}}
-	s.cmd = exec.CommandContext(t.Context(), "procaas", "serve", "--pipelines", pipelines, "--store", store, "--listen", listen,
-		"--log-format", "json")
+	return startSignalled(t, exec.CommandContext(t.Context(), "procaas", "serve", "--pipelines", pipelines, "--store", store,
+		"--listen", listen, "--log-format", "json"))
+}
+
+// startSignalled starts a node, and reads its log.
+func startSignalled(t *testing.T, cmd *exec.Cmd) *signalled {
+	t.Helper()
+	s := &signalled{t: t, cmd: cmd, news: make(chan struct{}, 1), ended: make(chan struct{}), release: func() {}}
 	var err error
 	if s.in, err = s.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

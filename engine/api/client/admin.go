@@ -36,6 +36,15 @@ func (c adminCalls) Services(ctx context.Context) ([]guard.ServiceInfo, error) {
 	return list[guard.ServiceInfo](ctx, c.caller, "/admin/v1/services")
 }
 
+// Health asks the node whether it accepts and runs events, or with live only whether it is alive.
+func (c adminCalls) Health(ctx context.Context, live bool) (wire.Health, error) {
+	path := "/readyz"
+	if live {
+		path = "/healthz"
+	}
+	return send[wire.Health](ctx, c.caller, http.MethodGet, path, nil, nil)
+}
+
 // Nodes lists the nodes of the server's store.
 func (c adminCalls) Nodes(ctx context.Context) ([]records.NodeView, error) {
 	return list[records.NodeView](ctx, c.caller, "/admin/v1/nodes")

@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,30 @@ func Version() string {
 		return info.Main.Version
 	}
 	return "devel"
+}
+
+// A build says which program this is.
+type build struct {
+	Version  string `json:"version"`  // as [Version]
+	Go       string `json:"go"`       // the release of Go that built it
+	Platform string `json:"platform"` // operating system and processor, such as linux/amd64
+}
+
+// VersionCommand prints the version of the program.
+func VersionCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "version", Short: "Print the version of this program", Args: cobra.NoArgs,
+		Example: "  procaas version --format json",
+	}
+	format := Format(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		b := build{Version: Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+		if *format == "json" {
+			return Of(c).PrintJSON(b)
+		}
+		return Of(c).Printf("procaas %s (%s, %s)\n", b.Version, b.Go, b.Platform)
+	}
+	return c
 }
 
 // Streams are the input and output of a command. Results go to Out, and everything else to Err.

@@ -309,7 +309,10 @@ func (f *Flags) beyond(access api.Options) string {
 // open opens the store and creates the engine.
 func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (err error) {
 	if f := n.flags.stores(); n.flags.Patient {
-		n.store, err = f.Await(ctx, n.log, func() { n.web.Start(transport.Unready(cli.Version())) })
+		n.store, err = f.Await(ctx, n.log, func() {
+			n.web.Start(transport.Unready(cli.Version()))
+			tell(n.log, waitsForStore)
+		})
 	} else {
 		n.store, err = f.Open(ctx, n.log)
 	}
@@ -403,6 +406,7 @@ func (n *Node) Run(ctx context.Context) error {
 	})
 	n.web.MakeRoom(n.engine.CloseIdleConnections)
 	n.web.Start(n.api)
+	g.Go(func() error { n.reportUntil(ctx); return nil })
 	g.Go(func() error { n.shadow.Run(ctx); return nil })
 	g.Go(func() error { n.followShards(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
