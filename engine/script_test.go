@@ -351,7 +351,7 @@ func (s *script) finish(d *datadriven.TestData) error {
 			if a.Key == "until" {
 				o.Result.Until = s.now.Add(wait)
 			} else {
-				o.Err = model.After(wait, o.Err)
+				o.Err = model.AfterAtLeast(wait, o.Err)
 			}
 		}
 	}

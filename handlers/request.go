@@ -19,8 +19,9 @@ import (
 //
 // A reply with an expected status is a success. Expressions read its body as
 // sources.HANDLER.response and its status as sources.HANDLER.status. Any other reply, and any
-// failure of the network, is an error that the handler's retry applies to. The node respects the
-// Retry-After header of a reply 408, 425, 429 or 5xx, up to one day.
+// failure of the network, is an error that the handler's retry applies to. The Retry-After
+// header of a reply that is an error lengthens the delay of a retry, to at most one day. It never shortens the delay, and
+// never makes an error one that is retried.
 //
 // Every attempt has the same Idempotency-Key header, also after a restart, so that the service can
 // recognise a retry. Other headers are X-Procaas-Run, X-Procaas-Path, X-Procaas-Attempt, and the

@@ -18,10 +18,9 @@ import (
 )
 
 const (
-	excerptRead  = 64 << 10       // how much of an unexpected reply is read
-	excerptShown = 4 << 10        // bytes of it that may be shown
-	excerptRunes = 300            // characters that are shown
-	maxRetry     = 24 * time.Hour // longest accepted Retry-After
+	excerptRead  = 64 << 10 // how much of an unexpected reply is read
+	excerptShown = 4 << 10  // bytes of it that may be shown
+	excerptRunes = 300      // characters that are shown
 )
 
 // read converts a reply to a result or an error.
@@ -69,27 +68,23 @@ func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) er
 		Body:    errorBody(data),
 	}
 	if delay, ok := retryAfter(resp, c.Now); ok {
-		return model.After(delay, err)
+		return model.AfterAtLeast(delay, err)
 	}
 	return err
 }
 
-// retryAfter parses the header of a reply for which a retry makes sense.
+// retryAfter parses the header of a reply that is an error.
 func retryAfter(resp *http.Response, now time.Time) (time.Duration, bool) {
-	switch status := resp.StatusCode; {
-	// In other replies it has another meaning: in a redirect, when to follow it.
-	case status >= 500, status == http.StatusTooManyRequests,
-		status == http.StatusRequestTimeout, status == http.StatusTooEarly:
-	default:
+	if resp.StatusCode < http.StatusBadRequest { // in a redirect it says when to follow it
 		return 0, false
 	}
 	text := resp.Header.Get("Retry-After")
 	// 32 bits are 136 years. A larger number is a mistake, and the policy's delay applies.
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetry), true
+		return time.Duration(seconds) * time.Second, true
 	}
 	if at, err := http.ParseTime(text); err == nil {
-		return min(max(at.Sub(now), 0), maxRetry), true
+		return max(at.Sub(now), 0), true
 	}
 	return 0, false
 }

@@ -285,7 +285,8 @@ func TestRequestBelievesRetryAfter(t *testing.T) {
 		{503, "-7", 0, false},
 		{503, "soon", 0, false},
 		{503, "", 0, false},
-		{404, "7", 0, false},
+		{404, "7", 7 * time.Second, true},
+		{304, "7", 0, false},
 	} {
 		call := newCall(transport(func(r *http.Request) (*http.Response, error) {
 			resp := reply(r, tc.status, "", "")

@@ -12,7 +12,8 @@ import (
 // A Retry is the policy for failed attempts. The delay before the first retry is min-delay, and each further delay is
 // factor times as long, up to max-delay. Jitter spreads the retries of many callers over time.
 //
-// If a service asks for a longer delay with Retry-After, the node waits at least that long. Jitter is added to it.
+// If a service asks for a longer delay with Retry-After, the node waits at least that long. Jitter is added to it. The
+// header never shortens a delay, and the classes in on decide whether there is a retry.
 type Retry struct {
 	Span diag.Span `yaml:"-"`
 

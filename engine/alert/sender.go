@@ -300,9 +300,14 @@ func (s *sender) post(ctx context.Context, batch []dispatch, most time.Duration)
 
 // retryAfter returns the delay that the receiver asks for.
 func retryAfter(h http.Header) time.Duration {
-	n, err := strconv.Atoi(h.Get("Retry-After"))
-	if err != nil || n < 0 {
+	const most = 5 * time.Minute
+	text := h.Get("Retry-After")
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(time.Until(at), 0), most)
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
 		return 0
 	}
-	return min(time.Duration(n)*time.Second, 5*time.Minute)
+	return min(time.Duration(n)*time.Second, most)
 }

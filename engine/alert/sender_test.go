@@ -232,6 +232,12 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		wantTaken(t, &f, "+a")
 	})
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)
+		if d := retryAfter(http.Header{"Retry-After": {at}}); d != 90*time.Second {
+			t.Errorf("want 90s until the date %s, have %s", at, d)
+		}
+	})
 }
 
 func TestOneBadAlertDoesNotHoldUpTheOthers(t *testing.T) {

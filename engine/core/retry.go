@@ -11,9 +11,6 @@ import (
 	"procaas/engine/model"
 )
 
-// maxRetryAfter bounds the delay that a service may ask for.
-const maxRetryAfter = time.Hour
-
 // RetryInputs are the inputs of a delay, other than the policy.
 type RetryInputs struct {
 	Number int           // 1 for the first
@@ -49,10 +46,9 @@ func NextDelay(policy tree.Retry, r RetryInputs) time.Duration {
 	return time.Duration(min(max(delay, 1), 1<<62))
 }
 
-// askedDelay returns the delay if a service has asked for one. It is never shorter. The policy's
+// askedDelay returns the delay if a service or a handler type has asked for one. It is never shorter. The policy's
 // deviation is added, so that not all callers return at once.
 func askedDelay(policy tree.Retry, asked time.Duration, r RetryInputs) time.Duration {
-	asked = min(max(asked, 0), maxRetryAfter)
 	if policy.Jitter.Word != "" {
 		return asked + min(NextDelay(policy, r), asked)
 	}
@@ -80,13 +76,17 @@ func (r *record) repeat(s unit, run string, failures int, err error) (time.Durat
 		return 0, false
 	}
 	next := RetryInputs{Number: failures, Before: r.delay, Noise: noise(run, s.ref(), failures)}
-	if d, ok := model.RetryDelay(err); ok {
-		return askedDelay(s.Retry, d, next), true
+	wait, told := model.RetryDelay(err)
+	if told && !model.IsAsked(err) {
+		return askedDelay(s.Retry, wait, next), true
 	}
 	if !model.InClass(err, s.Retry.On) {
 		return 0, false
 	}
-	r.delay = NextDelay(s.Retry, next)
+	r.delay = NextDelay(s.Retry, next) // grows also while a service asks for longer ones
+	if told {
+		return max(r.delay, askedDelay(s.Retry, wait, next)), true
+	}
 	return r.delay, true
 }
 

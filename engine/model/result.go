@@ -44,16 +44,34 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p) && p.Permanent()
 }
 
-// After wraps an error with the time to wait before the next attempt, like a Retry-After header.
-// The failed attempt counts.
-func After(d time.Duration, err error) error { return &afterError{err, d} }
+// After wraps an error of a handler type that knows when it makes sense to try again. There is
+// another attempt after exactly this time, plus the deviation of the policy, whatever the class of
+// the error. The failed attempt counts.
+func After(d time.Duration, err error) error { return &afterError{error: err, delay: d} }
+
+// AfterAtLeast wraps an error with the time that a service asked to wait, like a Retry-After
+// header, up to a day. The policy decides whether there is another attempt, and its own delay may
+// be longer.
+func AfterAtLeast(d time.Duration, err error) error {
+	return &afterError{error: err, delay: min(max(d, 0), maxAsked), asked: true}
+}
+
+// maxAsked is the longest delay that a service may ask for.
+const maxAsked = 24 * time.Hour
 
 type afterError struct {
 	error
 	delay time.Duration
+	asked bool // by a service
 }
 
-// RetryDelay returns the delay of an [After] error. ok is false for other errors.
+// IsAsked reports whether the delay of an error is that of [AfterAtLeast].
+func IsAsked(err error) bool {
+	a, ok := errors.AsType[*afterError](err)
+	return ok && a.asked
+}
+
+// RetryDelay returns the delay of an error of [After] or [AfterAtLeast]. ok is false for other errors.
 func RetryDelay(err error) (d time.Duration, ok bool) {
 	if a, ok := errors.AsType[*afterError](err); ok {
 		return a.delay, true

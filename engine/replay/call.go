@@ -166,7 +166,9 @@ func failure(ctx context.Context, r *checkpoint.RecordedCall) error {
 	} else {
 		err = model.WithClass(r.Class, errors.New(r.Error))
 	}
-	if r.After > 0 {
+	if _, answered := errors.AsType[*model.StatusError](err); answered && r.After > 0 {
+		err = model.AfterAtLeast(r.After, err)
+	} else if r.After > 0 {
 		err = model.After(r.After, err)
 	}
 	if r.Permanent {
