@@ -45,7 +45,7 @@ func IsPermanent(err error) bool {
 }
 
 // After wraps an error of a handler type that knows when it makes sense to try again. There is
-// another attempt after exactly this time, plus the deviation of the policy, whatever the class of
+// another attempt after exactly this time, plus the deviation of the policy, for every class of
 // the error. The failed attempt counts.
 func After(d time.Duration, err error) error { return &afterError{error: err, delay: d} }
 
