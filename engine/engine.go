@@ -87,6 +87,9 @@ type Options struct {
 	// an old one.
 	Overrule bool
 
+	// Unread is why the node's own files cannot run, if Bundle is the store's current definition instead. Nil if it is not.
+	Unread error
+
 	// ServiceURLs are the URLs that Bundle was loaded with. The engine needs them to load the older
 	// definitions of runs that have not ended.
 	ServiceURLs map[string]string
@@ -164,6 +167,9 @@ func New(o Options) (*Engine, error) {
 	}
 	turns := &intake.Turns{Slots: o.MaxInFlight}
 	e.Steering.Behind, e.Steering.Overused = turns.Behind, e.OverQuota
+	if o.Unread != nil {
+		e.Follower.NoteUnread(o.Unread)
+	}
 	e.Follower.Trials, e.Follower.Tell = e.Degrader, e.Steering.Tell
 	e.Degrader.Tried = e.Follower.Heed
 	health := &writes.Health{}
@@ -296,6 +302,9 @@ func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
 func (e *Engine) Degraded() error {
 	if err := e.Refused(); err != nil {
 		return fmt.Errorf("new events run by an older definition, because the current one cannot run here: %w", err)
+	}
+	if err := e.Unread(); err != nil {
+		return fmt.Errorf("this node serves the pipelines of the store, because its own have errors; mend them, then procaas reload: %w", err)
 	}
 	if s := e.o.Store.Scattered; s != nil {
 		if err := s.Unreachable(); err != nil {

@@ -42,6 +42,8 @@ type Follower struct {
 	revision atomic.Int64          // of the settings, at the last look
 	refused  atomic.Pointer[error] // why this node cannot adopt the current definition; nil if it has
 
+	unread atomic.Pointer[error] // why the node's own files cannot run, since its start; nil after any change of the definition
+
 	meeting sync.Mutex // serializes Meet
 
 	mu     sync.Mutex // serializes Load, agree and follow
@@ -229,6 +231,7 @@ func encodeFiles(b *tree.Bundle) ([]byte, error) {
 func (f *Follower) swap(d *Definition) (before *Definition) {
 	before = f.Library.Swap(d)
 	f.refused.Store(nil)
+	f.unread.Store(nil)
 	return before
 }
 
@@ -384,6 +387,18 @@ func (f *Follower) adopt(ctx context.Context, hash string) error {
 // Refused returns why this node cannot adopt the current definition, or nil.
 func (f *Follower) Refused() error {
 	if err := f.refused.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// NoteUnread notes that the node has started with the store's definition, because its own files cannot run.
+func (f *Follower) NoteUnread(why error) { f.unread.Store(&why) }
+
+// Unread returns why the node's own files could not run at its start, or nil. It is nil once another definition, or
+// the same one from good files, is current.
+func (f *Follower) Unread() error {
+	if err := f.unread.Load(); err != nil {
 		return *err
 	}
 	return nil

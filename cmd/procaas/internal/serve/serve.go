@@ -71,6 +71,9 @@ type Flags struct {
 	TraceURL            string
 	StrictQueues        bool // refuse tasks of types without workers
 
+	// Unread is why the files of Pipelines cannot run, if the bundle is the store's current one instead.
+	Unread error
+
 	read func(name string) ([]byte, error) // reads files that pipelines name; nil for the default
 }
 
@@ -123,7 +126,7 @@ func serveCommand() *cobra.Command {
 PostgreSQL: pass them the same --store and --pipelines. SIGHUP reads the pipelines
 again for all nodes, like procaas reload. A set with errors or without pipelines never
 replaces a good one. A node that starts with older pipelines than the others uses
-theirs. SIGTERM drains the node.
+theirs, and so does one that starts with errors in its files. SIGTERM drains the node.
 
 The node waits for a store that is down. Meanwhile /healthz answers and /readyz
 returns 503. The address of PostgreSQL may name several hosts: with
@@ -164,7 +167,12 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	if ctx.Err() != nil {
 		return nil // it was stopped before it had pipelines
 	}
-	if err != nil {
+	if _, refused := errors.AsType[*definitions.LoadError](err); refused {
+		bundle, f.Unread = f.insteadOfFiles(ctx, s), err
+		if bundle == nil {
+			return err
+		}
+	} else if err != nil {
 		return err
 	}
 	f.Patient = true
@@ -174,6 +182,10 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	}
 	if err != nil {
 		return err
+	}
+	if f.Unread != nil {
+		n.log.Error("the pipelines of this node have errors, so it serves those that are current in the store; mend them, then procaas reload",
+			"current", bundle.Hash, "error", f.Unread)
 	}
 	n.log.Info("serving", "address", n.URL(), "store", stores.Redact(f.Store), "pipelines", len(bundle.Pipelines))
 	go n.reloadOnHangup(ctx, hangups)
@@ -342,7 +354,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o.Retention, o.AuditRetention, o.Record = f.Retention, f.Audit, n.record
 	o.Metrics, o.Tracer = stats.NewMetrics(n.metrics), n.traces.Tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
-	o.Targets, o.Shadow, o.Memory = n.targets, n.shadow.Ended, n.memory
+	o.Targets, o.Shadow, o.Memory, o.Unread = n.targets, n.shadow.Ended, n.memory, f.Unread
 	if f.Alerts.wanted() {
 		// There are no notices before Run, and the alerter exists then.
 		o.Notify = func(x model.Notice) { n.alerts.Notice(x) }
@@ -366,7 +378,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 			return errNoToken(beyond)
 		}
 	}
-	n.metrics.MustRegister(observe.NewClusters(e))
+	n.metrics.MustRegister(observe.NewClusters(e), observe.NewDegraded(e))
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
 		return err
 	}

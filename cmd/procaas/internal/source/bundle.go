@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/definitions"
 	"procaas/engine/planner"
 	"procaas/engine/stub"
 	"procaas/handlers"
@@ -38,7 +39,8 @@ func Bundle(s cli.Streams, paths []string, o dsl.Options) (*tree.Bundle, error) 
 	return Check(s, files, o)
 }
 
-// Check loads files and prints findings. It returns an error if the files are invalid.
+// Check loads files and prints findings. If the files are invalid, it returns a [*definitions.LoadError] that is also
+// [cli.ErrFindings].
 func Check(s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error) {
 	o.Types = Types()
 	bundle, found := dsl.Load(files, o)
@@ -46,7 +48,7 @@ func Check(s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error
 		return nil, err
 	}
 	if bundle == nil {
-		return nil, cli.ErrFindings
+		return nil, &definitions.LoadError{Found: found, Err: cli.ErrFindings}
 	}
 	return bundle, nil
 }

@@ -1,0 +1,50 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve/stores"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl/tree"
+	"procaas/engine/definitions"
+	"procaas/engine/store"
+)
+
+// insteadOfFiles returns what a node serves whose files have errors, which were printed. It is nil if there is nothing.
+// So a restart is no outage because somebody has saved a file too early.
+func (f *Flags) insteadOfFiles(ctx context.Context, s cli.Streams) *tree.Bundle {
+	b, err := f.stored(ctx)
+	if err != nil {
+		fmt.Fprintf(s.Err, "procaas: the store cannot say what to serve instead: %v\n", err)
+	}
+	return b
+}
+
+// stored reads the definition that the nodes of the store serve. It is nil if the store has none.
+func (f *Flags) stored(ctx context.Context) (b *tree.Bundle, err error) {
+	if !stores.Exists(f.Store) {
+		return nil, nil
+	}
+	o := f.stores()
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	db, err := o.Open(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", stores.Redact(f.Store), err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	hash, err := db.Bundles.Current(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := definitions.Library{Store: db.Bundles, Types: source.Types(), Services: f.Services}
+	return l.Read(ctx, hash)
+}
