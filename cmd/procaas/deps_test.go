@@ -64,7 +64,8 @@ var homes = []struct {
 	{"github.com/cloudevents/sdk-go", []string{"engine/api"}, "events are decoded at the border"},
 	{"github.com/jackc/pgx", []string{
 		"engine/postgres", "engine/pgkit", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue",
-		"handlers/sharding", "handlers/sharding/preflight", "handlers/sharding/shardmap", "handlers/sharding/transfer", "cmd/procaas-bench",
+		"handlers/sharding", "handlers/sharding/preflight", "handlers/sharding/shardmap", "handlers/sharding/template", "handlers/sharding/transfer",
+		"cmd/procaas-bench",
 	}, "SQL stays in the stores; the bench has programs written by " +
 		"hand to compare with"},
 	{"github.com/jackc/pglogrepl", []string{"handlers/sharding/transfer"}, "only transfers read a server's log"},

@@ -238,23 +238,23 @@ func isCitext(typ string) bool { return typ == "citext" || strings.HasSuffix(typ
 
 func quoteName(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// ownRange returns the statement that gives a sequence a range of the shard's own. Ranges go by the
-// place of the shard in the map, so new shards must come last.
-func ownRange(x *Column, place int) string {
+// OwnRange returns the statement that limits a sequence to numbers that no other shard has. most is
+// the end of what its type can hold. ok is false if that is too small. Ranges go by the place of
+// the shard in the map, from 0, so new shards must come last.
+func OwnRange(sequence string, most int64, place int) (sql string, ok bool) {
 	width := int64(1_000_000_000_000_000)
-	if x.Most <= math.MaxInt32 {
+	if most <= math.MaxInt32 {
 		width = 100_000_000
 	}
 	first := int64(place)*width + 1
-	if x.Most <= math.MaxInt16 || first+width-1 > x.Most {
-		return "make the column a bigint, and give its sequence a range of its own on each shard"
+	if most <= math.MaxInt16 || first+width-1 > most {
+		return "", false
 	}
-	sql := fmt.Sprintf("give its sequence a range of its own on each shard, here: alter sequence %s minvalue %d maxvalue %d", x.Sequence,
-		first, first+width-1)
+	sql = fmt.Sprintf("alter sequence %s minvalue %d maxvalue %d", sequence, first, first+width-1)
 	if place > 0 {
-		sql += fmt.Sprintf(" restart with %d", first)
+		sql += fmt.Sprintf(" start with %d restart", first)
 	}
-	return sql
+	return sql, true
 }
 
 // rows checks what may happen to rows that arrive on another shard.
@@ -276,9 +276,12 @@ func (c *checker) rows(t Table, facts *TableFacts) {
 		}
 		for _, name := range x.Columns {
 			if col := facts.column(name); col != nil && col.Sequence != "" {
+				mend := "make the column a bigint, and give its sequence a range of its own on each shard"
+				if sql, ok := OwnRange(col.Sequence, col.Most, c.m.Place); ok {
+					mend = "give its sequence a range of its own on each shard, here: " + sql
+				}
 				c.warn(t.Name, fmt.Sprintf("the column %s of the unique index %s counts from 1 on each shard", name, x.Name),
-					"sequences do not move: a key that has moved may get a number again that it has already, and the insert fails",
-					ownRange(col, c.m.Place))
+					"sequences do not move: a key that has moved may get a number again that it has already, and the insert fails", mend)
 			}
 		}
 	}

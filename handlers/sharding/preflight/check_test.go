@@ -48,8 +48,8 @@ func TestSequencesAreOfferedARangePerShard(t *testing.T) {
 		want  string
 	}{
 		{0, math.MaxInt64, "alter sequence ids minvalue 1 maxvalue 1000000000000000"},
-		{2, math.MaxInt64, "alter sequence ids minvalue 2000000000000001 maxvalue 3000000000000000 restart with 2000000000000001"},
-		{1, math.MaxInt32, "alter sequence ids minvalue 100000001 maxvalue 200000000 restart with 100000001"},
+		{2, math.MaxInt64, "alter sequence ids minvalue 2000000000000001 maxvalue 3000000000000000 start with 2000000000000001 restart"},
+		{1, math.MaxInt32, "alter sequence ids minvalue 100000001 maxvalue 200000000 start with 100000001 restart"},
 		{30, math.MaxInt32, "make the column a bigint, and give its sequence a range of its own on each shard"},
 		{0, math.MaxInt16, "make the column a bigint, and give its sequence a range of its own on each shard"},
 	} {

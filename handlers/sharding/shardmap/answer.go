@@ -120,6 +120,7 @@ func (m *Map) ShardViews(ctx context.Context, only string) ([]transfers.ShardVie
 		return nil, fmt.Errorf("map %s: read shards: %w", m.ID, err)
 	}
 	for i := range views {
+		views[i].Place = m.place(views[i].ID)
 		m.addHosts(&views[i])
 	}
 	return views, nil

@@ -21,7 +21,8 @@ const (
 		on conflict (id) do update set version = shard_maps.version + 1, reach = excluded.reach, removed = null
 		returning strategy, slots, version`
 	forgetShards = `update shards set declared = false where map = $1 and declared`
-	putShard     = `insert into shards (map, id, class, registration, transfer, capacity, declared) values ($1, $2, $3, $4, $5, $6, true)
+	putShard     = `insert into shards (map, id, class, registration, transfer, capacity, declared, closed)
+		values ($1, $2, $3, $4, $5, $6, true, $7)
 		on conflict (map, id) do update set class = excluded.class, registration = excluded.registration, transfer = excluded.transfer,
 			capacity = excluded.capacity, declared = true`
 	dropHosts = `delete from shard_hosts where map = $1`
@@ -31,6 +32,9 @@ const (
 	homeless = `select key, shard from shard_placements p where map = $1 and state <> 'merged'
 		and not exists (select from shards s where s.map = p.map and s.id = p.shard and s.declared) limit 1`
 )
+
+// notEnrolled closes a shard that is new in a map. Without fences, no key can be registered on it.
+const notEnrolled = "it is not enrolled yet"
 
 // A MapError says why a declared map cannot replace the stored one.
 type MapError struct {
@@ -131,8 +135,12 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	batch := &pgx.Batch{}
 	batch.Queue(forgetShards, m.ID)
 	batch.Queue(dropHosts, m.ID)
+	var closed *string
+	if version > 1 {
+		closed = new(notEnrolled)
+	}
 	for _, s := range m.Declared.Shards {
-		batch.Queue(putShard, m.ID, s.ID, s.Class, s.Registration, s.Transfer, int64(s.Capacity))
+		batch.Queue(putShard, m.ID, s.ID, s.Class, s.Registration, s.Transfer, int64(s.Capacity), closed)
 		for i, h := range s.Hosts {
 			batch.Queue(putHost, m.ID, s.ID, h.Full(), h.DC, i)
 		}

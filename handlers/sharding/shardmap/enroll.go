@@ -86,6 +86,9 @@ func (s *Service) enroll(ctx context.Context, m *Map, shard string, audit func(a
 	if err == nil {
 		err = enroller{m}.fenceAll(ctx, pool, shard, &e)
 	}
+	if err == nil {
+		_, err = s.pool.Exec(ctx, openEnrolled, m.ID, shard, notEnrolled)
+	}
 	outcome := map[string]any{"enrolled": true, "fences": e.Fences}
 	if err != nil {
 		outcome = map[string]any{"enrolled": false, "error": err.Error()}
@@ -117,12 +120,17 @@ func (m enroller) preflight() preflight.Map {
 // check returns the findings of a shard. It changes nothing.
 func (m enroller) check(ctx context.Context, q Querier, shard string) ([]transfers.ShardFinding, error) {
 	want := m.preflight()
-	want.Place = slices.IndexFunc(m.Declared.Shards, func(s *tree.Shard) bool { return s.ID == shard })
+	want.Place = m.place(shard)
 	facts, err := preflight.Read(ctx, q, want)
 	if err != nil {
 		return nil, err
 	}
 	return preflight.Check(want, facts), nil
+}
+
+// place returns the place of a shard in the map, from 0.
+func (m *Map) place(shard string) int {
+	return slices.IndexFunc(m.Declared.Shards, func(s *tree.Shard) bool { return s.ID == shard })
 }
 
 // inspect finds out why a shard cannot be enrolled.
@@ -193,6 +201,8 @@ func (m enroller) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 	e.Publications = names
 	return nil
 }
+
+const openEnrolled = `update shards set closed = null where map = $1 and id = $2 and closed = $3`
 
 const putFences = `insert into procaas.fences (map, key, epoch, state) select $1, k, e, 'active'
 	from unnest($2::text[], $3::bigint[]) u(k, e)

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/template"
 )
 
 func shardCommand() *cobra.Command {
@@ -25,7 +26,7 @@ func shardCommand() *cobra.Command {
 their hosts are, and what keeps a shard from being used. It also closes shards for new
 keys, drains shards, and moves keys.`,
 	},
-		shardList(), shardShow(), shardResolve(), shardCheck(), shardEnroll(), shardMove(),
+		shardList(), shardShow(), shardResolve(), shardCheck(), shardAdd(), shardEnroll(), shardMove(),
 		shardSet("close MAP SHARD", "Stop a shard from taking new keys",
 			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Closed: &why} }),
 		shardSet("drain MAP SHARD", "Move all keys off a shard",
@@ -208,6 +209,72 @@ func printCheck(q *cli.Call, found transfers.ShardCheck) {
 		}
 		fmt.Fprintf(q.Out, "%s: %s: %s\n  effect: %s\n  mend:   %s\n", f.Level, where, f.Problem, f.Effect, f.Mend)
 	}
+}
+
+// shardAdd connects to the databases itself: the server's role may not create roles, and the server takes no SQL.
+func shardAdd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "add MAP SHARD", Short: "Make a new shard from an empty database", Args: cobra.ExactArgs(2),
+		Long: `add makes a new shard in one step. First declare it at the end of the map and reload.
+It takes no keys yet. Then add copies the roles and the schema of another shard into its
+empty database, gives its sequences a range of their own, and enrolls it. From then on
+it takes new keys.
+
+add connects to both masters itself, and runs pg_dump. The role of --to must be allowed
+to create roles. Passwords are read from the addresses, from PGPASSWORD or ~/.pgpass.
+If add is interrupted, repeat it. It exits with 1 if the shard cannot be enrolled.`,
+		Example: "  procaas shard add mail s3 --from postgres://postgres@db1/mail --to postgres://postgres@db3/mail",
+	}
+	var o template.Options
+	c.Flags().StringVar(&o.From, "from", "", "address of the database of another shard of the map (required)")
+	c.Flags().StringVar(&o.To, "to", "", "address of the empty database of the new shard (required)")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		if o.From == "" || o.To == "" {
+			return cli.Usagef("shard add needs --from and --to")
+		}
+		x, err := shardOf(q, q.Args[0], q.Args[1], "; declare it at the end of the map and reload first")
+		if err != nil {
+			return err
+		}
+		o.Place = x.Place
+		made, err := template.Copy(q.Ctx, o)
+		if err != nil {
+			return fmt.Errorf("shard %s: %w", x.ID, err)
+		}
+		e, err := q.EnrollShard(q.Ctx, q.Args[0], q.Args[1])
+		if err != nil {
+			return fmt.Errorf("shard %s has its schema; enroll it: %w", x.ID, err)
+		}
+		added := addition{ShardEnrollment: e, Copied: made.Copied, Roles: made.Roles, NoPassword: made.Locked, Ranges: made.Ranges}
+		added.Warnings = append(added.Warnings, made.Warnings...)
+		err = q.Show(added, func() error { printAddition(q, added); return nil })
+		return cmp.Or(err, cli.FindingsIf(len(e.Reasons) > 0))
+	})
+}
+
+// An addition says what add has done.
+type addition struct {
+	transfers.ShardEnrollment
+
+	Copied     bool     `json:"copied"`
+	Roles      []string `json:"roles"`
+	NoPassword []string `json:"no_password"`
+	Ranges     []string `json:"ranges"`
+}
+
+func printAddition(q *cli.Call, x addition) {
+	if !x.Copied {
+		fmt.Fprintln(q.Out, "the schema is there already")
+	} else {
+		fmt.Fprintf(q.Out, "the schema is copied, with %d new roles\n", len(x.Roles))
+	}
+	for _, role := range x.NoPassword {
+		fmt.Fprintf(q.Out, "role %s has no password there: set one if it logs in\n", role)
+	}
+	for _, sql := range x.Ranges {
+		fmt.Fprintln(q.Out, "done: "+sql)
+	}
+	printEnrollment(q, x.ShardEnrollment)
 }
 
 // shardEnroll exits with 1 if the shard has refused, for scripts.

@@ -1,0 +1,94 @@
+package sharding_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"procaas/engine/store"
+	"procaas/handlers/sharding/template"
+)
+
+// kills ends the connection that creates a view.
+const kills = `create function die() returns event_trigger language plpgsql as $$ begin perform pg_terminate_backend(pg_backend_pid()); end $$;
+	create event trigger die on ddl_command_end when tag in ('CREATE VIEW') execute function die()`
+
+// A new shard is made from an empty database, also if the first attempt dies in the middle. It takes
+// no keys before it is enrolled.
+func TestShardIsAddedByATemplate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, mailMap)
+	both := r.declared[0].Shards
+	r.declared[0].ID, r.declared[0].Shards = "grown", both[:1]
+	if err := r.Apply(t.Context(), r.declared); err != nil {
+		t.Fatal(err)
+	}
+	r.declared[0].Shards = both
+	if err := r.Apply(t.Context(), r.declared); err != nil {
+		t.Fatal(err)
+	}
+	m := r.themap("grown")
+	closed := func() string {
+		views, err := m.ShardViews(t.Context(), "s2")
+		if err != nil || len(views) != 1 || views[0].Place != 1 {
+			t.Fatal(views, err)
+		}
+		return views[0].Closed
+	}
+	if why := closed(); why != "it is not enrolled yet" {
+		t.Errorf("a new shard of a map is closed for %q", why)
+	}
+	database := m.Declared.Connect.Database
+	reader := database + "_reader"
+	r.exec("s1", `create role `+reader+` login password 'secret-of-the-reader';
+		drop table labels; create type colour as enum ('red', 'green');
+		create table labels (user_id bigint, id bigint generated always as identity (minvalue 1 maxvalue 1000000000000000), c colour,
+			primary key (user_id, id));
+		create view greens as select * from labels where c = 'green'; grant select on labels to `+reader)
+	t.Cleanup(func() {
+		for _, shard := range []string{"s1", "s2"} {
+			_ = r.try(shard, "drop owned by "+reader+"; drop role "+reader)
+		}
+	})
+	r.exec("s2", "drop table messages, labels; "+kills)
+	o := template.Options{From: r.shards["s1"], To: r.shards["s2"], Place: 1}
+	if _, err := template.Copy(t.Context(), o); err == nil {
+		t.Fatal("it was not killed")
+	}
+	var left int
+	r.ask("s2", "select (select count(*) from pg_class where relnamespace = 'public'::regnamespace) + "+
+		"(select count(*) from pg_roles where rolname = '"+reader+"')", &left)
+	if left != 0 {
+		t.Fatalf("the attempt that was killed has left %d things", left)
+	}
+	r.exec("s2", "drop event trigger die; drop function die")
+	done, err := template.Copy(t.Context(), o)
+	if err != nil || !done.Copied || len(done.Roles) != 1 || len(done.Locked) != 0 || len(done.Ranges) != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if again, err := template.Copy(t.Context(), o); err != nil || again.Copied || len(again.Roles) > 0 {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	for range 2 {
+		if e, err := r.EnrollShard(t.Context(), "grown", "s2", store.Actor{}); err != nil || len(e.Reasons) > 0 {
+			t.Fatalf("%+v, %v", e, err)
+		}
+	}
+	if why := closed(); why != "" {
+		t.Errorf("an enrolled shard is closed: %s", why)
+	}
+	r.exec("s2", "insert into labels (user_id, c) values (42, 'green')")
+	var id int64
+	if r.ask("s2", "select id from greens", &id); id != 1_000_000_000_000_001 {
+		t.Errorf("the first number of the second shard is %d", id)
+	}
+	var readable bool
+	if r.ask("s2", "select has_table_privilege('"+reader+"', 'labels', 'select')", &readable); !readable {
+		t.Error("the reader may not read")
+	}
+	r.exec("s2", "create table other (id bigint)")
+	_, err = template.Copy(t.Context(), o)
+	if !errors.Is(err, template.ErrNotEmpty) || !strings.Contains(err.Error(), "it has public.other") {
+		t.Errorf("another schema: %v", err)
+	}
+}
