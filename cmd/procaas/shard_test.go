@@ -58,6 +58,7 @@ pipelines:
 	lines := []string{
 		"shard list", "shard resolve mail 42/inbox", "shard resolve mail 42 --mode replica", "shard resolve male 42", "shard resolve mail 1/2/3",
 		"shard check mail s9", "shard enroll mail s1", "shard enroll mail s9", "shard close mail s1", "shard close mail s1 --reason full --dry-run",
+		"shard drain mail s1 --reason moved --dry-run",
 		"shard show mail s9",
 		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard move mail 42 s22 --dry-run",
 		"shard move mail 42 archive", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",

@@ -64,6 +64,10 @@ type ShardTransfer struct {
 	LockMS     int64 `json:"lock_ms,omitempty" doc:"How long the freeze waits for writers, in milliseconds."`
 	Rate       int64 `json:"rate,omitempty" doc:"The highest speed of the copy in bytes per second; 0 is no limit."`
 
+	Size int64 `json:"size,omitempty" doc:"An estimate of the bytes of the key before the copy; 0 if unknown."`
+
+	OneWay bool `json:"one_way,omitempty" doc:"true if nothing is kept for a rollback, so it needs no replication slot of the target."`
+
 	State    string    `json:"state" doc:"waiting, running, paused, observing, cleaning, done, rolled-back, cancelled or failed."`
 	Step     string    `json:"step" doc:"The current or last step."`
 	Rows     int64     `json:"rows" doc:"Rows that this step has handled."`

@@ -158,6 +158,8 @@ type ShardView struct {
 	Transfer     bool            `json:"transfer" doc:"true if keys may move to it now."`
 	Closed       string          `json:"closed,omitempty" doc:"The reason why registration was closed at run time."`
 	Draining     string          `json:"draining,omitempty" doc:"The reason why it drains."`
+	DrainSeconds int64           `json:"drain_seconds,omitempty" doc:"How long it takes from now until a drain has moved its keys, as estimated."`
+	DrainAsked   *time.Time      `json:"drain_asked,omitempty" doc:"When it was last told to drain."`
 	Placements   int64           `json:"placements" doc:"The number of its placements."`
 	Capacity     int64           `json:"capacity" doc:"How much data fits on it, in bytes."`
 	Used         int64           `json:"used" doc:"Its data in bytes, as last measured."`
@@ -167,6 +169,39 @@ type ShardView struct {
 	Master       string          `json:"master,omitempty" doc:"The address of the master; empty if there is none."`
 	Problem      string          `json:"problem,omitempty" doc:"The reason why there is no master, or why it takes no writes."`
 	Hosts        []ShardHostView `json:"hosts" doc:"Its hosts, as declared."`
+}
+
+const (
+	// drainRate is how many small keys a drain moves in an hour at least.
+	drainRate = 3000
+
+	// copyRate is how many bytes a drain copies in a second at least.
+	copyRate = 10 << 20
+
+	// drainSample is how many keys a drain has moved before its own speed counts.
+	drainSample = 10
+)
+
+// DrainTime estimates how long a drain of the shard takes from now. It uses the speed of the current
+// drain, as soon as there is one. all are the transfers of the map.
+func (v *ShardView) DrainTime(all []ShardTransfer) time.Duration {
+	var first, last time.Time
+	n := 0
+	for _, t := range all {
+		if t.Source != v.ID || t.State != TransferDone || v.DrainAsked == nil || t.Started.Before(*v.DrainAsked) {
+			continue
+		}
+		if n++; n == 1 || t.Changed.Before(first) {
+			first = t.Changed
+		}
+		if t.Changed.After(last) {
+			last = t.Changed
+		}
+	}
+	if v.Draining != "" && n >= drainSample {
+		return last.Sub(first) / time.Duration(n-1) * time.Duration(v.Placements)
+	}
+	return time.Duration(v.Placements)*time.Hour/drainRate + time.Duration(float64(v.Used)/copyRate*float64(time.Second))
 }
 
 // A ShardHostView describes a host.

@@ -27,12 +27,33 @@ const (
 const deadAfter = 2 * time.Hour
 
 // A waitError says what a transfer waits for before it begins.
-type waitError string
+type waitError struct {
+	reason string
+	ahead  int // number of others that wait for longer
+}
 
 // Error implements error.
-func (e waitError) Error() string { return string(e) }
+func (e waitError) Error() string { return e.reason }
 
-func waitsFor(format string, args ...any) error { return waitError(fmt.Sprintf(format, args...)) }
+func waitsFor(format string, args ...any) error {
+	return waitError{reason: fmt.Sprintf(format, args...)}
+}
+
+// patience returns how long a transfer waits before it asks again. The first ones of a queue ask often,
+// so that a free place is used at once. The others would only load the store.
+func (e waitError) patience() time.Duration {
+	return min(busyDelay*time.Duration(1+e.ahead/8), lookAgain)
+}
+
+// queued counts the transfers that wait for their turn for longer than another one.
+func queued(t *transfers.ShardTransfer, all []transfers.ShardTransfer) (n int) {
+	for _, o := range all {
+		if o.Waits != "" && o.Hours == "" && o.ID != t.ID && !transfers.TransferEnded(o.State) && o.Started.Before(t.Started) {
+			n++
+		}
+	}
+	return n
+}
 
 // errMoved reports that a key has left the shard that it was to move from later.
 var errMoved = errors.New("the key has moved meanwhile")
@@ -85,6 +106,10 @@ func acquire(ctx context.Context, db store.Documents, node int64, t *transfers.S
 			return err
 		}
 		*t = next
+		if w, ok := errors.AsType[waitError](waits); ok {
+			w.ahead = queued(t, all)
+			return w
+		}
 		return waits
 	}
 }

@@ -354,7 +354,7 @@ func (t *task) open(ctx context.Context, claim transfer.Claim, back bool) (*tran
 func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 	now := t.view()
 	spec := transfer.Spec{
-		ID: now.ID, Map: now.Map, Key: now.Key, SourceShard: now.Source, TargetShard: now.Target, Hook: t.hook,
+		ID: now.ID, Map: now.Map, Key: now.Key, SourceShard: now.Source, TargetShard: now.Target, Hook: t.hook, OneWay: now.OneWay,
 		Report: t.report,
 	}
 	spec.Limits = transfer.Limits{

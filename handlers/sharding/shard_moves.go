@@ -1,10 +1,12 @@
 package sharding
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,9 +20,9 @@ import (
 // ShardMoves chooses keys that should move, and their target shards. It changes nothing: use emit
 // with for-each to start the transfers.
 //
-// The response has the fields moves and homeless. A move has map, key, source, target, an estimate
-// of its rows, and id. The same move has the same id all day. homeless lists shards whose keys no
-// shard can take, with map, shard and reason.
+// The response has the fields moves and homeless. A move has map, key, source, target, estimates of
+// its rows and of its size in bytes, and id. Transfers that wait or run count as if they had ended. The same move has the same id all day, and another one after each request to
+// drain the shard. homeless lists shards whose keys no shard can take, with map, shard and reason.
 //
 //	id: choose
 //	shard.moves: {reason: usage, at: 0.85, until: 0.8}
@@ -58,7 +60,8 @@ type ShardMoves struct {
 	// the key within this time.
 	After time.Duration `yaml:"after" default:"720h" min:"1m"`
 
-	// Limit is the highest number of moves from one shard.
+	// Limit is the highest number of moves from one shard that have not ended. Transfers that wait or
+	// run already count, those that are observed for a rollback do not.
 	Limit int `yaml:"limit" default:"20" min:"1" max:"1000"`
 }
 
@@ -100,11 +103,18 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (model.Result, 
 		for i, v := range views {
 			targets[i] = &moveTarget{view: v}
 		}
+		moving, err := underWay(ctx, c, m.ID)
+		if err != nil {
+			return model.Result{}, err
+		}
+		for _, t := range targets {
+			t.expect(moving, targets)
+		}
 		for _, v := range views {
 			if !h.leaves(v) {
 				continue
 			}
-			from, err := h.fromShard(ctx, c, m, v, targets)
+			from, err := h.fromShard(ctx, c, m, v, targets, moving)
 			if err != nil {
 				return model.Result{}, err
 			}
@@ -152,14 +162,22 @@ func (h *ShardMoves) target(source transfers.ShardView, targets []*moveTarget) *
 
 // fromShard chooses the moves from one shard.
 func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.Map, source transfers.ShardView,
-	targets []*moveTarget,
+	targets []*moveTarget, moving []transfers.ShardTransfer,
 ) ([]any, error) {
-	keys, bytesPerRow, err := h.candidates(ctx, c, m, source)
+	keys, bytesPerRow, err := h.candidates(ctx, c, m, source, moving)
 	if err != nil {
 		return nil, err
 	}
 	var moves []any
-	left, busy := source.Used, source.Load
+	left, busy, room := source.Used, source.Load, h.Limit
+	for _, t := range moving {
+		if t.Source == source.ID {
+			left -= sizeOf(t, source)
+			if t.State != transfers.TransferObserving {
+				room--
+			}
+		}
+	}
 	var share float64 // share of the load of one recently used key
 	if h.Reason == "load" {
 		used, err := shardmap.Usage{Map: m}.UsedSince(ctx, source.ID, c.Now.Add(-h.After))
@@ -169,7 +187,7 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.
 		share = source.Load / float64(max(used, 1))
 	}
 	for _, k := range keys {
-		if len(moves) >= h.Limit || h.Reason == "usage" && float64(left) < h.Until*float64(source.Capacity) || h.Reason == "load" &&
+		if len(moves) >= room || h.Reason == "usage" && float64(left) < h.Until*float64(source.Capacity) || h.Reason == "load" &&
 			busy < h.Until {
 			break
 		}
@@ -183,23 +201,33 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.
 		t.busy += share
 		busy -= share
 		moves = append(moves, map[string]any{
-			"map": m.ID, "key": k.Key, "source": source.ID, "target": t.view.ID, "rows": int(k.Rows),
-			"id": strings.Join([]string{m.ID, k.Key, t.view.ID, c.Now.UTC().Format(time.DateOnly)}, "/"),
+			"map": m.ID, "key": k.Key, "source": source.ID, "target": t.view.ID, "rows": int(k.Rows), "size": int(size),
+			"id": strings.Join([]string{m.ID, k.Key, t.view.ID, h.request(source, c.Now)}, "/"),
 		})
 	}
 	return moves, nil
 }
 
+// request names what the moves from a shard are for, so that a move that is chosen again meanwhile is
+// the same one: the day, and for a drain also the operator's request.
+func (h *ShardMoves) request(source transfers.ShardView, now time.Time) string {
+	day := now.UTC().Format(time.DateOnly)
+	if h.Reason != "drain" || source.DrainAsked == nil {
+		return day
+	}
+	return day + "/" + strconv.FormatInt(source.DrainAsked.UnixMicro(), 36)
+}
+
 // candidates lists the keys of a shard that may move, in order of preference, and how many bytes a
 // row takes in all tables.
 func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *shardmap.Map,
-	source transfers.ShardView,
+	source transfers.ShardView, moving []transfers.ShardTransfer,
 ) ([]shardmap.KeySize, float64, error) {
-	moving, err := moversOf(ctx, c, m.ID)
-	if err != nil {
-		return nil, 0, err
+	taken := map[string]bool{}
+	for _, t := range moving {
+		taken[t.Key] = true
 	}
-	free := func(k shardmap.KeySize) bool { return !moving[k.Key] }
+	free := func(k shardmap.KeySize) bool { return !taken[k.Key] }
 	if h.Reason == "usage" && m.Declared.Strategy == "directory" && len(m.Declared.Tables) > 0 {
 		sizes, rows, err := shardmap.Usage{Map: m}.Sizes(ctx, source.ID, m.Declared.Tables[0])
 		if err != nil {
@@ -228,22 +256,32 @@ func keep(all []shardmap.KeySize, ok func(shardmap.KeySize) bool) []shardmap.Key
 	return slices.DeleteFunc(all, func(k shardmap.KeySize) bool { return !ok(k) })
 }
 
-// moversOf lists the keys of a map with a waiting or running transfer.
-func moversOf(ctx context.Context, c *engine.Call, shardMap string) (map[string]bool, error) {
-	keys := map[string]bool{}
+// underWay lists the transfers of a map that have not ended.
+func underWay(ctx context.Context, c *engine.Call, shardMap string) ([]transfers.ShardTransfer, error) {
 	if c.Documents == nil {
-		return keys, nil
+		return nil, nil
 	}
 	all, err := transfers.ReadShardTransfers(ctx, c.Documents, shardMap)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	for _, t := range all {
-		if !transfers.TransferEnded(t.State) {
-			keys[t.Key] = true
+	return slices.DeleteFunc(all, func(t transfers.ShardTransfer) bool { return transfers.TransferEnded(t.State) }), nil
+}
+
+// sizeOf estimates how many bytes a transfer moves: an average key of its source, if nobody has
+// estimated it.
+func sizeOf(t transfers.ShardTransfer, source transfers.ShardView) int64 {
+	return cmp.Or(t.Size, t.Bytes, source.Used/max(source.Placements, 1))
+}
+
+// expect adds what transfers bring to a target. Those that have switched were measured there.
+func (t *moveTarget) expect(moving []transfers.ShardTransfer, all []*moveTarget) {
+	for _, one := range moving {
+		i := slices.IndexFunc(all, func(s *moveTarget) bool { return s.view.ID == one.Source })
+		if one.Target == t.view.ID && !one.Switched && i >= 0 {
+			t.extra += sizeOf(one, all[i].view)
 		}
 	}
-	return keys, nil
 }
 
 // medium returns the keys between two quantiles of their sizes, largest first.

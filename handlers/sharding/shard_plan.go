@@ -59,6 +59,11 @@ type ShardPlan struct {
 	// PerTarget is how many transfers may go to a shard at the same time, without those that are only observed.
 	PerTarget int `yaml:"per-target" default:"8" min:"1" max:"64"`
 
+	// Grace is how long operators can roll the transfer back after the switch, as in shard.retire. 0s
+	// keeps nothing for a rollback. Otherwise the way back needs a replication slot of the target until
+	// the grace ends.
+	Grace time.Duration `yaml:"grace" default:"15m" min:"0s" max:"48h"`
+
 	// Hours are the hours of the day, in UTC, at which a transfer may start, such as 22-6. Its default is any hour.
 	Hours string `yaml:"hours"`
 
@@ -70,6 +75,9 @@ type ShardPlan struct {
 
 	// Lock is how long the freeze waits for current writers of the key. Later writers wait behind it.
 	Lock time.Duration `yaml:"lock" default:"100ms" min:"1ms" max:"1m"`
+
+	// Size is an estimate of the bytes of the key, as in shard.moves, which counts them while the key moves.
+	Size int64 `yaml:"size" default:"0" min:"0"`
 
 	// Rate is the highest speed of the copy, in bytes per second. 0 is no limit.
 	Rate int64 `yaml:"rate" default:"0" min:"0"`
@@ -94,6 +102,7 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 	t := transfers.ShardTransfer{
 		ID: transferID(c, h.Transfer), Map: h.Map, Key: h.Key, Target: h.Target, Method: h.Method, Run: c.Run, Hours: h.Hours,
 		DeadlineMS: h.Deadline.Milliseconds(), PingMS: h.Ping.Milliseconds(), LockMS: h.Lock.Milliseconds(), Rate: h.Rate,
+		OneWay: h.Grace == 0, Size: h.Size,
 		State: transfers.TransferWaiting, Step: "plan", Started: c.Now,
 	}
 	p, err := m.Read(ctx, h.Key)
@@ -107,21 +116,31 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 		return model.Result{}, model.Permanent(fmt.Errorf("map %s: %w %q", m.ID, shardmap.ErrUnknownShard, h.Target))
 	}
 	t.Source = p.Shard
-	by, again := turn{perSource: h.PerSource, perTarget: h.PerTarget}, busyDelay
+	by := turn{perSource: h.PerSource, perTarget: h.PerTarget}
 	if wait > 0 {
-		by.hours, again = waitsFor("it waits for the hours %s", h.Hours), min(wait, lookAgain)
+		by.hours = waitsFor("it waits for the hours %s", h.Hours)
 	}
-	err = acquire(ctx, c.Documents, c.Node, &t, m.Overlap, by, c.Now)
+	err = h.acquire(ctx, c, m, &t, by)
 	var waits waitError
 	switch {
 	case errors.Is(err, errMoved):
 		return model.Result{}, model.Permanent(err)
+	case errors.As(err, &waits) && wait > 0:
+		return model.Result{}, model.After(min(wait, lookAgain), err)
 	case errors.As(err, &waits):
-		return model.Result{}, model.After(again, err)
+		return model.Result{}, model.After(waits.patience(), err)
 	case err != nil:
 		return model.Result{}, err
 	}
 	return h.do(ctx, c, h.Transfer, "plan", h.plan)
+}
+
+// acquire lets the transfers of this node ask for lanes one after another. Hundreds of transfers of a
+// drain begin at once, and would otherwise spend their time on conflicts.
+func (h *ShardPlan) acquire(ctx context.Context, c *engine.Call, m *shardmap.Map, t *transfers.ShardTransfer, by turn) error {
+	m.Lanes.Lock()
+	defer m.Lanes.Unlock()
+	return acquire(ctx, c.Documents, c.Node, t, m.Overlap, by, c.Now)
 }
 
 func (h *ShardPlan) plan(ctx context.Context, t *task) error {

@@ -45,7 +45,7 @@ func (h *ShardRetire) Handle(ctx context.Context, c *engine.Call) (model.Result,
 		if rollback = order == transfers.OrderRollback && t.view().Switched; rollback || order == transfers.OrderFinish {
 			return nil
 		}
-		if !t.view().Switched || t.view().Method == methodLock || h.Grace == 0 {
+		if !t.view().Switched || t.view().Method == methodLock || t.view().OneWay || h.Grace == 0 {
 			return t.set(ctx, func(s *transfers.ShardTransfer) { s.Rollback = "nothing was kept for it" })
 		}
 		return h.observe(ctx, t)

@@ -10,7 +10,8 @@ import (
 	"procaas/handlers/sharding/shardmap"
 )
 
-// ShardUsage measures how full and how busy the shards are. It stores the numbers in the map, for
+// ShardUsage measures how full and how busy the shards are. Dead rows and free space in tables do not
+// count, so the usage falls when keys leave. It stores the numbers in the map, for
 // placing new keys and for transfers.
 //
 // The response has the fields shards, as in shard.list, and failed. failed lists the shards that

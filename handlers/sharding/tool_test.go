@@ -1,6 +1,7 @@
 package sharding_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
@@ -26,7 +29,7 @@ func (r *rig) handle(typeName string, fields map[string]any) (any, error) {
 		r.t.Fatal(err)
 	}
 	result, err := h.Handle(r.t.Context(), &engine.Call{
-		Path: "care/x/y", Run: "r-1", Now: time.Now(), Log: slog.New(slog.DiscardHandler),
+		Path: "care/x/y", Run: "r-1", Now: time.Now(), Log: slog.New(slog.DiscardHandler), Documents: r.docs,
 	})
 	return result.Response, err
 }
@@ -267,5 +270,155 @@ func TestSQLOfARoleCalledProcaasRunsInPublic(t *testing.T) {
 		"('notes', 'more')", &schemas)
 	if schemas != "public.more public.notes" {
 		t.Errorf("the tables are %s, want both in public", schemas)
+	}
+}
+
+// Rows that have left a shard, and the space that they leave, do not count. Otherwise a shard that was closed would
+// never open again, and each round would choose more keys.
+func TestUsageFallsWhenRowsLeave(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, mailMap)
+	r.enroll("mail")
+	used := func() (now, size int64) {
+		t.Helper()
+		if have := r.list(r.must("shard.usage", nil), "failed", "shard"); have != "" {
+			t.Fatalf("shards that could not be measured: %s", have)
+		}
+		r.ask("map", "select used from shards where id = 's1'", &now)
+		r.ask("s1", "select pg_database_size(current_database())", &size)
+		return now, size
+	}
+	empty, _ := used()
+	r.exec("s1", "insert into messages select k, n, '', repeat('x', 300) from generate_series(1, 4) k, generate_series(1, 5000) n")
+	// Values of their own rows in the table of large values.
+	r.exec("s1", `insert into messages select 5, n, '', (select string_agg(md5(n || '/' || i), '') from generate_series(1, 200) i)
+		from generate_series(1, 500) n`)
+	fresh, _ := used() // before anything is analyzed
+	r.exec("s1", "analyze messages")
+	full, size := used()
+	if full < empty+9<<20 || full > size || fresh < full/2 {
+		t.Fatalf("%d bytes are used, %d before they were analyzed, of %d; at first %d", full, fresh, size, empty)
+	}
+	near := func(when string, want int64) {
+		t.Helper()
+		have, size := used()
+		if have < want*8/10 || have > want*12/10 {
+			t.Errorf("%s: %d bytes are used, want about %d; the size is %d", when, have, want, size)
+		}
+	}
+	r.exec("s1", "delete from messages where user_id in (3, 4, 5)")
+	var statistics string // which the server counts soon
+	patience.Until(t, "the deletions are counted", func() bool {
+		r.ask("s1", "select n_dead_tup::text from pg_stat_user_tables where relname = 'messages'", &statistics)
+		return statistics == "10500"
+	})
+	half := empty + (full-empty)*4/10
+	near("deleted", half)
+	r.exec("s1", "vacuum (truncate false) messages")
+	near("vacuumed", half)
+	_, after := used()
+	if after < size {
+		t.Errorf("the database has shrunk to %d bytes, so this test shows nothing", after)
+	}
+}
+
+// transfer writes down a transfer as one that has begun.
+func (r *rig) transfer(t transfers.ShardTransfer) {
+	r.t.Helper()
+	t.Map, t.Lane = "mail", "mail/"+t.ID
+	value, err := json.Marshal(t)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_, err = r.docs.WriteDocuments(r.t.Context(), 0,
+		[]store.DocumentWrite{{Kind: transfers.DocShardTransfer, Name: t.Lane, Version: store.AnyVersion, Value: value}}, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// What already leaves a shard, or comes to it, counts as if it had arrived. Otherwise each round would choose more
+// keys than needed, until the transfers of the first one end.
+func TestMovesCountWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, mailMap)
+	r.docs = enginetest.NewMemory()
+	m, ctx := r.enroll("mail"), t.Context()
+	for i := range 10 {
+		if _, err := m.Place(ctx, fmt.Sprint(i), "s1", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.exec("s1", "insert into messages select k, n, '', '' from generate_series(0, 9) k, generate_series(1, 10) n")
+	r.exec("s1", "analyze messages")
+	const mb = 1000 * 1000
+	// Of ten keys of 9 MB each, two must leave to come below 80 MB.
+	r.exec("map", "update shards set capacity = 100000000, used = case id when 's1' then 90000000 else 60000000 end")
+	choose := func() string {
+		t.Helper()
+		return r.list(r.must("shard.moves", map[string]any{"reason": "usage", "smallest": 0, "largest": 1}), "moves", "key", "size")
+	}
+	if have := choose(); have != "8 9000000, 9 9000000" {
+		t.Fatalf("chosen are %q, want two keys", have)
+	}
+	r.transfer(transfers.ShardTransfer{
+		ID: "t1", Key: "8", Source: "s1", Target: "s2", Size: 9 * mb, State: transfers.TransferWaiting,
+		Waits: "it waits for the hours 22-6",
+	})
+	if have := choose(); have != "9 9000000" {
+		t.Errorf("while 8 waits: chosen are %q, want 9", have)
+	}
+	r.transfer(transfers.ShardTransfer{ID: "t2", Key: "9", Source: "s1", Target: "s2", Size: 9 * mb, State: transfers.TransferRunning})
+	if have := choose(); have != "" {
+		t.Errorf("while both are under way: chosen are %q", have)
+	}
+	// Both would fill the target above 80 MB, with the third one that comes to it.
+	r.transfer(transfers.ShardTransfer{ID: "t2", Key: "9", Source: "s1", Target: "s2", Size: 9 * mb, State: transfers.TransferDone})
+	r.transfer(transfers.ShardTransfer{ID: "t3", Key: "99", Source: "s2", Target: "s2", Size: 12 * mb, State: transfers.TransferRunning})
+	if have := choose(); have != "" {
+		t.Errorf("while the target fills up: chosen are %q", have)
+	}
+	// A drain keeps as many transfers going as it may, and no more.
+	why := "old disks"
+	if _, err := r.SetShard(ctx, "mail", "s1", transfers.ShardChange{Draining: &why}, store.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	r.exec("map", "update shards set used = 0")
+	drain := r.must("shard.moves", map[string]any{"reason": "drain", "limit": 4})
+	if have := r.list(drain, "moves", "key"); have != "0, 1, 2" {
+		t.Errorf("a drain of 4 at once moves %q beside 8, want three keys", have)
+	}
+}
+
+// Keys that came back to a shard leave it again when it is drained again, also on the same day.
+func TestEachDrainIsARequestOfItsOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, mailMap)
+	m, ctx := r.enroll("mail"), t.Context()
+	if _, err := m.Place(ctx, "1", "s1", nil); err != nil {
+		t.Fatal(err)
+	}
+	set := func(why string) {
+		t.Helper()
+		if _, err := r.SetShard(ctx, "mail", "s1", transfers.ShardChange{Draining: &why}, store.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := func() string {
+		t.Helper()
+		return r.list(r.must("shard.moves", map[string]any{"reason": "drain"}), "moves", "id")
+	}
+	set("old disks")
+	first := id()
+	if again := id(); first == "" || again != first {
+		t.Errorf("one request has the moves %q and %q, want one id", first, again)
+	}
+	set("")
+	if have := id(); have != "" {
+		t.Errorf("an open shard has the moves %q", have)
+	}
+	set("old disks")
+	if second := id(); second == "" || second == first {
+		t.Errorf("the second request has the move %q, as the first one", second)
 	}
 }

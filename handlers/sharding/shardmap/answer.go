@@ -90,7 +90,7 @@ func (s *Service) MapViews(context.Context) ([]transfers.ShardMapView, error) {
 }
 
 const readShards = `select id, class, registration and closed is null and draining is null, transfer and draining is null,
-	coalesce(closed, ''), coalesce(draining, ''), capacity, coalesce(used, 0), coalesce(load / nullif(max_connections, 0), 0),
+	coalesce(closed, ''), coalesce(draining, ''), drain_asked, capacity, coalesce(used, 0), coalesce(load / nullif(max_connections, 0), 0),
 	coalesce(connections, 0),
 	(select count(*) from shard_placements p where p.map = s.map and p.shard = s.id and p.state not in ('refused', 'merged'))
 	from shards s where map = $1 and declared and ($2 = '' or id = $2) order by id`
@@ -101,7 +101,20 @@ func (s *Service) Shards(ctx context.Context, shardMap string) ([]transfers.Shar
 	if err != nil {
 		return nil, err
 	}
-	return m.ShardViews(ctx, "")
+	views, err := m.ShardViews(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var all []transfers.ShardTransfer
+	if s.o.Transfers != nil {
+		if all, err = s.o.Transfers(ctx, m.ID); err != nil {
+			return nil, err
+		}
+	}
+	for i := range views {
+		views[i].DrainSeconds = int64(views[i].DrainTime(all).Seconds())
+	}
+	return views, nil
 }
 
 // ShardViews describes one shard, or all shards.
@@ -112,7 +125,7 @@ func (m *Map) ShardViews(ctx context.Context, only string) ([]transfers.ShardVie
 	}
 	views, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (transfers.ShardView, error) {
 		v := transfers.ShardView{Map: m.ID}
-		err := row.Scan(&v.ID, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.Capacity, &v.Used, &v.Load, &v.Connections,
+		err := row.Scan(&v.ID, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.DrainAsked, &v.Capacity, &v.Used, &v.Load, &v.Connections,
 			&v.Placements)
 		return v, err
 	})
@@ -184,7 +197,8 @@ func (m *Map) auditNow(ctx context.Context, what string, after any, by store.Act
 
 // Only what the change names: closing a shard keeps the reason of its drain.
 const setShard = `update shards set closed = case when $3 then nullif($4, '') else closed end,
-	draining = case when $5 then nullif($6, '') else draining end where map = $1 and id = $2 and declared`
+	draining = case when $5 then nullif($6, '') else draining end,
+	drain_asked = case when $5 and $6 <> '' then clock_timestamp() else drain_asked end where map = $1 and id = $2 and declared`
 
 // SetShard implements [transfers.ShardMaps].
 func (s *Service) SetShard(ctx context.Context, shardMap, id string, c transfers.ShardChange,

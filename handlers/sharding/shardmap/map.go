@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 
 	"procaas/dsl/tree"
 
@@ -30,6 +31,10 @@ type Map struct {
 	active activity
 
 	registering singleflight.Group
+
+	// Lanes is held while a transfer of this process asks for a lane. Other processes need no lock,
+	// because lanes are taken by comparing and setting.
+	Lanes sync.Mutex
 }
 
 const placementColumns = `map, key, shard, epoch, state, coalesce(transfer, ''), owner is not null, coalesce(target, '')`

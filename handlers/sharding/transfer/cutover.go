@@ -227,7 +227,7 @@ func (m *Mover) reconnect(ctx context.Context) error {
 // prepareBack creates the slot for the way back, before the target accepts any writes. What is
 // applied before the switch comes back as echoes.
 func (m *Mover) prepareBack(ctx context.Context) error {
-	if m.back {
+	if m.back || m.spec.OneWay {
 		return nil
 	}
 	if err := m.at("reverse"); err != nil {

@@ -119,8 +119,9 @@ func (m *sides) serverRefusals(ctx context.Context) ([]string, error) {
 		refuse(recovers, "is reached at a replica, not at its master")
 		refuse(version < 15, "runs PostgreSQL %d, whose publications do not filter rows: want 15 or newer", version)
 		refuse(level != "logical", "has wal_level = %s: set it to logical and restart, or use the method lock-copy-switch", level)
-		refuse(slots < needsSlots, "has max_replication_slots = %d: want %d or more", slots, needsSlots)
-		refuse(senders < needsSlots, "has max_wal_senders = %d: want %d or more", senders, needsSlots)
+		const room = needsSlots + keptSlots
+		refuse(slots < room, "has max_replication_slots = %d: want %d or more, of which %d are left to standbys", slots, room, keptSlots)
+		refuse(senders < room, "has max_wal_senders = %d: want %d or more, of which %d are left to standbys", senders, room, keptSlots)
 		refuse(!replicates, "lets its user not replicate: alter role … replication")
 		// Only dangling ones: a younger one may end while the slot waits for it.
 		refuse(prepared > 0, "has %d prepared transactions older than a minute, for which a slot would wait: commit them or roll them back",
@@ -129,9 +130,11 @@ func (m *sides) serverRefusals(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// A transfer uses one slot, and another one briefly when it compares rows.
+// A transfer uses one slot, and another one briefly when it compares rows. Some slots and senders are
+// left to standbys, so that one can always return, and another one can be made.
 const (
 	needsSlots = 2
+	keptSlots  = 2
 	readUse    = `select (select count(*) from pg_replication_slots)::int, current_setting('max_replication_slots')::int,
 	(select count(*) from pg_stat_replication)::int, current_setting('max_wal_senders')::int`
 )
@@ -139,16 +142,20 @@ const (
 // crowded returns which shard has no room for a transfer now. That is not a refusal, because others
 // end.
 func (m *sides) crowded(ctx context.Context) error {
-	for i, c := range []*pgx.Conn{m.source, m.target} {
+	both := []*pgx.Conn{m.source, m.target}
+	if m.spec.OneWay {
+		both = both[:1] // the target has only rows written to it
+	}
+	for i, c := range both {
 		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
 		var slots, most, senders, mostSenders int
 		if err := c.QueryRow(ctx, readUse).Scan(&slots, &most, &senders, &mostSenders); err != nil {
 			return fmt.Errorf("shard %s: %w", shard, err)
 		}
-		if most-slots < needsSlots || mostSenders-senders < needsSlots {
-			return fmt.Errorf("it waits for room: shard %s has %d of %d replication slots in use, and %d of %d senders of its log; "+
-				"tell transfers that are observed to finish, or raise max_replication_slots and max_wal_senders", shard, slots, most, senders,
-				mostSenders)
+		if most-slots < needsSlots+keptSlots || mostSenders-senders < needsSlots+keptSlots {
+			return fmt.Errorf("it waits for room: shard %s has %d of %d replication slots in use, and %d of %d senders of its log, and %d "+
+				"are left to standbys; tell transfers that are observed to finish, or raise max_replication_slots and max_wal_senders", shard,
+				slots, most, senders, mostSenders, keptSlots)
 		}
 	}
 	return nil

@@ -35,6 +35,9 @@ type Spec struct {
 	// Listed names all tables of the map. Some may have no rows of the key that move.
 	Listed []string
 
+	// OneWay keeps nothing for a rollback.
+	OneWay bool
+
 	// Limits bound the steps. A zero means the default in [Limits].
 	Limits Limits
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -414,5 +415,56 @@ func TestPreparedTransactionHoldsUpTheSlot(t *testing.T) {
 	}
 	l.stop()
 	l.check()
+	w.clean(100)
+}
+
+// A transfer leaves room to standbys, which must be able to come back.
+func TestTransfersLeaveSlotsToStandbys(t *testing.T) {
+	w := newWorld(t)
+	w.fill(10)
+	spec := w.spec()
+	spec.OneWay = true
+	plan := func() (err error) {
+		c, _ := w.claim(spec.ID)
+		m, err := w.open(t.Context(), transfer.Open, spec, c)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+		return m.Plan(t.Context())
+	}
+	if err := plan(); err != nil {
+		t.Fatal(err)
+	}
+	// Three of 20 are free: a transfer needs two, so less than two would be left.
+	w.exec(0, `select pg_create_physical_replication_slot('standby_' || i)
+		from generate_series(1, 17 - (select count(*) from pg_replication_slots)) i`)
+	defer w.exec(0, "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name like 'standby%'")
+	if err := plan(); err == nil || !strings.Contains(err.Error(), "17 of 20 replication slots") || !strings.Contains(err.Error(), "standbys") {
+		t.Errorf("with three free slots: have %v, want that it waits", err)
+	}
+	w.exec(0, "select pg_drop_replication_slot('standby_1')")
+	if err := plan(); err != nil {
+		t.Errorf("with four free slots: %v", err)
+	}
+}
+
+// A transfer that cannot be rolled back needs no slot of the target, where many keys arrive at once.
+func TestOneWayTransferTakesNoSlotOfTheTarget(t *testing.T) {
+	w := newWorld(t)
+	w.fill(100)
+	spec := w.spec()
+	spec.OneWay = true
+	var slots []int64
+	spec.Hook = func(string) error {
+		slots = append(slots, w.count(1, "select count(*) from pg_replication_slots where database = current_database()"))
+		return nil
+	}
+	if _, err := w.transfer(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if len(slots) == 0 || slices.Max(slots) > 0 {
+		t.Errorf("the target had %v slots at the points of the transfer, want none", slots)
+	}
 	w.clean(100)
 }

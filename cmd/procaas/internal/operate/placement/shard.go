@@ -95,6 +95,9 @@ func shardNote(x transfers.ShardView) string {
 			notes = append(notes, n.prefix+n.text)
 		}
 	}
+	if x.Draining != "" && x.Placements > 0 {
+		notes = append(notes, fmt.Sprintf("empty in about %v", max(time.Minute, (time.Duration(x.DrainSeconds)*time.Second).Round(time.Minute))))
+	}
 	return strings.Join(notes, "; ")
 }
 
