@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/intake"
 	"procaas/engine/model"
@@ -387,7 +388,15 @@ func TestNodeIsNotReadyWhileAWriteHangs(t *testing.T) {
 				r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 				dead.Store(true)
 				sent := make(chan string, 1)
-				go func() { sent <- r.submit(e, event("work", "k")) }()
+				ev := event("work", "k")
+				ev.ID = "again"
+				go func() {
+					out, err := e.Submit(t.Context(), []intake.Submission{{Event: ev}})
+					for err != nil { // the sender hears of an accept that hangs
+						out, err = e.Submit(t.Context(), []intake.Submission{{Event: ev}})
+					}
+					sent <- out[0].Receipt.Run
+				}()
 				time.Sleep(time.Second)
 				if err := e.Healthy(t.Context()); err != nil {
 					t.Errorf("want a short pause tolerated, have %v", err)
@@ -405,6 +414,42 @@ func TestNodeIsNotReadyWhileAWriteHangs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A sender need not wait for the timeout of a write while the node knows that the store does not answer.
+func TestSendersHearSoonThatTheStoreDoesNotAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var dead atomic.Bool
+		back := make(chan struct{})
+		slow := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
+			if op == "accept" && dead.Load() {
+				select {
+				case <-back:
+				case <-time.After(clock.StoreTimeout):
+				}
+			}
+			return nil
+		}}
+		e, _ := r.startOn(slow.Ports(), three)
+		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
+		dead.Store(true)
+		ev := event("work", "k")
+		ev.ID, ev.Source = "e", "s"
+		for range 3 { // the first is under way, and the others queue
+			began := time.Now()
+			_, err := e.Submit(t.Context(), []intake.Submission{{Event: ev}})
+			if took := time.Since(began); err == nil || took > 3*time.Second {
+				t.Errorf("want an error in 3 s, have %v in %s", err, took)
+			}
+		}
+		dead.Store(false)
+		close(back)
+		r.settle(e, r.submit(e, ev), model.Succeeded)
+		time.Sleep(time.Second)
+		if list, _, err := e.List(t.Context(), store.RunFilter{Limit: 10}); err != nil || len(list) != 2 {
+			t.Errorf("want the event accepted once, have %d runs, %v", len(list), err)
+		}
+	})
 }
 
 // writesForgotten is for how long a node remembers that a write failed, and a little.

@@ -102,7 +102,7 @@ func (a *Acceptor) SubmitOwn(ctx context.Context, events []Submission) ([]Submit
 		a.shed(len(runs), stats.ShedOverload)
 		return nil, over
 	}
-	results, err := a.accepts.Call(ctx, runs)
+	results, err := a.write(ctx, runs)
 	if err != nil {
 		return nil, fmt.Errorf("accept events: %w", err)
 	}
@@ -166,12 +166,41 @@ func (a *Acceptor) awaitMoving(ctx context.Context, runs []model.Intake, results
 		if len(left) == 0 || time.Since(began) > movingWait || !clock.Pause(ctx, wait) {
 			return nil
 		}
-		again, err := a.accepts.Call(ctx, left)
+		again, err := a.write(ctx, left)
 		if err != nil {
 			return err
 		}
 		for i, r := range again {
 			results[places[i]] = r
+		}
+	}
+}
+
+// write stores events together with those of others. It returns an error as soon as the node knows
+// that the store does not answer. The write then goes on by itself, and its outcome is unknown.
+func (a *Acceptor) write(ctx context.Context, runs []model.Intake) ([]accepted, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type outcome struct {
+		results []accepted
+		err     error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		results, err := a.accepts.Call(ctx, runs)
+		done <- outcome{results, err}
+	}()
+	look := time.NewTicker(writes.FailFor)
+	defer look.Stop()
+	for {
+		select {
+		case o := <-done:
+			return o.results, o.err
+		case now := <-look.C:
+			if err := a.Writes.State(now); err != nil {
+				cancel(err)
+				return nil, err
+			}
 		}
 	}
 }

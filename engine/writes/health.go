@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-const (
-	writesFailFor = 2 * time.Second  // how long writes must fail, or hang, before the node reports it
-	writesForget  = 10 * time.Second // after the last failure, because nobody may have tried since
-)
+// FailFor is how long writes must fail, or hang, before the node reports it.
+const FailFor = 2 * time.Second
+
+// writesForget is the time after the last failure, because nobody may have tried since.
+const writesForget = 10 * time.Second
 
 // A Health knows whether the node's writes succeed. A store with a full disk may still renew
 // leases, which needs no new page, and refuse everything else. A connection that is dead lets its
@@ -67,13 +68,13 @@ func (w *Health) unwritten(began time.Time) time.Time {
 func (w *Health) State(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.since.IsZero() && w.last.Sub(w.since) >= writesFailFor && now.Sub(w.last) <= writesForget {
+	if !w.since.IsZero() && w.last.Sub(w.since) >= FailFor && now.Sub(w.last) <= writesForget {
 		return fmt.Errorf("the store has taken no writes for %s: %w", now.Sub(w.since).Truncate(time.Second), w.err)
 	}
 	if len(w.inFlight) == 0 {
 		return nil
 	}
-	if took := now.Sub(w.unwritten(w.inFlight[0])); took >= writesFailFor {
+	if took := now.Sub(w.unwritten(w.inFlight[0])); took >= FailFor {
 		return fmt.Errorf("a write to the store has taken %s, and no other one has succeeded meanwhile", took.Truncate(time.Second))
 	}
 	return nil
