@@ -84,12 +84,14 @@ func TestStoreThatWasSetBackIsRefused(t *testing.T) {
 	for name, turn := range map[string]func(*turncoat, bool){
 		"the node is unknown": func(s *turncoat, away bool) { s.turned.Store(away) },
 		"beats are missing": func(s *turncoat, away bool) {
-			if s.less.Store(0); away {
+			s.less.Store(0)
+			if away {
 				s.less.Store(3)
 			}
 		},
 		"beats are missing, and the node is fenced": func(s *turncoat, away bool) {
-			if s.less.Store(0); away {
+			s.less.Store(0)
+			if away {
 				s.less.Store(3)
 			}
 			s.fences.Store(away)

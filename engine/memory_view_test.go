@@ -53,7 +53,8 @@ func TestAPageOfRunsFitsASmallNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			total += len(page)
-			if f.Cursor = next; next == "" {
+			f.Cursor = next
+			if next == "" {
 				pages++
 				break
 			}

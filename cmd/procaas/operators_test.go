@@ -214,7 +214,8 @@ func (o *operators) end() {
 		}
 	}
 	for _, v := range o.nodes {
-		if v.end(syscall.SIGTERM); v.faults["ends without goodbye"] > 1 {
+		v.end(syscall.SIGTERM)
+		if v.faults["ends without goodbye"] > 1 {
 			o.t.Errorf("node %d does not end well; its log ends with\n%s", v.number, lastOf(v.log.Name()))
 		}
 		h.lapses = append(h.lapses, v.lapses...)
@@ -222,7 +223,8 @@ func (o *operators) end() {
 	h.calls = o.world.heard()
 	o.t.Logf("%d events, %d calls, %d lapses", len(h.sent), len(h.calls), len(h.lapses))
 	for i, wrong := range h.violations() {
-		if o.t.Error(wrong); i == 20 {
+		o.t.Error(wrong)
+		if i == 20 {
 			o.t.Fatal("…")
 		}
 	}

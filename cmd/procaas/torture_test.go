@@ -75,7 +75,8 @@ func TestTorture(t *testing.T) {
 	h.runs = settledRuns(t, nodes[0].client)
 	for _, v := range nodes {
 		rude := v.faults["ends without goodbye"]
-		if v.end(syscall.SIGTERM); v.faults["ends without goodbye"] > rude {
+		v.end(syscall.SIGTERM)
+		if v.faults["ends without goodbye"] > rude {
 			t.Errorf("node %d does not end well, though nothing is in its way; its log ends with\n%s", v.number, lastOf(v.log.Name()))
 		}
 		h.lapses = append(h.lapses, v.lapses...)

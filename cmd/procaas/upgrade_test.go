@@ -311,7 +311,8 @@ func TestOldHorizonIsRecorded(t *testing.T) {
 					Revision: i + 1, Changed: time.UnixMicro(1_700_000_000_000_000 + i), By: store.Actor{Name: "ann"}, Kind: store.AuditConfig,
 					Name: "A", After: []byte("1"),
 				}
-				if hash = a.ChainHash(hash); i == 0 {
+				hash = a.ChainHash(hash)
+				if i == 0 {
 					do(c.horizon, hash)
 					continue
 				}

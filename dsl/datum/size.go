@@ -64,7 +64,8 @@ func DecodedSize(text []byte) int {
 			n += sizeOfText + end - i
 			i = end
 		case '[', '{':
-			if n += sizeOfList + sizeOfItem; c == '{' {
+			n += sizeOfList + sizeOfItem
+			if c == '{' {
 				n += sizeOfObject - sizeOfList
 			}
 			level++

@@ -127,7 +127,8 @@ func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
 		return e, true
 	}
 	if m := hintBehind.FindStringSubmatch(d.Hint); m != nil {
-		if e.text = text + ", " + m[1]; !s.InBrackets(d.Start) {
+		e.text = text + ", " + m[1]
+		if !s.InBrackets(d.Start) {
 			e.text = text + "\n" + strings.Repeat(" ", source.EntryIndent(string(line))) + m[1]
 		}
 		return e, true

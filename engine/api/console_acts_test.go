@@ -81,7 +81,8 @@ func TestConsoleRetriesForAnOperatorOfTheHandler(t *testing.T) {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Authorization", "Bearer on-call-of-orders")
 		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, r); w.Code != want {
+		h.ServeHTTP(w, r)
+		if w.Code != want {
 			t.Errorf("%s: want %d, have %d\n%s", act, want, w.Code, w.Body)
 		}
 	}

@@ -249,7 +249,8 @@ func TestConsoleRefusesFormsOfOtherSites(t *testing.T) {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	w := httptest.NewRecorder()
-	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusForbidden {
 		t.Errorf("have %d %s", w.Code, w.Body)
 	}
 }

@@ -269,6 +269,20 @@ func TestProblemIsAlwaysJSON(t *testing.T) {
 	}
 }
 
+// sender returns a function that sends a request with a token.
+func sender(h http.Handler) func(token, method, path, body string) *httptest.ResponseRecorder {
+	return func(token, method, path, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+token)
+		if body != "" {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+}
+
 // TestEverySteeringCallLooksAtPaths sends each call of operators with a token that
 // is bound to another path. Only what names its own path may do something.
 func TestEverySteeringCallLooksAtPaths(t *testing.T) {
@@ -311,16 +325,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 	f := newFake(taxi(t))
 	f.known["t"] = credentials.Grant{Name: "other", Role: credentials.RoleOperator, Paths: []string{"mail/send"}}
 	h := api.New(api.Options{Engine: portsOf(f), Token: "admin", Tasks: newTaskServer(t, api.Options{}).tasks})
-	send := func(token, method, path, body string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(method, path, strings.NewReader(body))
-		r.Header.Set("Authorization", "Bearer "+token)
-		if body != "" {
-			r.Header.Set("Content-Type", "application/json")
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w
-	}
+	send := sender(h)
 	for _, setup := range []struct{ method, path, body string }{
 		{http.MethodPut, "/admin/v1/controls/new-order-created", `{"rate_limit": "5/s"}`}, // revision 1 of the audit
 		{http.MethodPost, "/v1/events", `{"type": "new-order-created", "key": "k"}`},

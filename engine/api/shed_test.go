@@ -221,7 +221,8 @@ func TestBodiesOfAllRequestsAreBounded(t *testing.T) {
 		`{"type": "new-order-created", "payload": {"list": [`+strings.Repeat(`{"a":0},`, 8<<10)+`0]}}`))
 	r.Header.Set("Content-Type", "application/json")
 	w = httptest.NewRecorder()
-	if h.ServeHTTP(w, r); w.Code != http.StatusRequestEntityTooLarge || !strings.Contains(w.Body.String(), "--memory") {
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusRequestEntityTooLarge || !strings.Contains(w.Body.String(), "--memory") {
 		t.Errorf("want 413 for what never fits when it is decoded, have %d %.300s", w.Code, w.Body)
 	}
 }
@@ -253,7 +254,8 @@ func TestStrangersKeepNobodyFromWriting(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+admin)
 		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, r); w.Code != http.StatusAccepted {
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusAccepted {
 			t.Fatalf("want the event accepted, have %d %.300s", w.Code, w.Body)
 		}
 	}
@@ -262,7 +264,8 @@ func TestStrangersKeepNobodyFromWriting(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/console/sign-in", strings.NewReader("token="+admin))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, r); w.Code != http.StatusSeeOther {
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusSeeOther {
 			t.Fatalf("want people signed in, have %d %.300s", w.Code, w.Body)
 		}
 	}
@@ -287,7 +290,8 @@ func TestStrangersKeepNobodyFromWriting(t *testing.T) {
 		"Content-Disposition: form-data; name=\"next\"\r\n\r\n/console/runs\r\n--b--\r\n"))
 	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
 	w := httptest.NewRecorder()
-	if h.ServeHTTP(w, r); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `name="next" value="/">`) {
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `name="next" value="/">`) {
 		t.Errorf("want the body of a GET unread, have %d %s", w.Code, w.Body)
 	}
 }

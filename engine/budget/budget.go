@@ -135,7 +135,8 @@ func (h *Holder) Part(kind Kind) *Holder {
 	p := &Holder{m: h.m, kind: kind, root: h.root}
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if p.closed = h.root.closed; p.closed {
+	p.closed = h.root.closed
+	if p.closed {
 		return p
 	}
 	if h.root.parts == nil {
@@ -280,10 +281,7 @@ func (h *Holder) Close() {
 // close closes one holder. The caller holds the lock, and calls wake.
 func (m *Memory) close(h *Holder) {
 	h.closed = true
-	h.root.sum -= h.has
-	m.used[h.kind] -= h.has
-	m.total -= h.has
-	h.has = 0
+	m.count(h, -h.has)
 	queue := m.queue(h)
 	*queue = slices.DeleteFunc(*queue, func(w *waiter) bool {
 		if w.h != h {
@@ -325,15 +323,20 @@ func (m *Memory) fits(h *Holder, bytes int) bool {
 
 // add changes what a holder has. The caller holds the lock.
 func (m *Memory) add(h *Holder, bytes int) {
-	h.has += bytes
-	h.root.sum += bytes
-	m.used[h.kind] += bytes
-	m.total += bytes
+	m.count(h, bytes)
 	if bytes < 0 {
 		m.wake()
 		return
 	}
 	m.note()
+}
+
+// count changes all sums that a holder is part of. The caller holds the lock.
+func (m *Memory) count(h *Holder, bytes int) {
+	h.has += bytes
+	h.root.sum += bytes
+	m.used[h.kind] += bytes
+	m.total += bytes
 }
 
 // note notes whether memory is short. The caller holds the lock.
@@ -370,9 +373,6 @@ func (m *Memory) serve(queue *[]*waiter) {
 
 // grant gives memory to a waiter. The caller holds the lock.
 func (m *Memory) grant(w *waiter) {
-	w.h.has += w.bytes
-	w.h.root.sum += w.bytes
-	m.used[w.h.kind] += w.bytes
-	m.total += w.bytes
+	m.count(w.h, w.bytes)
 	close(w.ready)
 }

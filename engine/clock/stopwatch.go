@@ -58,7 +58,8 @@ func Suspend(ctx context.Context) (resume func()) {
 func (s *stopwatch) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped++; s.stopped == 1 {
+	s.stopped++
+	if s.stopped == 1 {
 		s.timer.Stop()
 		s.left = time.Until(s.end)
 	}
@@ -67,7 +68,8 @@ func (s *stopwatch) stop() {
 func (s *stopwatch) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped--; s.stopped == 0 && s.work.Err() == nil {
+	s.stopped--
+	if s.stopped == 0 && s.work.Err() == nil {
 		s.end = time.Now().Add(s.left)
 		s.timer.Reset(s.left)
 	}

@@ -95,7 +95,8 @@ func (w *whole) Held() int { return w.extent.held() }
 
 // grow counts bytes that the run is about to keep, and returns an error if it keeps too much.
 func (x *extent) grow(bytes int) error {
-	if x.grown += bytes; x.weighed+x.grown <= x.most {
+	x.grown += bytes
+	if x.weighed+x.grown <= x.most {
 		return nil
 	}
 	x.weighed, x.grown = x.event+x.all.weight(), bytes

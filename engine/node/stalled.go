@@ -34,7 +34,8 @@ func (s *stall) begins(now time.Time) {
 func (s *stall) due(ready bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ready = ready; !ready && s.err == nil {
+	s.ready = ready
+	if !ready && s.err == nil {
 		s.since = time.Time{}
 	}
 }

@@ -580,7 +580,8 @@ func (b *leanReply) Read(p []byte) (n int, err error) {
 	}
 	whole := errors.Is(err, io.EOF)
 	if closed := b.end(whole); !whole {
-		if err = endOf(b.ctx, err); closed {
+		err = endOf(b.ctx, err)
+		if closed {
 			err = http.ErrBodyReadAfterClose
 		}
 	}

@@ -292,7 +292,8 @@ func (o *Runs) walk(ctx context.Context, f store.RunFilter, do func(*store.RunRe
 		case after == "":
 			return nil, nil
 		}
-		if f.Cursor, left = after, left-len(found); left <= 0 || time.Since(began) >= walkTime {
+		f.Cursor, left = after, left-len(found)
+		if left <= 0 || time.Since(began) >= walkTime {
 			return &after, nil
 		}
 	}

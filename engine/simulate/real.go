@@ -230,7 +230,8 @@ const duringFault = "/during-fault"
 func (r *reality) serve(w http.ResponseWriter, req *http.Request) {
 	one := served{time.Now(), make(chan struct{})}
 	r.count(func(s *Sample) {
-		if r.underway = append(r.underway, one); req.URL.Path == duringFault && !r.faulty {
+		r.underway = append(r.underway, one)
+		if req.URL.Path == duringFault && !r.faulty {
 			s.Late++
 		}
 		s.Concurrency = max(s.Concurrency, len(r.underway))
@@ -276,7 +277,8 @@ func (r *reality) client(ctx, lives context.Context, rnd *rand.Rand) {
 func (r *reality) request(ctx context.Context, rnd *rand.Rand) (failures int) {
 	var delay time.Duration
 	for !r.attempt(ctx) && ctx.Err() == nil {
-		if failures++; failures == 1 {
+		failures++
+		if failures == 1 {
 			r.count(func(*Sample) { r.repeated++ })
 		}
 		if r.policy.Attempts > 0 && failures >= r.policy.Attempts {
@@ -301,7 +303,8 @@ func (r *reality) attempt(ctx context.Context) bool {
 	}
 	path := "/"
 	r.count(func(s *Sample) {
-		if s.Attempts++; r.faulty {
+		s.Attempts++
+		if r.faulty {
 			path = duringFault
 		}
 	})

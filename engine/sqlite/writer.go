@@ -140,7 +140,8 @@ func (w *writer) run(group []*op, write func(*op) (broken error)) error {
 	err := w.tx.exec("begin immediate")
 	for i := 0; i < len(group) && err == nil; i++ {
 		o := group[i]
-		if o.err = o.ctx.Err(); o.err == nil {
+		o.err = o.ctx.Err()
+		if o.err == nil {
 			err = write(o)
 		}
 	}
@@ -158,7 +159,8 @@ func (w *writer) run(group []*op, write func(*op) (broken error)) error {
 func (w *writer) attempt(o *op) (broken error) {
 	w.tx.now = time.Now().UTC()
 	w.tx.careful = o.careful
-	if o.err = w.tx.explain(o.write(w.tx)); o.err != nil {
+	o.err = w.tx.explain(o.write(w.tx))
+	if o.err != nil {
 		return errUndo
 	}
 	return nil
@@ -168,7 +170,8 @@ func (w *writer) attempt(o *op) (broken error) {
 // cannot continue: SQLite ends it if the disk is full or fails, or memory runs out. A savepoint
 // would then begin another transaction, and its release would commit it.
 func (w *writer) savepoint(o *op) (broken error) {
-	if o.err = w.tx.exec("savepoint op"); o.err != nil {
+	o.err = w.tx.exec("savepoint op")
+	if o.err != nil {
 		return o.err
 	}
 	if w.attempt(o) != nil {

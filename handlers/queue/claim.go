@@ -47,7 +47,8 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 		n := min(size, len(busy))
 		c.Types, busy = busy[:n], busy[n:]
 		tasks, gone, err := s.exchange(ctx, r, c)
-		if lost = append(lost, gone...); err != nil && !first {
+		lost = append(lost, gone...)
+		if err != nil && !first {
 			break // the report is recorded
 		}
 		if err != nil || len(tasks) > 0 {

@@ -56,7 +56,8 @@ func (*heldRuns) Cancel(context.Context, string, store.Actor) (checkpoint.RunVie
 func (r *heldRuns) begin(node, id string) model.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.begun[node]++; r.begun[node] == 16 {
+	r.begun[node]++
+	if r.begun[node] == 16 {
 		r.full[node] = true
 	}
 	return model.Receipt{Run: id}

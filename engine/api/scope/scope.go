@@ -47,7 +47,8 @@ func List(
 				found = append(found, page[i])
 			}
 		}
-		if f.Cursor, next = cursor, cursor; next == "" || len(found) == limit {
+		f.Cursor, next = cursor, cursor
+		if next == "" || len(found) == limit {
 			break
 		}
 	}

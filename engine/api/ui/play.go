@@ -110,7 +110,8 @@ func (c *Console) play(ctx context.Context, d *playData, typed Typed) error {
 		play = Trial{Plan: c.o.Engine.Try}.Play
 	}
 	var err error
-	if d.Result, err = play(ctx, typed); err != nil {
+	d.Result, err = play(ctx, typed)
+	if err != nil {
 		d.Err = err.Error()
 	}
 	return nil

@@ -287,7 +287,8 @@ type strangeBody struct {
 // Read implements [io.Reader].
 func (b *strangeBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.got += int64(n); b.got > smallStrange && n > 0 {
+	b.got += int64(n)
+	if b.got > smallStrange && n > 0 {
 		b.taken += int64(n)
 		if b.all.Add(int64(n)) > maxStrange {
 			return 0, apiproblem.New(apiproblem.Overloaded, "too many people sign in at once").With("Retry-After", "1").With("Connection", "close")

@@ -195,7 +195,8 @@ func (l *crashLog) check(p *probe) {
 		for _, r := range runs {
 			found[r.ID] = r
 		}
-		if f.Cursor = next; next == "" {
+		f.Cursor = next
+		if next == "" {
 			break
 		}
 	}

@@ -170,7 +170,8 @@ var filterCases = []storeCase{
 				p.must(p.Runs.Retry(p.Context(), r.ID, steerer))
 				node.commit(change(node.claimOne(r.ID), model.Failed)) // fails again
 			}
-			if f.Cursor = next; next == "" {
+			f.Cursor = next
+			if next == "" {
 				break
 			}
 		}

@@ -120,7 +120,8 @@ var runCases = []storeCase{
 				whole.Event.Payload, whole.Place = nil, r.Place
 				p.equal("the rest of the run", r, whole)
 			}
-			if f.Cursor = next; next == "" {
+			f.Cursor = next
+			if next == "" {
 				break
 			}
 		}
