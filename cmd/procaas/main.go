@@ -5,31 +5,53 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+	"time"
 
 	"procaas/cmd/procaas/internal/cli"
 )
 
 func main() {
-	ctx := untilSignal(context.Background())
+	ctx := untilSignal(context.Background(), endsWork(os.Args[1:]))
 	os.Exit(Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// interrupted is the exit code after a second SIGINT, as shells count: 128 plus the number of the signal.
-const interrupted = 128 + int(syscall.SIGINT)
+// interrupted is the exit code after a signal that ended the process at once, as shells count, less the number of the
+// signal.
+const interrupted = 128
+
+// grace is how long a command without work of its own may take to end after a signal.
+const grace = 3 * time.Second
+
+// endsWork reports whether a command ends calls and connections after a signal. It takes as long as its settings say.
+func endsWork(args []string) bool {
+	c, _, err := newRoot(cli.Streams{}).Find(args)
+	return err == nil && slices.Contains([]string{"serve", "dev", "run", "demo", "playground", "migrate"}, c.Name())
+}
 
 // untilSignal returns a context that ends at SIGINT or SIGTERM. A SIGINT after that ends the process at once:
-// somebody at a terminal does not want to wait.
-func untilSignal(ctx context.Context) context.Context {
+// somebody at a terminal does not want to wait. So does the end of the grace for commands that compute or read, which
+// may not look at the context.
+func untilSignal(ctx context.Context, endsWork bool) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-signals
+		first, _ := (<-signals).(syscall.Signal)
 		cancel()
-		for s := range signals {
-			if s == os.Interrupt {
-				os.Exit(interrupted)
+		var late <-chan time.Time
+		if !endsWork {
+			late = time.After(grace)
+		}
+		for {
+			select {
+			case s := <-signals:
+				if s == os.Interrupt {
+					os.Exit(interrupted + int(syscall.SIGINT))
+				}
+			case <-late:
+				os.Exit(interrupted + int(first))
 			}
 		}
 	}()

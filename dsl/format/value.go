@@ -26,10 +26,13 @@ type entryText struct {
 func (f *formatter) rest(text string, shift int) {
 	e := &entryText{formatter: f, text: text, shift: shift}
 	for !f.failed && e.more() {
+		before := e.Pos()
 		e.part()
 		if e.after > 0 {
 			return
 		}
+		// Otherwise the walk and the parser disagree about where a value begins.
+		e.failed = e.failed || e.Pos() == before
 	}
 }
 

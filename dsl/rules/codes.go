@@ -17,7 +17,7 @@ const (
 	DuplicateKey    diag.Code = "PC0111"
 	Key             diag.Code = "PC0112" // a key that is not text
 	Number          diag.Code = "PC0113" // a number that data cannot contain
-	LeadingZero     diag.Code = "PC0114"
+	LeadingZero     diag.Code = "PC0114" // a scalar whose text is not what JSON has for it
 	EmptyExpr       diag.Code = "PC0115"
 	NoExpr          diag.Code = "PC0116" // an expression where none is allowed
 	Secret          diag.Code = "PC0117" // a secret where none is allowed
@@ -31,6 +31,7 @@ const (
 	TwoTypes        diag.Code = "PC0125"
 	StageHandler    diag.Code = "PC0126" // a handler instead of a stage
 	Forgotten       diag.Code = "PC0127" // text that was probably meant as an expression
+	GluedKey        diag.Code = "PC0128" // a key that has its value in it
 )
 
 // Codes of findings in expressions.

@@ -93,10 +93,18 @@ func textRules() []Rule {
 			After:  inRequest(`body: {id: "99999999999999999999"}`),
 		},
 		{
-			Code: LeadingZero, Title: "a number with a leading zero",
-			Why:    "YAML 1.2 reads it as a decimal number, and many other readers as an octal one. Often it was meant as text.",
+			Code: LeadingZero, Title: "a value whose text changes",
+			Why: "JSON has only one text for a number. 1.10 becomes 1.1, and 0x1f becomes 31. YAML 1.2 reads 0755 as a decimal number, " +
+				"and many other readers as an octal one. Null and True are no text either. Often such a value was meant as text: a version, " +
+				"a code, a name.",
 			Before: inRequest(`body: {code: 0755}`),
 			After:  inRequest(`body: {code: "0755"}`),
+		},
+		{
+			Code: GluedKey, Title: "a key that has its value in it",
+			Why:    "Within braces, YAML needs a space behind the colon of a name without quotes. Otherwise all of it is the name, with null.",
+			Before: inRequest(`body: {order:1}`),
+			After:  inRequest(`body: {order: 1}`),
 		},
 		{
 			Code: EmptyExpr, Title: "an empty expression",

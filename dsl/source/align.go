@@ -265,6 +265,9 @@ func (c *Cursor) escape() []diag.Pos {
 		return at
 	}
 	digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[c.Rune()]
+	if line := c.Lines[c.Line]; pair.MatchString(string(line[c.Column-1 : min(len(line), c.Column+len(`uD83D\uDE00`))])) {
+		digits += len(`\uDE00`)
+	}
 	for range 1 + digits {
 		c.Next()
 	}

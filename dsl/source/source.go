@@ -32,6 +32,7 @@ type Source struct {
 	Reporter *diag.Reporter
 	Findings int
 	hidden   bool     // the brackets of indexes are hidden from the parser
+	escaped  int      // texts with escapes that only JSON has
 	Foreign  bool     // a contract, whose keys may be numbers
 	Colons   bool     // missing colons were added
 	Comments []string // of a formatted text
@@ -103,7 +104,7 @@ func forbidden(r rune) bool {
 func (s *Source) Read() *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(s.Data))
 	root, err := decodeNode(dec)
-	if err != nil && (s.addV1Colons() || s.hideIndexes()) {
+	if err != nil && (s.readEscapes(dec, err) || s.addV1Colons() || s.hideIndexes()) {
 		return s.Read()
 	}
 	if errors.Is(err, io.EOF) {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -72,6 +73,9 @@ func (s *Source) mapping(n *yaml.Node) *expr.Value {
 			item = s.v1Value(op, value)
 		}
 		cut = value.Tag == "!$" && item.Kind == expr.ValueLiteral
+		if ok && op == nil {
+			s.glued(n.Content[i], value, key)
+		}
 		last = s.end(value, item.Span)
 		if !ok {
 			continue
@@ -130,6 +134,44 @@ func (s *Source) key(n *yaml.Node) (k expr.Key, op *V1Op, ok bool) {
 	return expr.Key{Name: name, Span: at}, op, s.text(n, at)
 }
 
+// glued warns of {order:1}: without a space behind the colon, all of it is the key.
+func (s *Source) glued(n, value *yaml.Node, key expr.Key) {
+	front, behind, ok := strings.Cut(key.Name, ":")
+	if !ok || IsQuoted(n) || value.Kind != yaml.ScalarNode || value.Value != "" || value.Style != 0 ||
+		front == "" || behind == "" || strings.HasPrefix(behind, "/") {
+		return
+	}
+	s.Report(diag.Diagnostic{
+		Span: key.Span, Severity: diag.Warning, Code: rules.GluedKey, Hint: "write " + front + ": " + behind + ", or put the key in quotes",
+		Message: fmt.Sprintf("the colon has no space behind it, so %q is the key, and its value is null", key.Name),
+	})
+}
+
+// changes warns of an unquoted scalar whose text is not what JSON has for it.
+func (s *Source) changes(n *yaml.Node, v *expr.Value) {
+	if n.Value == "" || n.Value == "~" {
+		return // nobody means text by them
+	}
+	raw, err := datum.FormatJSON(v.Scalar)
+	if _, isText := v.Scalar.(string); err != nil || isText || string(raw) == n.Value {
+		return
+	}
+	hint := "write " + strconv.Quote(n.Value) + " for text, or " + string(raw)
+	message := n.Value + " is read as " + string(raw)
+	switch _, isInt := v.Scalar.(int); {
+	case isInt && syntax.LeadingZero(n.Value):
+		if octal, err := strconv.ParseInt(n.Value, 8, 64); err == nil {
+			hint = fmt.Sprintf("write %q for text, or %d for the octal number", n.Value, octal)
+		}
+		message = n.Value + " is read as the decimal number " + string(raw)
+	case v.Scalar == nil, v.Scalar == true, v.Scalar == false:
+	default:
+		hint += " for the number"
+		message = n.Value + " is read as the number " + string(raw)
+	}
+	s.Report(diag.Diagnostic{Span: v.Span, Severity: diag.Warning, Code: rules.LeadingZero, Hint: hint, Message: message})
+}
+
 // text refuses U+0000, which no store can keep.
 func (s *Source) text(n *yaml.Node, at diag.Span) bool {
 	if strings.ContainsRune(n.Value, 0) {
@@ -178,12 +220,8 @@ func (s *Source) scalar(n *yaml.Node) *expr.Value {
 	default:
 		v.Scalar, problem = PlainScalar(n.Value)
 		_, v.Plain = v.Scalar.(string)
-		if _, isInt := v.Scalar.(int); isInt && syntax.LeadingZero(n.Value) {
-			s.Report(diag.Diagnostic{
-				Span: v.Span, Severity: diag.Warning, Code: rules.LeadingZero,
-				Hint:    syntax.LeadingZeroHint(n.Value),
-				Message: n.Value + " is read as the decimal number " + datum.DescribeData(v.Scalar),
-			})
+		if problem == "" {
+			s.changes(n, v)
 		}
 	}
 	if problem != "" {
