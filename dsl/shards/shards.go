@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 // Check checks a shard map: keys and tables, slots or ranges, hosts, and rules of registration.
 func Check(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 	checkShardKeys(m, r)
+	checkStays(m, r)
 	checkShards(m, w, r)
 	checkConnect(m, r)
 	switch m.Strategy {
@@ -42,22 +44,42 @@ func checkShardKeys(m *tree.ShardMap, r *diag.Reporter) {
 	tables := map[string]bool{}
 	for _, t := range m.Tables {
 		at := t.PlaceOf("table", t.Span)
-		full := t.Table
-		if !strings.Contains(full, ".") {
-			full = "public." + full
-		}
+		full := fullTable(t.Table)
 		if tables[full] { // its rows would be copied twice
 			r.Errorf(at, rules.ShardKeys, "drop one of them", "shard map %q lists the table %q twice", m.ID, t.Table)
 		}
 		tables[full] = true
-		if strings.Count(t.Table, ".") > 1 || strings.ContainsAny(t.Table, "\";") {
-			r.Errorf(at, rules.ShardKeys, "want such as messages or mail.messages, without quotes", "%q is not the name of a table", t.Table)
-		}
+		checkTableName(t.Table, at, r)
 		if len(t.Key) > len(m.Key) {
 			r.Errorf(t.PlaceOf("key", t.Span), rules.ShardKeys, "name a column for each part of the key, or for its first parts",
 				"table %q has %d columns of the key, whose parts are %s", t.Table, len(t.Key), strings.Join(m.Key, ", "))
 		}
 	}
+}
+
+// checkStays checks the tables whose rows stay.
+func checkStays(m *tree.ShardMap, r *diag.Reporter) {
+	for i, name := range m.Stays {
+		at := m.PlaceOf(fmt.Sprintf("stays[%d]", i), m.PlaceOf("stays", m.Span))
+		checkTableName(name, at, r)
+		if slices.ContainsFunc(m.Tables, func(t *tree.ShardTable) bool { return fullTable(t.Table) == fullTable(name) }) {
+			r.Errorf(at, rules.ShardKeys, "drop it from stays:, or from tables:", "the rows of the table %q cannot both move and stay", name)
+		}
+	}
+}
+
+func checkTableName(name string, at diag.Span, r *diag.Reporter) {
+	if strings.Count(name, ".") > 1 || strings.ContainsAny(name, "\";") {
+		r.Errorf(at, rules.ShardKeys, "want such as messages or mail.messages, without quotes", "%q is not the name of a table", name)
+	}
+}
+
+// fullTable adds the schema to the name of a table.
+func fullTable(name string) string {
+	if strings.Contains(name, ".") {
+		return name
+	}
+	return "public." + name
 }
 
 // checkShards checks the names of shards and the addresses of their hosts.

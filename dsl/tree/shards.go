@@ -41,6 +41,10 @@ type ShardMap struct {
 	// Tables lists the tables that move together with a key.
 	Tables []*ShardTable `yaml:"tables"`
 
+	// Stays lists tables whose rows stay on their shard on purpose when their key moves. A transfer fails if other tables
+	// with a column of the key have rows of it. A partitioned table stands for all its partitions.
+	Stays spec.Names `yaml:"stays"`
+
 	// Shards lists the shards of the map.
 	Shards []*Shard `yaml:"shards" required:"true"`
 

@@ -110,6 +110,8 @@ func mapWarning(a, b *tree.ShardMap, f FieldChange) string {
 			return fmt.Sprintf("placements of keys with more than %s are not found any more", parts(len(b.Key)))
 		}
 		return "placements stay as they are, and their first part is read as " + b.Key[0]
+	case "stays":
+		return "rows in tables that are added stay where they are when their keys move; those that are dropped hold up transfers"
 	case "connect", "connect.database":
 		return "placements stay as they are: the rows of their keys, and the fences, have to be in the database that is named now"
 	case "registration":

@@ -3,6 +3,7 @@ package sharding_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"procaas/engine/transfers"
 )
@@ -29,6 +30,49 @@ func TestChildrenThatAreNotListedKeepTheirKey(t *testing.T) {
 	r.exec("s1", "delete from colours where owner = 42")
 	r.start("")
 	r.awaitState(transfers.TransferObserving)
+}
+
+// A table that only has a column of the key is not moved either. The map says which of them stay, and
+// those of another map do.
+func TestRowsStayInTablesOfTheKeyOnlyOnPurpose(t *testing.T) {
+	t.Parallel()
+	r := moverOn(t, newRig(t, transferMap+`  - id: disk
+    key: user
+    tables: [{table: files, key: user_id}]
+    CONNECT
+    shards: [{id: disk-1, hosts: [{address: HOST1}]}]
+`), time.Minute)
+	r.exec("s1", `create table files (user_id bigint primary key); insert into files values (42);
+		create table notes (user_id int, body text); insert into notes values (42, 'a'), (42, 'b'), (7, 'of another');
+		create table months (user_id bigint, month int) partition by range (month);
+		create table months_1 partition of months for values from (1) to (2); insert into months values (42, 1);
+		create table others (user_id uuid); insert into others values (gen_random_uuid())`)
+	r.start("")
+	got := r.awaitState(transfers.TransferFailed)
+	if !strings.Contains(got.Error, "shard s1: 1 in table public.months_1, 2 in table public.notes, which") ||
+		!strings.Contains(got.Error, "stays:") {
+		t.Error(got.Error)
+	}
+	// Such rows also hold up the end of a transfer that has switched.
+	r.declared[0].Stays = []string{"months", "others"}
+	if err := r.Apply(t.Context(), r.declared); err != nil {
+		t.Fatal(err)
+	}
+	r.exec("s1", "delete from notes where user_id = 42")
+	r.at("switched", func() error { return r.try("s1", "insert into notes values (42, 'late')") })
+	r.start("")
+	got = r.awaitState(transfers.TransferObserving)
+	r.order(got.ID, transfers.OrderFinish)
+	r.await("what is left", func(x transfers.ShardTransfer) bool {
+		return strings.Contains(x.Error, "are left on shard s1: 1 in table public.notes")
+	})
+	r.exec("s1", "delete from notes where user_id = 42")
+	r.awaitState(transfers.TransferDone)
+	var rows int
+	r.ask("s1", "select count(*) from months where user_id = 42", &rows)
+	if rows != 1 {
+		t.Errorf("the source has %d rows that stay, want 1", rows)
+	}
 }
 
 // A partition that was made after the plan gets a row of the key while the transfer runs.

@@ -376,6 +376,7 @@ func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 			return spec, err
 		}
 	}
+	spec.Stays, spec.Elsewhere = t.m.Declared.Stays, t.m.Elsewhere()
 	for _, table := range t.m.Declared.Tables {
 		spec.Listed = append(spec.Listed, table.Table)
 		rows, ok, err := t.m.Rows(ctx, table, now.Key)

@@ -32,6 +32,8 @@ func (r *rig) zooMap(d *datadriven.TestData) *tree.ShardMap {
 				}
 				m.Tables = append(m.Tables, t)
 			}
+		case "stays":
+			m.Stays = arg.Vals
 		case "key-type":
 			m.KeyType = arg.Vals[0]
 		case "strategy": // a map cannot change its strategy

@@ -310,21 +310,28 @@ func (c *checker) publications() {
 // neighbours checks the tables that the map does not list.
 func (c *checker) neighbours() {
 	for _, n := range c.facts.Neighbours {
-		switch n.Kind {
-		case partition:
+		switch {
+		case n.Stays && n.Kind == child:
+			c.warn(n.Table, "it refers to "+n.Of+" by a foreign key, and its rows stay", "they refer to rows that are gone when their key has "+
+				"moved", "drop the foreign key, or list the table under tables:")
+		case n.Stays:
+		case n.Kind == partition:
 			c.fail(n.Table, "it is a partition of the same table as "+n.Of+", and the map does not list it",
 				"its rows would stay behind when their key moves", "list it under tables:, on all shards alike, or detach it")
-		case child:
+		case n.Kind == child:
 			c.fail(n.Table, "it refers to "+n.Of+" by a foreign key, and the map does not list it",
 				"its rows would stay behind, without the rows to which they refer", "list it under tables: with its columns of the key, or drop "+
 					"the foreign key")
-		case parent:
+		case n.Kind == parent:
 			c.warn(n.Table, "the table "+n.Of+" refers to it by a foreign key, and the map does not list it",
 				"foreign keys are not checked for rows that arrive: what they refer to may be missing", "keep the same rows in it on all shards, "+
 					"or list it under tables:")
-		case keyed:
-			c.warn(n.Table, "it has a column of the key, and the map does not list it", "its rows stay behind when their key moves",
-				"list it under tables:, unless its rows shall stay")
+		default:
+			c.warn(n.Table, "it has a column of the key, and the map does not list it", "a transfer fails if it has rows of the key",
+				"list it under tables:, or under stays: if its rows shall stay")
 		}
+	}
+	for _, name := range c.facts.Missing {
+		c.warn(name, "there is none, and the map says that its rows stay", "if the name is wrong, transfers fail", "correct the name, or drop it")
 	}
 }

@@ -11,6 +11,9 @@ type Map struct {
 	TwoPhase bool // it registers keys in two phases
 	Place    int  // of the shard in the map, from 0
 
+	// Stays are tables whose rows stay on purpose, and Elsewhere those that other maps move.
+	Stays, Elsewhere []string
+
 	// Publications are the names of its publications on a shard.
 	Publications []string
 }
@@ -31,6 +34,9 @@ type Facts struct {
 
 	// Neighbours are tables that the map does not list, and that have to do with one that it lists.
 	Neighbours []Neighbour
+
+	// Missing are those of [Map.Stays] that do not exist.
+	Missing []string
 }
 
 // A Server describes the server of a shard.
@@ -101,6 +107,7 @@ type Neighbour struct {
 	Table string
 	Kind  string // partition, child, parent or keyed
 	Of    string // the table that the map lists, or the column for keyed
+	Stays bool   // its rows stay on purpose
 }
 
 func (t *TableFacts) column(name string) *Column {

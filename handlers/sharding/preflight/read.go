@@ -73,12 +73,16 @@ const readNeighbours = `with recursive listed(oid) as (select unnest($1::bigint[
 			join pg_class c on c.oid = a.attrelid and c.relkind = 'r' and c.relpersistence <> 't'
 			where a.attname = any($2) and a.attnum > 0 and not a.attisdropped and not exists (select from listed l where l.oid = c.oid))
 	select distinct on (f.oid) ` + tableName + `, f.kind, coalesce((select ` + tableName + ` from pg_class c join pg_namespace n
-		on n.oid = c.relnamespace where c.oid = f.of), '')
+		on n.oid = c.relnamespace where c.oid = f.of), ''), f.oid in (select to_regclass(name)::oid from unnest($3::text[]) name)
+		or exists (select from pg_partition_ancestors(f.oid) a where a.relid in (select to_regclass(name) from unnest($3::text[]) name))
 	from found f join pg_class c on c.oid = f.oid join pg_namespace n on n.oid = c.relnamespace
-	where f.oid not in (select oid from listed) and n.nspname not in ('pg_catalog', 'information_schema', 'procaas')
+	where f.oid not in (select oid from listed)
+		and (f.kind <> 'keyed' or not exists (select from unnest($4::text[]) name where to_regclass(name)::oid = f.oid)) and n.nspname not in ('pg_catalog', 'information_schema', 'procaas')
 		and (c.relkind in ('r', 'f') or f.kind = 'keyed')
 		and (f.kind <> 'keyed' or not exists (select from listed l join pg_partition_ancestors(l.oid) a on a.relid = f.oid))
 	order by f.oid, array_position(array['partition', 'child', 'parent', 'keyed'], f.kind), 3`
+
+const readMissing = `select place::int from unnest($1::text[]) with ordinality x(name, place) where to_regclass(name) is null order by 1`
 
 // Read reads the facts about a shard.
 func Read(ctx context.Context, q Querier, m Map) (Facts, error) {
@@ -89,16 +93,16 @@ func Read(ctx context.Context, q Querier, m Map) (Facts, error) {
 	if err != nil {
 		return facts, fmt.Errorf("read the settings of the server: %w", err)
 	}
-	names := make([]string, len(m.Tables))
+	tables := make([]string, len(m.Tables))
 	for i, t := range m.Tables {
-		names[i] = quoted(t.Name)
+		tables[i] = t.Name
 	}
 	at := map[int64]*TableFacts{}
 	oids := []int64{}
 	var oid int64
 	var place int
 	var t TableFacts
-	err = each(ctx, q, readTables, []any{names}, func() error {
+	err = each(ctx, q, readTables, []any{allQuoted(tables)}, func() error {
 		facts.Tables[place-1] = t
 		at[oid] = &facts.Tables[place-1]
 		oids = append(oids, oid)
@@ -132,11 +136,18 @@ func Read(ctx context.Context, q Querier, m Map) (Facts, error) {
 		return facts, err
 	}
 	var n Neighbour
-	err = each(ctx, q, readNeighbours, []any{oids, firstColumns(m)}, func() error {
+	err = each(ctx, q, readNeighbours, []any{oids, firstColumns(m), allQuoted(m.Stays), allQuoted(m.Elsewhere)}, func() error {
 		facts.Neighbours = append(facts.Neighbours, n)
 		return nil
-	}, &n.Table, &n.Kind, &n.Of)
-	return facts, err
+	}, &n.Table, &n.Kind, &n.Of, &n.Stays)
+	if err != nil {
+		return facts, err
+	}
+	var missing int
+	return facts, each(ctx, q, readMissing, []any{allQuoted(m.Stays)}, func() error {
+		facts.Missing = append(facts.Missing, m.Stays[missing-1])
+		return nil
+	}, &missing)
 }
 
 // each calls do for each row of a query, after it has scanned the row. What do keeps must not share
@@ -157,6 +168,14 @@ func firstColumns(m Map) []string {
 	out := []string{}
 	for _, t := range m.Tables {
 		out = append(out, t.Key[0])
+	}
+	return out
+}
+
+func allQuoted(tables []string) []string {
+	out := make([]string, len(tables))
+	for i, t := range tables {
+		out[i] = quoted(t)
 	}
 	return out
 }

@@ -107,7 +107,7 @@ func (m enroller) enrollError(shard string, err error) error {
 func (m enroller) preflight() preflight.Map {
 	n := m.layout.publications()
 	r := m.Declared.Registration
-	out := preflight.Map{ID: m.ID, Ints: m.layout.ints, Filtered: n > 1, TwoPhase: r != nil && r.TwoPhase}
+	out := preflight.Map{Stays: m.Declared.Stays, Elsewhere: m.Elsewhere(), ID: m.ID, Ints: m.layout.ints, Filtered: n > 1, TwoPhase: r != nil && r.TwoPhase}
 	for bucket := range n {
 		out.Publications = append(out.Publications, rowFinder{m.Map}.publication(bucket))
 	}

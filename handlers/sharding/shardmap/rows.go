@@ -56,6 +56,34 @@ func (m *Map) Rows(ctx context.Context, t *tree.ShardTable, placement string) (r
 	return rows, true, nil
 }
 
+// Elsewhere lists the tables that other maps move on the same databases.
+func (m *Map) Elsewhere() (tables []string) {
+	for _, o := range m.service.Maps() {
+		if o.ID == m.ID || o.connect().Database != m.connect().Database {
+			continue
+		}
+		shared := slices.ContainsFunc(o.Declared.Shards, func(x *tree.Shard) bool {
+			return slices.ContainsFunc(x.Hosts, func(h *tree.ShardHost) bool { return m.has(h.Full()) })
+		})
+		for _, t := range o.Declared.Tables {
+			if shared {
+				tables = append(tables, t.Table)
+			}
+		}
+	}
+	return tables
+}
+
+// has reports whether a host belongs to the map.
+func (m *Map) has(address string) bool {
+	for _, s := range m.shards {
+		if slices.Contains(s.addresses, address) {
+			return true
+		}
+	}
+	return false
+}
+
 // columns lists the columns of a table for the parts of a key.
 func (m rowFinder) columns(t *tree.ShardTable) []string {
 	if len(t.Key) > 0 {

@@ -38,6 +38,10 @@ type Spec struct {
 	// OneWay keeps nothing for a rollback.
 	OneWay bool
 
+	// Stays names tables whose rows stay on purpose. Elsewhere names those that another map moves:
+	// their rows stay unless they refer to rows that move.
+	Stays, Elsewhere []string
+
 	// Limits bound the steps. A zero means the default in [Limits].
 	Limits Limits
 
