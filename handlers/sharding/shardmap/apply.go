@@ -25,6 +25,8 @@ const (
 		values ($1, $2, $3, $4, $5, $6, true, $7)
 		on conflict (map, id) do update set class = excluded.class, registration = excluded.registration, transfer = excluded.transfer,
 			capacity = excluded.capacity, declared = true`
+	// A store that was restored from a dump has the numbers of another server's transactions.
+	countAnew = `update shard_placements set changed = pg_current_xact_id() where map = $1 and changed > pg_current_xact_id()`
 	dropHosts = `delete from shard_hosts where map = $1`
 	putHost   = `insert into shard_hosts (map, shard, address, dc, position) values ($1, $2, $3, $4, $5)`
 	seedParts = `insert into shard_placements (map, key, shard) select $1, * from unnest($2::text[], $3::text[])
@@ -135,6 +137,7 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	batch := &pgx.Batch{}
 	batch.Queue(forgetShards, m.ID)
 	batch.Queue(dropHosts, m.ID)
+	batch.Queue(countAnew, m.ID)
 	var closed *string
 	if version > 1 {
 		closed = new(notEnrolled)
