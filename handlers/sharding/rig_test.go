@@ -31,6 +31,8 @@ type rig struct {
 	shards map[string]string // URLs of their masters
 	dsn    string
 
+	now time.Time // of handlers; zero for that of the machine
+
 	declared []*tree.ShardMap
 	docs     store.Documents // which have the transfers; nil for none
 

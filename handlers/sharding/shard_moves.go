@@ -21,8 +21,9 @@ import (
 // with for-each to start the transfers.
 //
 // The response has the fields moves and homeless. A move has map, key, source, target, estimates of
-// its rows and of its size in bytes, and id. Transfers that wait or run count as if they had ended. The same move has the same id all day, and another one after each request to
-// drain the shard. homeless lists shards whose keys no shard can take, with map, shard and reason.
+// its rows and of its size in bytes, and id. The same move has the same id all day, and another one
+// after each request to drain the shard. Transfers that wait or run count as if they had ended.
+// homeless lists shards whose keys no shard can take, with map, shard and reason.
 //
 //	id: choose
 //	shard.moves: {reason: usage, at: 0.85, until: 0.8}
@@ -40,8 +41,12 @@ type ShardMoves struct {
 	// At is the usage from which keys leave a shard, for the reason usage. For load it is the share of busy connections.
 	At float64 `yaml:"at" default:"0.85" min:"0" max:"1"`
 
-	// Until is the usage or load at which keys stop leaving a shard. A target takes keys up to the same value.
+	// Until is the usage or load at which keys stop leaving a shard. Choose it below the open-at of
+	// shard.close, so that the shard opens again.
 	Until float64 `yaml:"until" default:"0.8" min:"0" max:"1"`
+
+	// Fill is the usage or load up to which a target takes keys. The default 0 means that of until.
+	Fill float64 `yaml:"fill" default:"0" min:"0" max:"1"`
 
 	// Smallest is the lowest quantile by rows of the keys that may move for the reason usage.
 	// Moving small keys helps little.
@@ -122,7 +127,7 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (model.Result, 
 			if len(from) == 0 && v.Placements > 0 && h.target(v, targets) == nil {
 				homeless = append(homeless, map[string]any{"map": m.ID, "shard": v.ID, "reason": "no shard of the class is open " +
 					"for transfers and " +
-					"below until"})
+					"below fill"})
 			}
 		}
 	}
@@ -150,7 +155,8 @@ func (h *ShardMoves) target(source transfers.ShardView, targets []*moveTarget) *
 	}
 	var best *moveTarget
 	for _, t := range targets {
-		if t.view.ID == source.ID || t.view.Class != class || !t.view.Transfer || t.view.Draining != "" || h.filled(t) >= h.Until {
+		if t.view.ID == source.ID || t.view.Class != class || !t.view.Transfer || t.view.Draining != "" ||
+			h.filled(t) >= cmp.Or(h.Fill, h.Until) {
 			continue
 		}
 		if best == nil || h.filled(t) < h.filled(best) {

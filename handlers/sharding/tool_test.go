@@ -1,6 +1,7 @@
 package sharding_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -29,7 +30,7 @@ func (r *rig) handle(typeName string, fields map[string]any) (any, error) {
 		r.t.Fatal(err)
 	}
 	result, err := h.Handle(r.t.Context(), &engine.Call{
-		Path: "care/x/y", Run: "r-1", Now: time.Now(), Log: slog.New(slog.DiscardHandler), Documents: r.docs,
+		Path: "care/x/y", Run: "r-1", Now: cmp.Or(r.now, time.Now()), Log: slog.New(slog.DiscardHandler), Documents: r.docs,
 	})
 	return result.Response, err
 }

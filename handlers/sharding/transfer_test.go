@@ -429,7 +429,7 @@ func TestTransferThatTheTargetRefusesEndsAndGivesItsSlotBack(t *testing.T) {
 	r.at("analyze", long)
 	run := r.start("")
 	got := r.awaitState(transfers.TransferFailed)
-	for _, want := range []string{"messages", `"brief"`, "23514", "correct these rows in the source, or the constraint", "move the key again"} {
+	for _, want := range []string{"messages", `"brief"`, "23514", "correct these rows in the source", "move the key again"} {
 		if !strings.Contains(got.Error, want) {
 			t.Errorf("the error %q lacks %q", got.Error, want)
 		}

@@ -16,12 +16,12 @@ import (
 const oldestServer = 150000
 
 const (
-	// leastSlots is how many replication slots and senders of the log a server needs at least: one
-	// in each direction, for two transfers.
+	// leastSlots is how many replication slots and senders of the log a server needs at least: two for
+	// a transfer, and two that are left to standbys.
 	leastSlots = 4
 
-	// freeSlots is how many of them one transfer needs.
-	freeSlots = 2
+	// freeSlots is how many of them must be free for a transfer to begin.
+	freeSlots = 4
 )
 
 // byCopy says what it means that the stream cannot move a key.
@@ -96,7 +96,7 @@ func (c *checker) stream() {
 	}{{"max_replication_slots", s.Slots, s.SlotsInUse}, {"max_wal_senders", s.Senders, s.SendersInUse}} {
 		switch {
 		case x.most < leastSlots:
-			c.fail("", fmt.Sprintf("%s is %d, want %d at least", x.setting, x.most, leastSlots), "two transfers would not find room",
+			c.fail("", fmt.Sprintf("%s is %d, want %d at least", x.setting, x.most, leastSlots), "a transfer would leave no room to standbys",
 				fmt.Sprintf("alter system set %s = 20, then restart the server", x.setting))
 		case x.most-x.used < freeSlots:
 			c.warn("", fmt.Sprintf("%d of %d of %s are in use", x.used, x.most, x.setting), "a transfer waits until there is room for it",

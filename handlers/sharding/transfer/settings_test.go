@@ -72,7 +72,8 @@ func TestSettingsOfTheShardsChangeNothing(t *testing.T) {
 			l.stop()
 			l.check()
 			w.clean(40)
-			if n := w.count(1, `select count(*) from mail where uid = 42 and not (day = '2026-12-03' and took = interval '-1 day' + interval '02:03:04' and
+			if n := w.count(1, `select count(*) from mail where uid = 42 and not (day = '2026-12-03' and
+				took = interval '-1 day' + interval '02:03:04' and
 				ratio = pi() / 1e9 and raw = '\x00ff41' and note = U&'gr\00F6\00DFe' and price = 1.50)`); n > 0 {
 				t.Errorf("%d rows have arrived with other values", n)
 			}

@@ -440,7 +440,7 @@ func TestTransfersLeaveSlotsToStandbys(t *testing.T) {
 	w.exec(0, `select pg_create_physical_replication_slot('standby_' || i)
 		from generate_series(1, 17 - (select count(*) from pg_replication_slots)) i`)
 	defer w.exec(0, "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name like 'standby%'")
-	if err := plan(); err == nil || !strings.Contains(err.Error(), "17 of 20 replication slots") || !strings.Contains(err.Error(), "standbys") {
+	if err := plan(); err == nil || !strings.Contains(err.Error(), "17 of 20 replication slots") {
 		t.Errorf("with three free slots: have %v, want that it waits", err)
 	}
 	w.exec(0, "select pg_drop_replication_slot('standby_1')")
