@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"procaas/engine"
 	"procaas/engine/budget"
@@ -64,6 +66,59 @@ func TestAPageOfRunsFitsASmallNode(t *testing.T) {
 		}
 	})
 }
+
+// A call that waits for the memory of a large reply has the only place at its handler. The run that
+// has the reserve needs that place to go on.
+func TestLargeRepliesLeaveTheirPlaceToTheRunWithTheReserve(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		const one = 8 << 20
+		m := budget.New(8 * one)
+		full, reserved := make(chan struct{}), make(chan struct{})
+		r.on("first", func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
+			if value != "a" {
+				return model.Result{}, nil
+			}
+			<-full
+			defer close(reserved)
+			return model.Result{}, c.Reserve(ctx, one/2, false)
+		})
+		r.on("narrow", func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
+			if value == "a" {
+				return model.Result{}, nil
+			}
+			<-reserved
+			return model.Result{}, c.Reserve(ctx, one/2, false)
+		})
+		e, _ := r.start(narrow, func(o *engine.Options) { o.Memory = m })
+		b := r.submit(e, event("work", "b"))
+		synctest.Wait()
+		a := r.submit(e, event("work", "a"))
+		synctest.Wait()
+		var others []*budget.Holder
+		for _, kind := range []budget.Kind{budget.Requests, budget.Proxied, budget.Pages} {
+			h := m.Hold(kind)
+			h.Set(one)
+			others = append(others, h)
+		}
+		close(full)
+		time.Sleep(time.Minute)
+		r.settle(e, a, model.Succeeded)
+		for _, h := range others {
+			h.Close()
+		}
+		time.Sleep(time.Minute)
+		r.settle(e, b, model.Succeeded)
+	})
+}
+
+const narrow = `
+pipelines:
+  - id: work
+    on: [work]
+    stages:
+      - {id: s, handlers: [{id: first, step: {value: !$ event.key}}]}
+      - {id: t, handlers: [{id: narrow, max-in-flight: 1, step: {value: !$ event.key}}]}
+`
 
 const bulky = `
 pipelines:

@@ -66,6 +66,9 @@ func patience(s *planner.Step, level int) time.Duration {
 	return min(max(time.Duration(min(s.Retry.Attempts, 60))*timeout, time.Second), time.Minute)
 }
 
+// ErrNoMemory reports that this node had no memory for a reply. It says nothing about the service.
+var ErrNoMemory = errors.New("this node has had no memory for it for too long: give nodes more memory (--memory), or lower --max-in-flight")
+
 // EndOf returns what the end of a call says about its service.
 func EndOf(s *planner.Step, err error, took time.Duration) CallEnd {
 	end := CallEnd{Verdict: CallGood, Kind: s.Path}
@@ -84,7 +87,7 @@ func EndOf(s *planner.Step, err error, took time.Duration) CallEnd {
 		if status.Status == http.StatusServiceUnavailable || status.Status == http.StatusTooManyRequests {
 			end.pause, _ = model.RetryDelay(err)
 		}
-	case errors.Is(err, context.Canceled), model.IsPermanent(err):
+	case errors.Is(err, context.Canceled), errors.Is(err, ErrNoMemory), model.IsPermanent(err):
 		end.Verdict = CallMute
 	default:
 		end.Verdict = callBad

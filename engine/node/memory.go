@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"procaas/dsl/datum"
 	"procaas/engine/budget"
@@ -25,6 +26,8 @@ const (
 	smallGrowth = 64 << 10 // bytes that a run may grow without asking
 	growthPart  = 4        // a run that is loaded gets this part of its size in addition, so that it gets on
 	memoryHold  = 2 * guard.ShortHold
+
+	replyPatience = 10 * time.Second // how long a reply keeps its place at the service while it waits for memory
 )
 
 // holdMemory counts what the node has of the run already.
@@ -121,8 +124,9 @@ func (j *job) memoryRule() func(held int) core.Verdict {
 
 // reserving returns [Call].Reserve for a reply. The time that it waits is not that of the service.
 //
-// A small reply never waits. A call that waits keeps its place at the service, and the run that has
-// the reserve may need that place to go on: then each would wait for the other.
+// A small reply never waits, and a large one does not wait for ever. A call that waits keeps its place
+// at the service, and the run that has the reserve may need that place to go on: then each would wait
+// for the other. A reply that has waited for too long is dropped, and its handler tries again.
 func reserving(calls context.Context, mem *budget.Holder) func(ctx context.Context, bytes int, most bool) error {
 	if mem == nil {
 		return nil
@@ -137,13 +141,18 @@ func reserving(calls context.Context, mem *budget.Holder) func(ctx context.Conte
 			return nil
 		}
 		defer clock.Suspend(ctx)()
-		err := mem.Take(calls, more)
+		patient, cancel := context.WithTimeoutCause(calls, replyPatience, guard.ErrNoMemory)
+		defer cancel()
+		err := mem.Take(patient, more)
+		if errors.Is(err, guard.ErrNoMemory) {
+			return model.After(rand.N(memoryHold), err)
+		}
 		var large *budget.TooLargeError
 		if !errors.As(err, &large) {
 			return err
 		}
 		if left := large.Most - large.Has; most && left > 0 {
-			return mem.Take(calls, left)
+			return mem.Take(patient, left)
 		}
 		return model.Permanent(err)
 	}
