@@ -221,7 +221,7 @@ func (s *server) add(o *rest.Operation) {
 			r, release = s.access.WhileAdmitted(r, n)
 			defer release()
 		}
-		return o.Serve(&rest.Call{W: w, R: r, MaxBody: s.MaxBody})
+		return o.Serve(&rest.Call{W: w, R: r, MaxBody: max(o.MaxBody, s.MaxBody)})
 	}))
 }
 

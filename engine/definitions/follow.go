@@ -124,9 +124,11 @@ func (e *DropError) Error() string {
 
 // A Change says which definition to make current.
 type Change struct {
-	To   string        // a stored version; empty for the node's files
-	Drop bool          // cancel events that wait for removed pipelines
-	Try  *canary.Order // try it on a share of the keys; nil for all keys
+	To    string        // a stored version; empty for the node's files
+	Files []diag.File   // from outside, instead of the node's files; nil for none
+	Dry   bool          // change nothing, only compare and check
+	Drop  bool          // cancel events that wait for removed pipelines
+	Try   *canary.Order // try it on a share of the keys; nil for all keys
 }
 
 // Load makes b the definition for new events on all nodes, and returns the differences. Runs that
@@ -143,34 +145,56 @@ func (f *Follower) LoadAndDrop(ctx context.Context, b *tree.Bundle, by store.Act
 }
 
 func (f *Follower) load(ctx context.Context, b *tree.Bundle, drop bool, by store.Actor) (diff.Diff, error) {
-	d, err := f.Library.Add(b)
-	if err != nil {
-		return diff.Diff{}, &LoadError{Err: err}
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := emptied(f.Library.Present().Bundle, b); err != nil {
-		return diff.Diff{}, &LoadError{Err: err}
-	}
-	if !drop {
-		waits, err := f.Accepted.Abandoned(ctx, f.Library.Present(), d)
-		if err != nil {
-			return diff.Diff{}, err
-		}
-		if len(waits) > 0 {
-			return diff.Diff{}, &DropError{waits}
-		}
+	d, err := f.mayLoad(ctx, b, drop)
+	if err != nil {
+		return diff.Diff{}, err
 	}
 	if _, err := f.activate(ctx, b, false, by); err != nil {
 		return diff.Diff{}, err
 	}
 	f.agreed = true
-	before := f.swap(d)
-	diff := diff.ComparePlanned(diff.Side{Bundle: before.Bundle, Plans: before.Plans}, diff.Side{Bundle: d.Bundle, Plans: d.Plans})
+	diff := changes(f.swap(d), d)
 	if drop {
 		return diff, f.Accepted.Drop(ctx, d, by)
 	}
 	return diff, nil
+}
+
+// PreviewLoad returns what Load or LoadAndDrop would change, or its error, and changes nothing.
+func (f *Follower) PreviewLoad(ctx context.Context, b *tree.Bundle, drop bool) (diff.Diff, error) {
+	d, err := f.mayLoad(ctx, b, drop)
+	if err != nil {
+		return diff.Diff{}, err
+	}
+	return changes(f.Library.Present(), d), nil
+}
+
+func changes(before, now *Definition) diff.Diff {
+	return diff.ComparePlanned(diff.Side{Bundle: before.Bundle, Plans: before.Plans}, diff.Side{Bundle: now.Bundle, Plans: now.Plans})
+}
+
+// mayLoad compiles a definition, and returns why it may not become current.
+func (f *Follower) mayLoad(ctx context.Context, b *tree.Bundle, drop bool) (*Definition, error) {
+	d, err := f.Library.Add(b)
+	if err != nil {
+		return nil, &LoadError{Err: err}
+	}
+	if err := emptied(f.Library.Present().Bundle, b); err != nil {
+		return nil, &LoadError{Err: err}
+	}
+	if drop {
+		return d, nil
+	}
+	waits, err := f.Accepted.Abandoned(ctx, f.Library.Present(), d)
+	if err != nil {
+		return nil, err
+	}
+	if len(waits) > 0 {
+		return nil, &DropError{waits}
+	}
+	return d, nil
 }
 
 // emptied refuses a definition without pipelines that would replace one with pipelines. Files are

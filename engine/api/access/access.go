@@ -143,6 +143,7 @@ var Needs = map[string]Need{
 	"get-canary":    surveys,
 
 	"reload":       rules,
+	"deploy":       rules,
 	"roll-back":    rules,
 	"promote":      rules,
 	"list-tokens":  rules,

@@ -5,10 +5,13 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"procaas/dsl/diag"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/scope"
@@ -107,6 +110,17 @@ func (g *Group) Operations() []rest.Operation {
 				problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.CanaryRefused, problem.StoreUnavailable,
 			},
 		}, g.reload),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/deploy", ID: "deploy", Tag: "admin",
+			Summary: "Make a set of pipelines from outside current on all nodes",
+			About: "The body has all files of the set, so nodes need none. The checks are those of a reload, and so are `canary`, `shadow` and " +
+				"`drop`. The same set again changes nothing. With `dry_run` nothing changes at all.",
+			Example: wire.Deployment{Files: []wire.DeployedFile{{Name: "ping.yaml", Text: "pipelines: …"}}, Source: "1a2b3c4"},
+			MaxBody: maxDeployment, Replies: rest.OK("The differences."),
+			Refusals: []string{
+				problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.CanaryRefused, problem.StoreUnavailable,
+			},
+		}, g.deploy),
 	}, slices.Concat(g.versionOperations(), g.auditOperations(), g.inboxOperations(), g.tokenOperations())...)
 }
 
@@ -115,14 +129,52 @@ type reload struct {
 }
 
 func (g *Group) reload(c *rest.Call, in *reload) (diff.Diff, error) {
-	how := definitions.Change{Drop: in.Body.Drop}
-	if how.Try = orderOf(in.Body); how.Try == nil && in.Body.Canary+in.Body.Shadow > 0 {
-		return diff.Diff{}, problem.Body([]problem.Fault{{Location: "/shadow", Message: "want a canary or a shadow, have both"}})
-	}
-	if b := in.Body; b.Canary == 0 && (b.Step != 0 || b.Runs != 0 || b.Hold || len(b.Ignore) > 0) {
-		return diff.Diff{}, problem.Body([]problem.Fault{{Location: "/canary", Message: "want a percentage above 0 with step, runs, hold or ignore"}})
+	how, err := changeOf(in.Body)
+	if err != nil {
+		return diff.Diff{}, err
 	}
 	return g.change(c, how, in.Body.Reason)
+}
+
+// maxDeployment bounds the body of a deployment, in bytes.
+const maxDeployment = 16 << 20
+
+type deployment struct {
+	Body wire.Deployment
+}
+
+func (g *Group) deploy(c *rest.Call, in *deployment) (diff.Diff, error) {
+	how, err := changeOf(in.Body.Reload)
+	if err != nil {
+		return diff.Diff{}, err
+	}
+	seen := map[string]bool{}
+	for i, f := range in.Body.Files {
+		if seen[f.Name] {
+			fault := problem.Fault{Location: fmt.Sprintf("/files/%d/name", i), Message: "want each file once, have " + f.Name + " again"}
+			return diff.Diff{}, problem.Body([]problem.Fault{fault})
+		}
+		seen[f.Name] = true
+		how.Files = append(how.Files, diag.File{Name: f.Name, ID: f.Name, Data: []byte(f.Text)})
+	}
+	how.Dry = in.Body.DryRun
+	reason := in.Body.Reason
+	if in.Body.Source != "" {
+		reason = strings.TrimPrefix(reason+", from "+in.Body.Source, ", ")
+	}
+	return g.change(c, how, reason)
+}
+
+// changeOf returns how a body makes a version current.
+func changeOf(b wire.Reload) (definitions.Change, error) {
+	how := definitions.Change{Drop: b.Drop, Try: orderOf(b)}
+	if how.Try == nil && b.Canary+b.Shadow > 0 {
+		return how, problem.Body([]problem.Fault{{Location: "/shadow", Message: "want a canary or a shadow, have both"}})
+	}
+	if b.Canary == 0 && (b.Step != 0 || b.Runs != 0 || b.Hold || len(b.Ignore) > 0) {
+		return how, problem.Body([]problem.Fault{{Location: "/canary", Message: "want a percentage above 0 with step, runs, hold or ignore"}})
+	}
+	return how, nil
 }
 
 // orderOf returns how to try the version; nil for not at all, and for two ways.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"procaas/engine/api/wire"
 	"procaas/engine/canary"
@@ -53,6 +54,11 @@ func (c adminCalls) Nodes(ctx context.Context) ([]records.NodeView, error) {
 // Reload makes the server read its pipelines again.
 func (c adminCalls) Reload(ctx context.Context, how wire.Reload) (diff.Diff, error) {
 	return send[diff.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/reload", how, nil)
+}
+
+// Deploy sends the server a set of pipelines.
+func (c adminCalls) Deploy(ctx context.Context, d wire.Deployment) (diff.Diff, error) {
+	return send[diff.Diff](ctx, c.lasting(time.Minute), http.MethodPost, "/admin/v1/deploy", d, nil)
 }
 
 // Versions lists up to limit versions of the pipelines.

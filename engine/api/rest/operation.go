@@ -26,6 +26,9 @@ type Operation struct {
 	// Body describes a body that is read by hand. schema makes schemas of types.
 	Body func(schema func(v any) *huma.Schema) *huma.RequestBody
 
+	// MaxBody is the largest body in bytes, where it may be larger than that of other calls. 0 means that of the server.
+	MaxBody int64
+
 	// Replies lists the successful replies, the usual one first. If that one has no body, it gets
 	// the result type of [Typed].
 	Replies  []Reply

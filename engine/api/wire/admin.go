@@ -20,6 +20,20 @@ type Reload struct {
 	Shadow float64 `json:"shadow,omitempty" minimum:"0" maximum:"100" doc:"The percentage of ended runs that nodes replay with the new version. No run uses the version. Not with canary."`
 }
 
+// A Deployment is a set of pipelines from outside the nodes, and how to make it current.
+type Deployment struct {
+	Reload
+	Files  []DeployedFile `json:"files" minItems:"1" maxItems:"10000" doc:"All files of the set: pipelines, and the files that they name."`
+	Source string         `json:"source,omitempty" maxLength:"200" doc:"Where the set comes from, such as a commit, for the audit."`
+	DryRun bool           `json:"dry_run,omitempty" doc:"true changes nothing, and reports what would change or why the server would refuse it."`
+}
+
+// A DeployedFile is one file of a set.
+type DeployedFile struct {
+	Name string `json:"name" minLength:"1" maxLength:"1000" doc:"The path below the folder of the set, with forward slashes."`
+	Text string `json:"text" bytes:"any" doc:"The content, in UTF-8."`
+}
+
 // A Promotion increases the share of keys of the version on trial.
 type Promotion struct {
 	Percent float64 `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"The percentage of keys. The default is 100: the version becomes current."`

@@ -34,6 +34,9 @@ func FindingsIf(any bool) error {
 // A UsageError is an error in the command line.
 type UsageError struct{ error }
 
+// Unwrap returns what is wrong.
+func (e UsageError) Unwrap() error { return e.error }
+
 // Usage returns err as a UsageError.
 func Usage(err error) error { return UsageError{err} }
 

@@ -66,6 +66,7 @@ type Flags struct {
 	Services            map[string]string
 	Proxy               ProxyFlags
 	Pipelines           []string
+	Named               bool // somebody has said where the pipelines are
 	Overrule            bool // these pipelines replace those in the store
 	Patient             bool // wait for an unreachable store
 	TraceURL            string
@@ -126,7 +127,8 @@ func serveCommand() *cobra.Command {
 PostgreSQL: pass them the same --store and --pipelines. SIGHUP reads the pipelines
 again for all nodes, like procaas reload. A set with errors or without pipelines never
 replaces a good one. A node that starts with older pipelines than the others uses
-theirs, and so does one that starts with errors in its files. SIGTERM drains the node.
+theirs, and so does one that starts with errors in its files. Without --pipelines and
+without files here, a node serves what procaas deploy has sent. SIGTERM drains the node.
 
 The node waits for a store that is down. Meanwhile /healthz answers and /readyz
 returns 503. The address of PostgreSQL may name several hosts: with
@@ -153,7 +155,10 @@ collector. The other OTEL_ variables work too.`,
 	f.Proxy.add(c.Flags())
 	c.Flags().StringArrayVar(&f.Cells, "cell", nil, "another PostgreSQL for the inbox, in addition to --store: NAME=postgres://… "+
 		"(repeatable; the same on all nodes)")
-	c.RunE = func(c *cobra.Command, _ []string) error { return serve(c.Context(), cli.Of(c), f) }
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		f.Named = c.Flags().Changed("pipelines")
+		return serve(c.Context(), cli.Of(c), f)
+	}
 	return c
 }
 
@@ -166,6 +171,10 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	bundle, err := f.load(ctx, s)
 	if ctx.Err() != nil {
 		return nil // it was stopped before it had pipelines
+	}
+	without := errors.Is(err, source.ErrNoFiles) && (!f.Named || len(f.Pipelines) == 0)
+	if without {
+		bundle, err = f.deployed(ctx)
 	}
 	if _, refused := errors.AsType[*definitions.LoadError](err); refused {
 		bundle, f.Unread = f.insteadOfFiles(ctx, s), err
@@ -186,6 +195,9 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	if f.Unread != nil {
 		n.log.Error("the pipelines of this node have errors, so it serves those that are current in the store; mend them, then procaas reload",
 			"current", bundle.Hash, "error", f.Unread)
+	}
+	if without && len(bundle.Pipelines) == 0 {
+		n.log.Warn("there are no pipelines, neither here nor in the store; send some with procaas deploy flows/ --server " + n.URL())
 	}
 	n.log.Info("serving", "address", n.URL(), "store", stores.Redact(f.Store), "pipelines", len(bundle.Pipelines))
 	go n.reloadOnHangup(ctx, hangups)
@@ -443,15 +455,18 @@ func (n *Node) URL() string { return "http://" + n.web.Addr() }
 // findings. If they are refused, the error is an [*definitions.LoadError], an [*definitions.DropError] or an
 // [*definitions.VersionError].
 func (n *Node) reload(ctx context.Context, how definitions.Change, by store.Actor) (diff.Diff, error) {
-	bundle, err := n.wanted(ctx, how.To)
+	bundle, err := n.wanted(ctx, how)
 	if err != nil {
 		return diff.Diff{}, err
 	}
-	if how.Try != nil {
+	if how.Try != nil && !how.Dry {
 		return n.engine.TryVersion(ctx, bundle, *how.Try, by)
 	}
 	if err := n.checkMaps(ctx, bundle); err != nil {
 		return diff.Diff{}, err
+	}
+	if how.Dry {
+		return n.engine.PreviewLoad(ctx, bundle, how.Drop)
 	}
 	load := n.engine.Load
 	if how.Drop {
@@ -465,12 +480,19 @@ func (n *Node) reload(ctx context.Context, how definitions.Change, by store.Acto
 	return diff, n.keepMaps(ctx)
 }
 
-// wanted returns a version from the store, or the files of this node.
-func (n *Node) wanted(ctx context.Context, version string) (*tree.Bundle, error) {
+// wanted returns a version from the store, a set from outside, or the files of this node.
+func (n *Node) wanted(ctx context.Context, how definitions.Change) (*tree.Bundle, error) {
 	s, f := n.streams, n.flags
-	if version != "" {
-		bundle, err := n.engine.Restore(ctx, version)
+	if how.To != "" {
+		bundle, err := n.engine.Restore(ctx, how.To)
 		return bundle, err
+	}
+	if how.Files != nil {
+		bundle, found := dsl.Load(how.Files, dsl.Options{Types: source.Types(), ServiceURLs: f.Services})
+		if bundle == nil {
+			return nil, &definitions.LoadError{Found: found}
+		}
+		return bundle, nil
 	}
 	if len(f.Pipelines) == 0 {
 		return nil, definitions.ErrNoFiles

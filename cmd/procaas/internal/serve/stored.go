@@ -9,6 +9,7 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
 	"procaas/dsl/tree"
 	"procaas/engine/definitions"
 	"procaas/engine/store"
@@ -22,6 +23,16 @@ func (f *Flags) insteadOfFiles(ctx context.Context, s cli.Streams) *tree.Bundle 
 		fmt.Fprintf(s.Err, "procaas: the store cannot say what to serve instead: %v\n", err)
 	}
 	return b
+}
+
+// deployed returns what a node without files serves: what is current in the store, or else nothing until a deployment.
+func (f *Flags) deployed(ctx context.Context) (*tree.Bundle, error) {
+	f.Pipelines = nil
+	b, err := f.stored(ctx)
+	if b == nil && err == nil {
+		b, _ = dsl.Load(nil, dsl.Options{Types: source.Types()})
+	}
+	return b, err
 }
 
 // stored reads the definition that the nodes of the store serve. It is nil if the store has none.

@@ -202,10 +202,13 @@ func PipelinesIn(t Trees, paths []string, stdin io.Reader) ([]diag.File, error) 
 	return pipelinesIn(t.Enter, t, paths, stdin)
 }
 
+// ErrNoFiles reports that paths have no pipelines.
+var ErrNoFiles = errors.New("no pipeline files (*.yaml, *.yml)")
+
 func pipelinesIn(open opener, t Trees, paths []string, stdin io.Reader) ([]diag.File, error) {
 	files, err := FilesIn(open, paths, stdin, IsPipeline)
 	if err == nil && !slices.ContainsFunc(files, func(f diag.File) bool { return !decode.IsCodeOwners(f.Name) }) {
-		err = fmt.Errorf("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
+		err = fmt.Errorf("%w in %s", ErrNoFiles, strings.Join(paths, ", "))
 	}
 	if err == nil {
 		files, err = t.withCodeOwners(files)

@@ -22,7 +22,7 @@ import (
 
 // Commands returns the commands.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{reloadCommand(), versionsCommand(), canaryCommand(), promoteCommand(), rollbackCommand()}
+	return []*cobra.Command{deployCommand(), reloadCommand(), versionsCommand(), canaryCommand(), promoteCommand(), rollbackCommand()}
 }
 
 func versionsCommand() *cobra.Command {
@@ -331,41 +331,11 @@ and the call is safe: a GET, or its service says shadow: true. It sends no secre
 		Args:    cobra.NoArgs,
 	}
 	cli.ServerFlags(c)
-	how := wire.Reload{}
-	flags := c.Flags()
-	reason, drop := cli.Reason(c), addDrop(c)
-	share := flags.String("canary", "", "use the new version for this share of keys first, such as 5%")
-	beside := flags.String("shadow", "", "let no run use the new version, and replay this share of the ended runs with it, such as 5%")
-	step := flags.Duration("step", canary.DefaultEvery, "how long each share of a canary lasts at least")
-	flags.IntVar(&how.Runs, "runs", canary.DefaultLeast, "how many runs of the new version each share of a canary has at least")
-	flags.BoolVar(&how.Hold, "hold", false, "stay at the share of the canary until procaas promote")
-	flags.StringSliceVar(&how.Ignore, "ignore", nil, "what a canary does not compare: "+strings.Join(canary.Kinds(), ", "))
-	return cli.Formatted(c, func(q *cli.Call) (err error) {
-		how.Reason, how.Drop, how.Step = *reason, *drop, wire.Duration(*step)
-		if *share != "" && *beside != "" {
-			return cli.Usagef("want --canary or --shadow, have both")
-		}
-		var tried func(version string) string
-		if *share == "" {
-			if how.Hold || len(how.Ignore) > 0 || c.Flags().Changed("step") || c.Flags().Changed("runs") {
-				return cli.Usagef("--hold, --step, --runs and --ignore belong to --canary, such as --canary 5%%")
-			}
-			how = wire.Reload{Reason: how.Reason, Drop: how.Drop}
-		} else {
-			if how.Canary, err = cli.Share(*share); err != nil {
-				return cli.Usagef("--canary %w", err)
-			}
-			tried = func(version string) string {
-				return "canary " + version + " at " + *share + "; procaas canary shows how it does"
-			}
-		}
-		if *beside != "" {
-			if how.Shadow, err = cli.Share(*beside); err != nil {
-				return cli.Usagef("--shadow %w", err)
-			}
-			tried = func(version string) string {
-				return "shadow " + version + " of " + *beside + " of the ended runs; procaas canary shows what differs"
-			}
+	f := addRelease(c)
+	return cli.Formatted(c, func(q *cli.Call) error {
+		how, tried, err := f.read(c)
+		if err != nil {
+			return err
 		}
 		found, err := q.Reload(q.Ctx, how)
 		return showChange(q, found, err, tried)
