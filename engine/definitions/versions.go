@@ -226,7 +226,7 @@ func (h *History) Previous(ctx context.Context) (Version, error) {
 }
 
 // ErrNoFiles reports that the node has no files that it could read again.
-var ErrNoFiles = errors.New("this server was not started with pipelines that it could read again")
+var ErrNoFiles = errors.New("this server was not started with pipelines that it could read again; send some with procaas deploy")
 
 // Restore reads the definition of a version from the store, to load it again.
 func (h *History) Restore(ctx context.Context, name string) (*tree.Bundle, error) {

@@ -56,7 +56,7 @@ back meanwhile, it exits with 1.`,
 		if err := showChange(q, found, err, tried); err != nil || !*wait {
 			return err
 		}
-		return awaitVersion(q, found.New)
+		return awaitVersion(q, found.New, how.Canary > 0)
 	})
 }
 
@@ -72,17 +72,19 @@ func deployed(q *cli.Call) (files []wire.DeployedFile, err error) {
 	return files, nil
 }
 
-// awaitVersion waits until all live nodes use a version for new events. The error is [cli.ErrFindings] if its canary ends
-// otherwise.
-func awaitVersion(q *cli.Call, version string) error {
+// awaitVersion waits until all live nodes use a version for new events. The error is [cli.ErrFindings] if it is on trial and its
+// canary ends otherwise.
+func awaitVersion(q *cli.Call, version string, onTrial bool) error {
 	for {
-		t, err := q.Canary(q.Ctx)
-		if err != nil {
-			return err
-		}
-		if t.New == version && t.Ended != nil && t.Phase != canary.Promoted {
-			fmt.Fprintf(q.Err, "procaas: %s is not used: %s\n", cli.Short(version), cmp.Or(t.Why, t.Phase))
-			return cli.ErrFindings
+		if onTrial {
+			t, err := q.Canary(q.Ctx)
+			if err != nil {
+				return err
+			}
+			if t.New != version || t.Ended != nil && t.Phase != canary.Promoted {
+				fmt.Fprintf(q.Err, "procaas: %s is not used: %s\n", cli.Short(version), cmp.Or(t.Why, t.Phase))
+				return cli.ErrFindings
+			}
 		}
 		nodes, err := q.Nodes(q.Ctx)
 		if err != nil {
