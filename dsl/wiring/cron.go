@@ -91,17 +91,27 @@ func (f cronField) value(s string) (int, bool) {
 // digits reports whether a number has no sign, which strconv would accept.
 func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// neverDue returns a day that its month does not have. It checks only single values, where the mistake happens.
-// February has 29 days, since a line may be for leap years.
+// neverDue returns which days the months of a line do not have, or "" if one of them comes. February has 29 days, since a
+// line may be for leap years.
 func neverDue(day, month, weekday string) string {
-	if weekday != "*" {
+	if !everyValue(weekday) {
 		return "" // cron is due on either, so the weekday makes it due
 	}
-	d, ok := cronFields[2].value(day)
-	m, ok2 := cronFields[3].value(month)
-	longest := [...]int{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
-	if !ok || !ok2 || d <= longest[m-1] {
-		return ""
+	for m, longest := range [...]int{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31} {
+		for d := 1; d <= longest; d++ {
+			if cronFields[3].includes(month, m+1) && cronFields[2].includes(day, d) {
+				return ""
+			}
+		}
 	}
-	return fmt.Sprintf("day %d of month %d never comes", d, m)
+	return fmt.Sprintf("day %s of month %s never comes", day, month)
+}
+
+// everyValue reports whether a field of day or weekday leaves the choice to the other one.
+func everyValue(field string) bool { return field == "*" || field == "*/1" }
+
+// eitherDay reports whether a line names days and weekdays. Then one of them is enough.
+func eitherDay(line string) bool {
+	fields := strings.Fields(line)
+	return !everyValue(fields[2]) && !everyValue(fields[4])
 }

@@ -44,15 +44,18 @@ func shifted(line string, zone *time.Location) (what, otherwise string) {
 // both are given.
 func due(fields []string, wall time.Time) bool {
 	have := []int{wall.Minute(), wall.Hour(), wall.Day(), int(wall.Month()), int(wall.Weekday())}
-	on := func(i int) bool {
-		return slices.ContainsFunc(strings.Split(fields[i], ","), func(part string) bool { return cronFields[i].holds(part, have[i]) })
-	}
+	on := func(i int) bool { return cronFields[i].includes(fields[i], have[i]) }
 	day, weekday := on(2), on(4)
-	if fields[2] != "*" && fields[4] != "*" {
+	if !everyValue(fields[2]) && !everyValue(fields[4]) {
 		day = day || weekday
 		weekday = day
 	}
 	return on(0) && on(1) && on(3) && day && weekday
+}
+
+// includes reports whether a valid list includes a value.
+func (f cronField) includes(list string, n int) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(part string) bool { return f.holds(part, n) })
 }
 
 // holds reports whether an element of a valid list includes a value.

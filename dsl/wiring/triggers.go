@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"strings"
 	"time"
 
 	"procaas/dsl/diag"
@@ -32,6 +33,11 @@ func checkTrigger(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
 		if problem := checkCron(t.Cron); problem != "" {
 			r.Errorf(t.PlaceOf("cron", at), rules.Cron, "the fields are minute, hour, day, month, weekday", "%s", problem)
 		}
+	}
+	if t.Cron != "" && checkCron(t.Cron) == "" && eitherDay(t.Cron) {
+		fields := strings.Fields(t.Cron)
+		r.Advisef(t.PlaceOf("cron", at), rules.Cron, "write * for one of them, or leave it so",
+			"trigger %q fires on the days %s and also on the weekdays %s: one of the two is enough", t.ID, fields[2], fields[4])
 	}
 	// Local would mean another zone on each node.
 	zone, err := time.LoadLocation(t.TimeZone)

@@ -244,6 +244,9 @@ func (t *trial) play(ctx context.Context) (err error) {
 			if ev, err = triggers.Firing(e.fires, from); err != nil {
 				return err
 			}
+			if ev.Time.IsZero() {
+				return fmt.Errorf("trigger %q does not fire for years", e.fires.ID)
+			}
 			fired[e.fires], at = ev.Time, ev.Time.Sub(t.began)
 		}
 		steps = append(steps, step{at, func() error { return t.hand(ctx, e, ev) }})

@@ -1,15 +1,14 @@
 package triggers
 
 import (
-	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
 )
 
-// A cronSchedule is a cron line in a time zone. A line with hours refers to the wall clock. If that
-// clock is set forward past a due time, the trigger is due at once. If it is set back, only the
-// first time counts. A line for every hour uses elapsed time.
+// A cronSchedule is a cron line in a time zone. A line that names hours, such as 2 or */2, refers to
+// the wall clock. If that clock is set forward past a due time, the trigger is due at once. If it is
+// set back, only the first time counts. A line for every hour uses elapsed time.
 type cronSchedule struct {
 	cron.Schedule
 	zone   *time.Location
@@ -21,8 +20,9 @@ func newCronSchedule(line string, zone *time.Location) (*cronSchedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields := strings.Fields(line)
-	return &cronSchedule{Schedule: s, zone: zone, byWall: len(fields) == 5 && !strings.HasPrefix(fields[1], "*")}, nil
+	const everyHour = 1<<24 - 1 // of the bits of hours
+	spec, fields := s.(*cron.SpecSchedule)
+	return &cronSchedule{Schedule: s, zone: zone, byWall: fields && spec.Hour&everyHour != everyHour}, nil
 }
 
 // next returns the first due time after t, or zero if there is none for years.

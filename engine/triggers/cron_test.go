@@ -39,6 +39,22 @@ func TestCronKeepsTheClockOnTheWall(t *testing.T) {
 			[]string{"2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00", "2026-10-25T03:15:00+01:00"},
 		},
 		{
+			"a step of hours loses no firing when the clock jumps", "0 */2 * * *", "Europe/Berlin", "2026-03-29T00:30:00+01:00",
+			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T04:00:00+02:00", "2026-03-29T06:00:00+02:00"},
+		},
+		{
+			"nor doubles one when it is set back", "0 */2 * * *", "Europe/Berlin", "2026-10-25T01:30:00+02:00",
+			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T04:00:00+01:00"},
+		},
+		{
+			"a step from an hour on", "0 1/2 * * *", "America/New_York", "2026-11-01T00:30:00-04:00",
+			[]string{"2026-11-01T01:00:00-04:00", "2026-11-01T03:00:00-05:00"},
+		},
+		{
+			"a range of all hours is every hour", "15 0-23 * * *", "Europe/Berlin", "2026-10-25T01:30:00+02:00",
+			[]string{"2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00", "2026-10-25T03:15:00+01:00"},
+		},
+		{
 			"half an hour is jumped over", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00+10:30",
 			[]string{"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"},
 		},
@@ -75,6 +91,39 @@ func TestCronKeepsTheClockOnTheWall(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestStepsOfHoursKeepTheirNumber counts the firings of each day in zones that change their clocks at different hours,
+// by half an hour, at midnight, or for Ramadan.
+func TestStepsOfHoursKeepTheirNumber(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"Europe/Berlin", "Europe/London", "Atlantic/Azores", "America/New_York", "America/Havana", "America/Santiago", "America/St_Johns",
+		"America/Asuncion", "Asia/Beirut", "Asia/Jerusalem", "Africa/Cairo", "Africa/Casablanca", "Australia/Lord_Howe", "Pacific/Auckland",
+		"Pacific/Chatham", "UTC",
+	} {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line, daily := range map[string]int{"0 */2 * * *": 12, "30 */3 * * *": 8, "0 1/4 * * *": 6, "45 0-22/2 * * *": 12} {
+			s, err := newCronSchedule(line, zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			days := map[string]int{}
+			at := time.Date(2024, 12, 31, 0, 0, 0, 0, time.UTC)
+			for end := at.AddDate(1, 0, 2); at.Before(end); at = s.next(at) {
+				days[at.In(zone).Format(time.DateOnly)]++
+			}
+			for day := time.Date(2025, 1, 2, 0, 0, 0, 0, time.UTC); day.Year() < 2026; day = day.AddDate(0, 0, 1) {
+				// A time that the clock jumps over counts with the one at which it lands.
+				if n := days[day.Format(time.DateOnly)]; n != daily && n != daily-1 {
+					t.Fatalf("%s in %s: %d firings on %s, want %d", line, name, n, day.Format(time.DateOnly), daily)
+				}
+			}
+		}
 	}
 }
 
