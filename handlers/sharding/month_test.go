@@ -125,8 +125,9 @@ func (m *month) night() {
 		m.transfer(t)
 		m.moved[t.Key]++
 	}
-	for _, shard := range []string{"s1", "s2"} {
-		m.exec(shard, "vacuum (analyze, truncate false) messages")
+	if len(m.pending) > 0 || m.keys < 10 { // as the server does after many changes
+		m.exec("s1", "vacuum (analyze, truncate false) messages")
+		m.exec("s2", "vacuum (analyze, truncate false) messages")
 	}
 }
 

@@ -82,10 +82,11 @@ func TestAnyLegalNameMoves(t *testing.T) {
 		w.exec(i, `create schema "Sch ""ema"`)
 		w.exec(i, "create table "+table+" (uid bigint, "+strings.Join(columns, ", ")+`, primary key (uid, t, k, d, f, "array"))`)
 	}
-	const rows = 1200 // which is more than two batches to delete
+	const rows = 300 // which are three batches to delete
 	w.exec(0, "insert into "+table+` (uid, t, k, d, f, "array", b, "größe")
 		select 42, 1, 1, 1, 1, i, 'b' || i, 'ü' from generate_series(1, $1) i`, rows)
 	spec := w.spec()
+	spec.Limits.Batch = 100
 	spec.Tables = []transfer.Table{{Name: `Sch "ema.we'ird d`, Columns: []string{"uid"}, Key: []string{"42"}}}
 	changed := false
 	spec.Hook = func(at string) error {
