@@ -152,6 +152,22 @@ func (t Tasks) PeekTasks(ctx context.Context, f store.TaskFilter) ([]store.Queue
 	return out, err
 }
 
+// TaskTables implements [store.TaskAdmin]. Tables of the same name in several cells are added up.
+func (t Tasks) TaskTables(ctx context.Context) (sums []store.TaskTable, err error) {
+	all, err := ask(ctx, t.directory, func(db *store.Cell) ([]store.TaskTable, error) { return db.Tasks.Admin.TaskTables(ctx) })
+	for _, one := range slices.Concat(all...) {
+		i := slices.IndexFunc(sums, func(sum store.TaskTable) bool { return sum.Name == one.Name })
+		if i < 0 {
+			sums = append(sums, one)
+			continue
+		}
+		sums[i].Bytes += one.Bytes
+		sums[i].Live += one.Live
+		sums[i].Dead += one.Dead
+	}
+	return sums, err
+}
+
 // TaskStats implements [store.TaskAdmin]. Tasks of a cell that is away are not counted.
 func (t Tasks) TaskStats(ctx context.Context) (sums []store.TaskTypeStats, err error) {
 	all, err := ask(ctx, t.directory, func(db *store.Cell) ([]store.TaskTypeStats, error) { return db.Tasks.Admin.TaskStats(ctx) })

@@ -385,6 +385,9 @@ const (
 		on conflict (type) do update set mode = excluded.mode, reason = excluded.reason, changed = excluded.changed`
 )
 
+// TaskTables implements [store.TaskAdmin]. SQLite has no dead rows.
+func (s *Store) TaskTables(context.Context) ([]store.TaskTable, error) { return nil, nil }
+
 // TaskStats implements [store.TaskAdmin].
 func (s *Store) TaskStats(ctx context.Context) ([]store.TaskTypeStats, error) {
 	r, err := s.read.QueryContext(ctx, countTasks)

@@ -469,10 +469,20 @@ type TaskMaintenance interface {
 	VacuumTasks(ctx context.Context) error
 }
 
+// A TaskTable describes a table of the queue. A claim reads past dead rows until they are vacuumed.
+type TaskTable struct {
+	Name       string
+	Bytes      int64 // with its indexes
+	Live, Dead int64 // rows, as the server's statistics have them
+}
+
 // A TaskAdmin has the operations for operators.
 type TaskAdmin interface {
 	// TaskStats counts the tasks of each type, in the order of their names.
 	TaskStats(ctx context.Context) ([]TaskTypeStats, error)
+
+	// TaskTables describes the tables of the queue. Stores without dead rows return none.
+	TaskTables(ctx context.Context) ([]TaskTable, error)
 
 	// PeekTasks lists tasks in the order in which workers will take them, and ended tasks newest
 	// first. The order may still change.

@@ -17,9 +17,10 @@ type measuredTasks struct {
 	admin   store.TaskAdmin
 	started *prometheus.CounterVec
 
-	mu    sync.Mutex // guards the following
-	at    time.Time
-	stats []store.TaskTypeStats
+	mu     sync.Mutex // guards the following
+	at     time.Time
+	stats  []store.TaskTypeStats
+	tables []store.TaskTable
 
 	naming sync.Mutex      // guards types
 	types  map[string]bool // reported types; the store may have any number
@@ -43,6 +44,13 @@ var (
 		"has within a month.", []string{"type"}, nil)
 	taskRaise = prometheus.NewDesc("procaas_queue_raised_total", "Tasks of a type that waited longer than max-wait and went before "+
 		"others, on all nodes.", []string{"type"}, nil)
+)
+
+var (
+	taskDead = prometheus.NewDesc("procaas_queue_dead_rows", "Rows of a table of the queue that wait for a vacuum, as the server's "+
+		"statistics have them.", []string{"table"}, nil)
+	taskLive  = prometheus.NewDesc("procaas_queue_live_rows", "Rows of a table of the queue that are in use.", []string{"table"}, nil)
+	taskBytes = prometheus.NewDesc("procaas_queue_table_bytes", "Size of a table of the queue with its indexes.", []string{"table"}, nil)
 )
 
 // MeasureTasks adds metrics to a task store: those of [store.TaskTypeStats] for each type, and
@@ -106,14 +114,20 @@ func (m *measuredTasks) label(name string) string {
 
 // Describe implements [prometheus.Collector].
 func (m *measuredTasks) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{taskLag, taskCount, taskGuess, taskAsked, taskRaise} {
+	for _, d := range []*prometheus.Desc{taskLag, taskCount, taskGuess, taskAsked, taskRaise, taskDead, taskLive, taskBytes} {
 		out <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
 func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
-	for _, t := range m.counts() {
+	types, tables := m.counts()
+	for _, t := range tables {
+		out <- prometheus.MustNewConstMetric(taskDead, prometheus.GaugeValue, float64(t.Dead), t.Name)
+		out <- prometheus.MustNewConstMetric(taskLive, prometheus.GaugeValue, float64(t.Live), t.Name)
+		out <- prometheus.MustNewConstMetric(taskBytes, prometheus.GaugeValue, float64(t.Bytes), t.Name)
+	}
+	for _, t := range types {
 		out <- prometheus.MustNewConstMetric(taskLag, prometheus.GaugeValue, t.Lag.Seconds(), t.Type)
 		for state, n := range map[store.TaskState]int64{
 			store.TaskReady: t.Ready, store.TaskWaiting: t.Waiting, store.TaskStarting: t.Starting, store.TaskRunning: t.Running,
@@ -135,11 +149,11 @@ func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
 }
 
 // counts reads the counts, at most once in a while. It omits what cannot be counted now.
-func (m *measuredTasks) counts() []store.TaskTypeStats {
+func (m *measuredTasks) counts() ([]store.TaskTypeStats, []store.TaskTable) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if time.Since(m.at) < taskStatsAge {
-		return m.stats
+		return m.stats, m.tables
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), taskStatsTime)
 	defer cancel()
@@ -148,5 +162,8 @@ func (m *measuredTasks) counts() []store.TaskTypeStats {
 		stats = nil
 	}
 	m.stats = stats[:min(len(stats), taskTypesMost)]
-	return m.stats
+	if m.tables, err = m.admin.TaskTables(ctx); err != nil {
+		m.tables = nil
+	}
+	return m.stats, m.tables
 }

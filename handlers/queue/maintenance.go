@@ -238,6 +238,9 @@ func (s *Store) dropPartition(ctx context.Context, table string) (n int, err err
 
 const vacuumTime = "select set_config('statement_timeout', $1, false)"
 
+// vacuumed are the tables whose rows change all the time.
+var vacuumed = []string{"tasks", "task_leases", "task_schedule", "task_keys"}
+
 // VacuumTasks implements [store.TaskMaintenance]. The server also vacuums on its own. This is for
 // vacuuming more often. It also creates the partitions of the next days.
 func (s *Store) VacuumTasks(ctx context.Context) error {
@@ -255,7 +258,7 @@ func (s *Store) VacuumTasks(ctx context.Context) error {
 		}
 		defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), vacuumTime, statementTimeout) }()
 	}
-	for _, table := range []string{"tasks", "task_leases", "task_schedule", "task_keys"} {
+	for _, table := range vacuumed {
 		if _, err := conn.Exec(ctx, "vacuum (analyze, skip_locked) "+table); err != nil {
 			return fmt.Errorf("vacuum %s: %w", table, err)
 		}

@@ -94,6 +94,19 @@ func (s *Store) TaskStats(ctx context.Context) (out []TypeStats, err error) {
 	return out, err
 }
 
+// readTables reads what vacuum is responsible for, without looking into the tables.
+const readTables = `select t.n, pg_total_relation_size(s.relid), s.n_live_tup, s.n_dead_tup
+	from unnest($1::text[]) t (n) join pg_stat_user_tables s on s.relid = t.n::regclass`
+
+// TaskTables implements [store.TaskAdmin].
+func (s *Store) TaskTables(ctx context.Context) ([]store.TaskTable, error) {
+	rows, err := s.pool.Query(ctx, readTables, vacuumed)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[store.TaskTable])
+}
+
 // A counting counts tasks in a transaction that sees one state of all tables, so that no moving
 // task is counted twice.
 type counting struct {
