@@ -112,6 +112,12 @@ func nodeRules(server string) []rule {
 			annotations: explain("tasks of {{ $labels.type }} wait for {{ $value | humanizeDuration }} beyond what they tolerate",
 				"Their workers are too few, too slow or away, or the type is paused.", queues),
 		}, {
+			name: "ProcaasPartitionsUnserved", expr: "max by (cluster) (procaas_cluster_unserved_partitions) > 0", after: "10s",
+			labels: severity("critical"),
+			annotations: explain("{{ $value }} partitions of {{ $labels.cluster }} are served by nobody",
+				"None of the workers that may hold them answers, so their requests fail. Start one of these workers, or let the map name more.",
+				"procaas balancer status"+serverFlag(server)),
+		}, {
 			name: "ProcaasQueueUnasked", after: "5m", labels: severity("warning"),
 			expr: fmt.Sprintf(`max by (type) (procaas_queue_tasks{state="ready"}) > 0 and on (type) `+
 				`time() - max by (type) (procaas_queue_asked_timestamp_seconds) > %d`, unaskedTasks),

@@ -228,6 +228,7 @@ func metricNames() map[string]bool {
 	if _, err := alert.New(alert.Options{Webhooks: []string{"http://127.0.0.1/"}, Metrics: n}); err != nil {
 		panic(err)
 	}
+	n.names["procaas_cluster_unserved_partitions"] = true // serve has the metrics of clusters
 	return n.names
 }
 

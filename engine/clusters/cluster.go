@@ -35,6 +35,7 @@ type Levers struct {
 	Pins     map[int]Lever    `json:"pins,omitempty"`     // partitions that stay on a worker
 	Frozen   *Lever           `json:"frozen,omitempty"`   // nothing moves at all
 	DryRun   *Lever           `json:"dry_run,omitempty"`  // moves are decided but not made
+	Evacuate *Lever           `json:"evacuate,omitempty"` // silent workers are left as usual, even if half of the cluster is silent
 
 	// Warnings are computed from all levers when they are read. They are not stored.
 	Warnings []string `json:"warnings,omitempty" doc:"Pins that contradict a ban or drain of their worker, and which of the two applies."`
@@ -69,20 +70,24 @@ func (l Levers) At(now time.Time) Levers {
 	maps.DeleteFunc(pins, func(_ int, l Lever) bool { return l.over(now) })
 	return Levers{
 		Banned: live(l.Banned), Draining: live(l.Draining), Zones: live(l.Zones), Pins: pins, Frozen: one(l.Frozen), DryRun: one(l.DryRun),
+		Evacuate: one(l.Evacuate),
 	}
 }
 
 // These are the names of levers.
 const (
-	LeverBan    = "ban"
-	LeverDrain  = "drain"
-	LeverPin    = "pin"
-	LeverFreeze = "freeze"
-	LeverDryRun = "dry-run"
+	LeverBan      = "ban"
+	LeverDrain    = "drain"
+	LeverPin      = "pin"
+	LeverFreeze   = "freeze"
+	LeverDryRun   = "dry-run"
+	LeverEvacuate = "evacuate"
 )
 
 // leverNames lists the names.
-func leverNames() []string { return []string{LeverBan, LeverDrain, LeverPin, LeverFreeze, LeverDryRun} }
+func leverNames() []string {
+	return []string{LeverBan, LeverDrain, LeverPin, LeverFreeze, LeverDryRun, LeverEvacuate}
+}
 
 // A LeverPull is a request to pull or release a lever.
 type LeverPull struct {
@@ -107,6 +112,7 @@ type ClusterState struct {
 	Dropped  float64   `json:"dropped"`           // requests since then
 	Would    []MoveLog `json:"would,omitempty"`   // what the last dry run would have moved
 	Alerts   []string  `json:"alerts,omitempty"`  // what a person should look at
+	Unserved int       `json:"unserved"`          // partitions that nobody serves and nobody can take
 	Workers  []Seen    `json:"workers"`           // in the order of the assignment
 	Weights  []float64 `json:"weights,omitempty"` // last known requests per second by partition
 }
@@ -311,7 +317,7 @@ func (s *ClusterStatus) checkPull(p LeverPull) (name string, err error) {
 		if p.Worker == "" && !p.Release {
 			return "", leverError("pin wants the worker that shall hold partition %d", p.Partition)
 		}
-	case LeverFreeze, LeverDryRun:
+	case LeverFreeze, LeverDryRun, LeverEvacuate:
 		return "", nil
 	default:
 		message := fmt.Sprintf("want a lever of %s, have %q", strings.Join(leverNames(), ", "), p.Lever)
@@ -417,6 +423,19 @@ func (s *ClusterStatus) holders(partition int) (ids []string) {
 	return ids
 }
 
+// whole returns the place of a lever that is about the whole cluster, or nil for another lever.
+func (l *Levers) whole(name string) **Lever {
+	switch name {
+	case LeverFreeze:
+		return &l.Frozen
+	case LeverDryRun:
+		return &l.DryRun
+	case LeverEvacuate:
+		return &l.Evacuate
+	}
+	return nil
+}
+
 // get returns the lever of a pull, or nil if it is not pulled.
 func (l *Levers) get(p LeverPull) *Lever {
 	in := func(found Lever, ok bool) *Lever {
@@ -428,10 +447,8 @@ func (l *Levers) get(p LeverPull) *Lever {
 	var found Lever
 	var ok bool
 	switch {
-	case p.Lever == LeverFreeze:
-		return l.Frozen
-	case p.Lever == LeverDryRun:
-		return l.DryRun
+	case l.whole(p.Lever) != nil:
+		return *l.whole(p.Lever)
 	case p.Lever == LeverPin:
 		found, ok = l.Pins[p.Partition]
 	case p.Lever == LeverBan:
@@ -447,14 +464,10 @@ func (l *Levers) get(p LeverPull) *Lever {
 // set pulls or releases a lever.
 func (l *Levers) set(p LeverPull, lever Lever) {
 	switch {
-	case p.Lever == LeverFreeze || p.Lever == LeverDryRun:
-		at := &l.Frozen
-		if p.Lever == LeverDryRun {
-			at = &l.DryRun
-		}
-		if *at = &lever; p.Release {
-			*at = nil
-		}
+	case l.whole(p.Lever) != nil && p.Release:
+		*l.whole(p.Lever) = nil
+	case l.whole(p.Lever) != nil:
+		*l.whole(p.Lever) = &lever
 	case p.Lever == LeverPin:
 		put(&l.Pins, p.Partition, lever, p.Release)
 	case p.Lever == LeverBan:

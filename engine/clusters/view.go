@@ -189,6 +189,9 @@ func (s *ClusterStatus) notes(v *PartitionView, up int) []string {
 	if l := s.Levers.Frozen; l != nil {
 		note("nothing moves: %s has frozen the cluster: %s", l.By, l.Reason)
 	}
+	if l := s.Levers.Evacuate; l != nil {
+		note("silent workers are left as usual, even if half of the cluster is silent: %s: %s", l.By, l.Reason)
+	}
 	if l := s.Levers.DryRun; l != nil {
 		note("moves are decided and not made: %s: %s", l.By, l.Reason)
 	}

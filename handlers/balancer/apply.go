@@ -271,7 +271,7 @@ func (w *writing) see(state *clusters.ClusterState) {
 	for _, m := range w.d.Would {
 		state.Would = append(state.Would, clusters.MoveLog{At: state.Time, Partition: m.Partition, From: m.From, To: m.To, Reason: m.Reason})
 	}
-	state.Alerts = w.d.Alerts
+	state.Alerts, state.Unserved = w.d.Alerts, w.d.Unserved
 }
 
 // keep adds the state and the observation to the writes.

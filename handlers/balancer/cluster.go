@@ -76,6 +76,9 @@ type Report struct {
 	Up       []bool // answered its healthcheck
 	Draining []bool // is about to stop
 	Gone     []bool // nothing listens at its address: it has ended. Empty if nobody checked
+	Banned   []bool // people let it serve nothing, so it counts as not up. Empty for none
+	Evacuate bool   // people know that silent workers have died, even if half of the cluster is silent
+	Misses   []int  // unanswered healthchecks of this report, at least 1 if it is not up. Empty if nobody asked twice
 
 	Requests []float64 // served
 	Drops    []float64 // not served because of missing capacity
@@ -84,6 +87,20 @@ type Report struct {
 
 	Weights    []float64 // requests per partition; NaN if not reported
 	Assignment []int     // current worker of each partition
+}
+
+// gone reports whether nothing listens at a worker's address.
+func (r *Report) gone(w int) bool { return len(r.Gone) > 0 && r.Gone[w] && !r.Up[w] }
+
+// banned reports whether a worker may serve nothing.
+func (r *Report) banned(w int) bool { return len(r.Banned) > 0 && r.Banned[w] }
+
+// misses returns how many healthchecks a silent worker has not answered.
+func (r *Report) misses(w int) int {
+	if len(r.Misses) == 0 {
+		return 1
+	}
+	return max(1, r.Misses[w])
 }
 
 // errEmpty refuses a report without workers.

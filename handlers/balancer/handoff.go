@@ -44,7 +44,7 @@ type Handoff struct {
 
 	// Grace is how long a worker that does not answer may still serve a partition after a move. The new worker gets it
 	// after this time. If nothing listens at the old address, that worker has ended, and 1.5 seconds are enough.
-	Grace time.Duration `yaml:"grace" default:"5s" min:"0s" max:"10m"`
+	Grace time.Duration `yaml:"grace" default:"3s" min:"0s" max:"10m"`
 }
 
 // CheckBody checks what the tags of [Handoff] cannot express.
@@ -79,6 +79,14 @@ func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	s := handoff.Settler{Caller: handoff.Caller{HTTP: c.Workers, Token: token}, Timeout: h.Timeout, Grace: h.Grace}
 	if h.Phase == "prepare" {
 		return h.prepare(ctx, c, s, &a)
+	}
+	state, _, err := clusters.ReadClusterState(ctx, c.Documents, cluster.ID)
+	if err != nil {
+		return model.Result{}, err
+	}
+	s.Silent = map[string]bool{}
+	for _, w := range state.Workers {
+		s.Silent[w.ID] = !w.Up
 	}
 	return h.settle(ctx, c, s, &a)
 }

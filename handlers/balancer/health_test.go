@@ -40,7 +40,7 @@ func TestFalseDeathsCountAsLost(t *testing.T) {
 			9e3 + 10*float64(i),
 		}}
 		r.Age[1] = r.Age[0]
-		h.see(r, 10, func(w int, _ float64) { t.Errorf("worker %d is said to have restarted", w) }, func(int) { died++ })
+		h.observe(r, 10, func(w int, _ float64) { t.Errorf("worker %d is said to have restarted", w) }, func(int) { died++ })
 	}
 	if died != 1 {
 		t.Errorf("want the first silence to be taken for a death, and no other one, have %d deaths", died)

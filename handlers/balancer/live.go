@@ -6,6 +6,8 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"procaas/dsl/cluster"
@@ -20,7 +22,8 @@ type Live struct {
 	members []Observed // the workers that the policy knows, in order
 	allowed [][]int
 	policy  Policy
-	crowd   int     // observations in a row with half of the cluster silent
+	silent  []int   // of each worker: observations in a row in which it did not answer
+	crowd   int     // observations in a row with half of the cluster silent, and no proof that its processes have ended
 	at      float64 // time of the last one
 }
 
@@ -50,7 +53,7 @@ func Rehearse(r *clusters.Recording, policy string, params Params, allowed [][]i
 }
 
 func newLive(c *tree.Cluster, allowed [][]int, params Params, o *Observation) (*Live, error) {
-	l := &Live{cluster: c, members: slices.Clone(o.Workers), allowed: allowed, at: math.Inf(-1)}
+	l := &Live{cluster: c, members: slices.Clone(o.Workers), allowed: allowed, silent: make([]int, len(o.Workers)), at: math.Inf(-1)}
 	if len(o.Workers) == 0 {
 		return l, nil // no worker is known yet
 	}
@@ -95,6 +98,9 @@ type Decision struct {
 	Workers []clusters.AssignedWorker `json:"workers"`
 	Alerts  []string                  `json:"alerts,omitempty"`
 
+	// Unserved counts the partitions whose workers do not answer, and which no other worker can take.
+	Unserved int `json:"unserved,omitempty"`
+
 	// Banned and Draining are the workers that levers name.
 	Banned   []string `json:"banned,omitempty"`
 	Draining []string `json:"draining,omitempty"`
@@ -133,23 +139,27 @@ func (l *Live) Follow(o *Observation) {
 
 // inherit tells v5 that another node has made the moves.
 func (l *Live) inherit(heir bool) {
-	if e, ok := l.policy.(*economist); ok {
-		e.heir = heir
+	if e, ok := l.policy.(*controller); ok {
+		e.replaying = heir
 	}
 }
 
 // crowded counts for how long half of the cluster has been silent, and reports whether it is.
 func (l *Live) crowded(o *Observation) bool {
 	listed, silent := 0, 0
-	for _, w := range o.Workers {
+	for i, w := range o.Workers {
+		if l.silent[i]++; w.Up {
+			l.silent[i] = 0
+		}
 		if !w.Listed {
 			continue
 		}
-		if listed++; !w.Up {
+		listed++
+		if !w.Up && !w.Gone {
 			silent++
 		}
 	}
-	if silent < 2 || 2*silent < listed {
+	if !crowded(silent, listed) {
 		l.crowd = 0
 		return false
 	}
@@ -172,18 +182,19 @@ func (l *Live) Decide(o *Observation, levers clusters.Levers) Decision {
 		return d
 	}
 	r := o.report(l.allowed)
+	r.Evacuate = levers.Evacuate != nil
 	s := newPilot(o, l.allowed, r, levers)
 	evacuate := 0
 	if l.crowded(o) {
 		for i, w := range o.Workers {
-			s.silent[i] = w.Listed && !w.Up
+			s.silent[i] = w.Listed && !w.Up && !w.Gone && levers.Evacuate == nil
 		}
 		if l.crowd > crowdConfirmations(l.cluster.Step.Seconds()) {
 			evacuate = int(math.Ceil(evacuated * float64(len(o.Owners))))
 		}
 	}
 	s.must()
-	if _, drains := l.policy.(*economist); !drains {
+	if _, drains := l.policy.(*controller); !drains {
 		s.drain(o.Draining)
 	}
 	wanted := l.policy.Decide(r)
@@ -204,7 +215,40 @@ func (l *Live) Decide(o *Observation, levers clusters.Levers) Decision {
 		d.Moves = moves
 	}
 	d.Alerts = s.alerts(l.crowd, crowdConfirmations(l.cluster.Step.Seconds()))
+	if text := l.unserved(s, &d); text != "" {
+		d.Alerts = append(d.Alerts, text)
+	}
+	if v5, ok := l.policy.(*controller); ok {
+		for i, w := range o.Workers {
+			if v5.witness.distrusts(i, o.At) {
+				d.Alerts = append(d.Alerts, fmt.Sprintf("worker %s reports drops that do not fit its other counts: they do not count", w.ID))
+			}
+		}
+	}
 	return d
+}
+
+// unservedFrom is how many observations in a row a worker must be silent before its partitions count as
+// unserved. A single healthcheck gets lost now and then.
+const unservedFrom = 2
+
+// unserved counts the partitions that nobody serves and nobody can take, and describes them.
+func (l *Live) unserved(s *pilot, d *Decision) string {
+	var first []string
+	for p, owner := range s.owners {
+		nobody := owner < 0 || l.silent[owner] >= unservedFrom
+		if !nobody || slices.ContainsFunc(l.allowed[p], func(w int) bool { return s.report.Up[w] }) {
+			continue
+		}
+		if d.Unserved++; len(first) < 5 {
+			first = append(first, strconv.Itoa(p))
+		}
+	}
+	if d.Unserved == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d partitions are served by nobody (%s), and none of the workers that may hold them is up: start one of these, or "+
+		"let the map name more", d.Unserved, strings.Join(first, ", "))
 }
 
 // name replaces the numbers of workers, which policies use, by their ids.
@@ -234,7 +278,7 @@ func (s *pilot) alerts(crowd, ticks int) (out []string) {
 		out = append(out, "no worker answers: the assignment is kept as it is")
 	case crowd > 0:
 		out = append(out, fmt.Sprintf("%d of %d workers answer: it may be the balancer that is cut off, so partitions stay for %d "+
-			"observations, and move slowly then",
+			"observations, and move slowly then; if the workers have died, procaas balancer evacuate moves the partitions now",
 			up, listed, ticks))
 	}
 	nobody, total, most, heaviest := 0, 0.0, 0.0, 0

@@ -138,8 +138,8 @@ func TestEveryLiveAssignmentIsAllowed(t *testing.T) {
 
 // poisoned reports whether v5 leaves a partition where it is because its workers die.
 func poisoned(l *Live, p int, at float64) bool {
-	e, ok := l.policy.(*economist)
-	return ok && e.parts[p].crash.of(at, flapHalf) >= poison/2
+	e, ok := l.policy.(*controller)
+	return ok && e.deaths[p].of(at, deathHalf) >= deathsBlame/2
 }
 
 // A cluster in which nothing happens moves nothing, under any policy.
@@ -169,7 +169,7 @@ func TestIdleClusterStays(t *testing.T) {
 func TestRefusedMovesAreForgotten(t *testing.T) {
 	t.Parallel()
 	c := Cluster{Workers: 3, Partitions: 3, Step: 2, Allowed: [][]int{{0, 1}, {0, 1}, {0, 2}}, Assignment: []int{0, 0, 2}}
-	e := newEconomist(c, DefaultParams())
+	e := newController(c, DefaultParams())
 	r := &Report{
 		Up: []bool{true, true, true}, Draining: []bool{true, false, false}, Requests: []float64{9, 9, 9}, Drops: make([]float64, 3),
 		Busy: []float64{.1, .1, .1}, Age: []float64{900, 900, 900}, Weights: []float64{3, 3, 3}, Assignment: c.Assignment,
@@ -180,10 +180,10 @@ func TestRefusedMovesAreForgotten(t *testing.T) {
 		if len(moves) != 2 {
 			t.Fatalf("report %d: want both partitions to leave the draining worker, have %v", i, moves)
 		}
-		e.recall(r)
-		for p := range e.parts {
-			if len(e.parts[p].homes) != 0 || e.where[p] != c.Assignment[p] {
-				t.Fatalf("report %d: partition %d is remembered as moved: %+v", i, p, e.parts[p])
+		e.forget(r)
+		for p := range e.loads {
+			if len(e.left[p]) != 0 || e.owner[p] != c.Assignment[p] {
+				t.Fatalf("report %d: partition %d is remembered as moved: %+v", i, p, e.left[p])
 			}
 		}
 	}

@@ -32,9 +32,10 @@ type Observation struct {
 type Observed struct {
 	clusters.AssignedWorker
 
-	Listed   bool     `json:"listed"`         // it is currently a worker of the cluster
-	Up       bool     `json:"up"`             // it answered
-	Gone     bool     `json:"gone,omitempty"` // it did not answer, because nothing listens at its address
+	Listed   bool     `json:"listed"`           // it is currently a worker of the cluster
+	Up       bool     `json:"up"`               // it answered
+	Gone     bool     `json:"gone,omitempty"`   // it did not answer, because nothing listens at its address
+	Misses   int      `json:"misses,omitempty"` // healthchecks that it did not answer, if there were more than one
 	Draining bool     `json:"draining,omitempty"`
 	Requests *float64 `json:"requests,omitempty"`
 	Drops    *float64 `json:"drops,omitempty"`
@@ -105,12 +106,15 @@ func (o *Observation) report(allowed [][]int) *Report {
 	r := &Report{
 		At: o.At, Up: make([]bool, n), Draining: make([]bool, n), Gone: make([]bool, n), Requests: make([]float64, n), Drops: make([]float64, n),
 		Busy: make([]float64, n), Age: make([]float64, n), Weights: make([]float64, len(o.Weights)), Assignment: make([]int, len(o.Owners)),
+		Banned: make([]bool, n), Misses: make([]int, n),
 	}
 	for i, w := range o.Workers {
-		r.Up[i], r.Gone[i], r.Draining[i] = w.Up, w.Gone, w.Draining
+		r.Up[i], r.Gone[i], r.Draining[i], r.Misses[i] = w.Up, w.Gone, w.Draining, w.Misses
 		r.Requests[i], r.Drops[i], r.Busy[i], r.Age[i] = number(w.Requests), number(w.Drops), number(w.Busy), number(w.Age)
 		for _, id := range o.Banned {
-			r.Up[i] = r.Up[i] && w.ID != id
+			if w.ID == id {
+				r.Up[i], r.Banned[i] = false, true
+			}
 		}
 		for _, id := range o.Draining {
 			r.Draining[i] = r.Draining[i] || w.ID == id

@@ -32,9 +32,9 @@ import (
 // negative or huge ones, but the worker counts as alive. A worker that answers neither in time is
 // not up. This does not fail the handler: it is part of the result.
 //
-// If the step is 3 seconds or longer, a worker that becomes silent is asked once more, and twice
-// from 4 seconds on. This takes at most half of the step, and policies then decide without waiting
-// for another report. A worker whose address refuses connections is asked twice more in any case.
+// A worker that becomes silent is asked once more, and twice if the step is 4 seconds or longer. This
+// takes at most half of the step. Each unanswered healthcheck counts, so policies wait for one report
+// less, or for none with long steps. A worker whose address refuses connections is asked twice more in any case.
 // If it still refuses, it has ended, and its partitions move at once. A worker that is slow or
 // cannot be reached never counts as ended this way.
 //
@@ -242,7 +242,7 @@ const refusals = 2
 // askAgain asks workers again that have just become silent, as often as a policy would otherwise
 // wait for further reports. Their late answers count.
 func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation, told []map[int]float64) {
-	rounds := leastMisses - leastConfirmations(cluster.Step.Seconds())
+	rounds := max(1, missesLeast-leastConfirmations(cluster.Step.Seconds()))
 	again := func(w *Observed, round int) bool {
 		return w.Listed && !w.Up && (round < rounds || w.Gone && round < refusals)
 	}
@@ -265,6 +265,9 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Obs
 	ctx, cancel := clock.WithTimeout(ctx, most)
 	defer cancel()
 	for round := range max(rounds, refusals) {
+		if !slices.ContainsFunc(o.Workers, func(w Observed) bool { return again(&w, round) && !known[w.ID] }) {
+			return // nobody waits for workers that are known to be silent
+		}
 		if clock.Sleep(ctx, min(cluster.Step/5, longestPause)) != nil {
 			return
 		}
@@ -275,7 +278,10 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Obs
 					now := Observed{AssignedWorker: w.AssignedWorker, Listed: true}
 					if counts := examine(ctx, c, cluster, &now); now.Up {
 						told[i], *w = counts, now
-					} else if ctx.Err() == nil {
+						return
+					}
+					w.Misses = max(w.Misses, 1) + 1
+					if ctx.Err() == nil {
 						w.Gone = now.Gone
 					}
 				})

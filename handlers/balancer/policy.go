@@ -39,7 +39,7 @@ func New(name string, c Cluster, p Params) (Policy, error) {
 	case version < 5:
 		return newClassic(version, c, p), nil
 	}
-	return newEconomist(c, p), nil
+	return newController(c, p), nil
 }
 
 // Params are the parameters of policies. The zero value is not useful. See [DefaultParams].

@@ -197,7 +197,7 @@ func TestV5LeavesNothingOnTheDead(t *testing.T) {
 			t.Fatal(err)
 		}
 		where := slices.Clone(c.Assignment)
-		for i := range 2 * mostMisses {
+		for i := range 2 * missesMost {
 			r := drawReport(t, &c, float64(i+1)*c.Step, where)
 			for w := range r.Up {
 				r.Up[w], r.Draining[w], r.Age[w] = !dead[w], false, 1e6+r.At

@@ -42,10 +42,10 @@ func (g *Group) leverOperations(refusals []string) []rest.Operation {
 		}, g.explain),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/clusters/{cluster}/levers/{lever}", ID: "pull-lever", Tag: "admin",
-			Summary: "Set a lever: ban, drain, pin, freeze or dry-run",
+			Summary: "Set a lever: ban, drain, pin, freeze, dry-run or evacuate",
 			About: "ban takes all partitions off a worker at once. drain does so gradually. pin keeps a partition on a worker while the " +
-				"worker is up. freeze stops all moves. dry-run shows moves without making them. A lever takes effect at the next observation " +
-				"and is audited.",
+				"worker is up. freeze stops all moves. dry-run shows moves without making them. evacuate moves partitions off silent workers even if half of the " +
+				"cluster is silent. A lever takes effect at the next observation and is audited.",
 			Example: wire.LeverChange{Worker: "worker-3", Reason: "its disk is full"},
 			Replies: rest.OK("All levers that are set."), Refusals: steered,
 		}, g.pull),
@@ -146,7 +146,7 @@ func (g *Group) explain(c *rest.Call, in *partitionPath) (v clusters.PartitionVi
 // A leverPath names a lever of a cluster.
 type leverPath struct {
 	clusterPath
-	Lever string `path:"lever" doc:"ban, drain, pin, freeze or dry-run."`
+	Lever string `path:"lever" doc:"ban, drain, pin, freeze, dry-run or evacuate."`
 }
 
 type pullLever struct {

@@ -299,6 +299,9 @@ func leversOf(l clusters.Levers) (rows []leverRow) {
 	if l.DryRun != nil {
 		rows = append(rows, leverRow{"dry run: moves are decided and not made", *l.DryRun})
 	}
+	if l.Evacuate != nil {
+		rows = append(rows, leverRow{"silent workers are left, however many", *l.Evacuate})
+	}
 	for _, kind := range []struct {
 		word string
 		of   map[string]clusters.Lever

@@ -29,7 +29,7 @@ type Loss struct {
 type Worker struct{ ID, URL string }
 
 // DefaultGrace is how long a silent worker may still serve a partition that was moved away from it.
-const DefaultGrace = 5 * time.Second
+const DefaultGrace = 3 * time.Second
 
 // endedGrace is the longest grace for a worker at whose address nothing listens. Its process has
 // ended, and its requests end with it or soon after.
@@ -45,8 +45,15 @@ type Settler struct {
 	// new owner gets it after that.
 	Grace time.Duration
 
+	// Silent are the ids of workers that did not answer a moment ago. They get only SilentTimeout, so
+	// that they do not hold up the others.
+	Silent map[string]bool
+
 	AtOnce int // how many workers are called at once; 0 means [DefaultAtOnce]
 }
+
+// SilentTimeout is the longest time of an order to a worker that did not answer a moment ago.
+const SilentTimeout = 200 * time.Millisecond
 
 // DefaultAtOnce is how many workers are called at once.
 const DefaultAtOnce = 64
@@ -120,7 +127,11 @@ func (r *round) order(ctx context.Context, path string, partitions [][]int, all 
 		if r.silent[w] || len(partitions[w]) == 0 && !all {
 			return
 		}
-		ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+		timeout := r.Timeout
+		if r.Silent[r.m.Workers[w].ID] {
+			timeout = min(timeout, SilentTimeout)
+		}
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		state, err := r.Caller.Order(ctx, r.m.Workers[w].URL, path, Order{Cluster: r.m.Cluster, Version: r.m.Version, Partitions: partitions[w]})
 		if err == nil {

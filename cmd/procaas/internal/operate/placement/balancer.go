@@ -47,6 +47,8 @@ reasons. A server with only one cluster needs no --cluster.`,
 		leverCommand("unfreeze", "Let partitions move again", clusters.LeverFreeze, true),
 		leverCommand("dry-run", "Let moves be decided, and not made", clusters.LeverDryRun, false),
 		leverCommand("wet-run", "Let moves be made again", clusters.LeverDryRun, true),
+		leverCommand("evacuate", "Move partitions off silent workers even if half of the cluster is silent", clusters.LeverEvacuate, false),
+		leverCommand("unevacuate", "Wait again if half of the cluster is silent", clusters.LeverEvacuate, true),
 	)
 	return c
 }
@@ -153,6 +155,9 @@ func writeLevers(q *cli.Call, l clusters.Levers, none string) error {
 	}
 	if l.DryRun != nil {
 		line("dry run", *l.DryRun)
+	}
+	if l.Evacuate != nil {
+		line("evacuated when silent", *l.Evacuate)
 	}
 	for _, group := range []struct {
 		what string

@@ -67,6 +67,11 @@ var clusterGauges = []struct {
 		func(s *clusters.ClusterStatus) float64 { return float64(len(s.State.Alerts)) },
 	},
 	{
+		"procaas_cluster_unserved_partitions", "Partitions that no worker serves, because none of those that may hold them answers.",
+		prometheus.GaugeValue,
+		func(s *clusters.ClusterStatus) float64 { return float64(s.State.Unserved) },
+	},
+	{
 		"procaas_cluster_observed_seconds", "Time of the last observation, as Unix time.", prometheus.GaugeValue,
 		func(s *clusters.ClusterStatus) float64 { return s.State.At },
 	},
