@@ -90,6 +90,10 @@ type Request struct {
 	// sends headers of the pipeline to another host.
 	Redirects int `yaml:"redirects" default:"0" min:"0" max:"10"`
 
+	// RedirectAsGet lets a redirect 301 or 302 make a GET without a body of a request with another method, as browsers
+	// do. Otherwise such a redirect is an error without a retry. A 303 always makes a GET of it.
+	RedirectAsGet bool `yaml:"redirect-as-get"`
+
 	// Timeout is the longest time of one attempt. Its default is the timeout of the handler, then
 	// that of the service, then 5s.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
@@ -157,6 +161,11 @@ func (r *Request) client(c *engine.Call, left timeLeft, s *secrets) *http.Client
 		// A service must not redirect us to where the pipeline itself may not go.
 		if err := checkTarget(c.Bundle, req.URL); err != nil {
 			return model.Permanent(err)
+		}
+		if status, was := req.Response.StatusCode, via[len(via)-1].Method; !r.RedirectAsGet && was != req.Method &&
+			(status == http.StatusMovedPermanently || status == http.StatusFound) {
+			return model.Permanent(fmt.Errorf("reply %d redirects the %s to %s, which would get a %s without the body; call that address, "+
+				"let the service answer 307 or 308, or write redirect-as-get: true", status, was, publicURL(req.URL), req.Method))
 		}
 		left.tell(req.Header)
 		if leftOrigin(req, via) {

@@ -524,6 +524,47 @@ func TestRedirectsDoNotCarrySecretsToOtherServices(t *testing.T) {
 	}
 }
 
+// A 301 or 302 would make a GET of a POST, and the handler would succeed without its effect.
+func TestRedirectDoesNotLoseTheBody(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		status int
+		method string
+		asGet  bool
+		want   string // methods of the requests
+		err    string
+	}{
+		{301, "POST", false, "POST", "redirect-as-get"},
+		{302, "POST", false, "POST", "redirect-as-get"},
+		{302, "POST", true, "POST GET", ""},
+		{303, "POST", false, "POST GET", ""},
+		{308, "POST", false, "POST POST", ""},
+		{301, "GET", false, "GET GET", ""},
+	} {
+		var methods []string
+		call := newCall(transport(func(r *http.Request) (*http.Response, error) {
+			methods = append(methods, r.Method)
+			if len(methods) > 1 {
+				return reply(r, 200, "", ""), nil
+			}
+			resp := reply(r, tc.status, "", "")
+			resp.Header.Set("Location", "/2")
+			return resp, nil
+		}))
+		r := handlers.Request{URL: "http://orders.example/1", Method: tc.method, Redirects: 1, RedirectAsGet: tc.asGet}
+		if tc.method == "POST" {
+			r.Body = map[string]any{"a": 1}
+		}
+		_, err := r.Handle(t.Context(), call)
+		if have := strings.Join(methods, " "); have != tc.want {
+			t.Errorf("%d after %s: have %s, want %s", tc.status, tc.method, have, tc.want)
+		}
+		if (err == nil) != (tc.err == "") || err != nil && (!strings.Contains(err.Error(), tc.err) || !model.IsPermanent(err)) {
+			t.Errorf("%d after %s: have %v, want %q", tc.status, tc.method, err, tc.err)
+		}
+	}
+}
+
 func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
 	t.Parallel()
 	services := []*tree.Service{{ID: "a", URL: "http://a.example"}, {ID: "b", URL: "http://b.example"}}
