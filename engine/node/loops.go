@@ -210,6 +210,7 @@ func (n *node) claim() claimResult {
 	}
 	n.stalled.claimed(len(runs), err, time.Now())
 	n.d.Metrics.Stalled.Set(n.stalled.seconds(time.Now()))
+	full := isFull(claimed, asked) // not after take: runs are their jobs' from then on
 	result := claimedSome
 	switch {
 	case errors.Is(err, store.ErrFenced):
@@ -222,10 +223,10 @@ func (n *node) claim() claimResult {
 			n.log.Warn("runs cannot be claimed, trying again", "error", err, "unlogged", unsaid)
 		}
 	case err == nil:
-		n.backlog.Store(isFull(claimed, asked))
+		n.backlog.Store(full)
 	}
 	n.take(asked, claimed)
-	if isFull(claimed, asked) {
+	if full {
 		n.nudge()
 	}
 	if len(runs) == 0 && result == claimedSome {
