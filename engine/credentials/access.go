@@ -206,6 +206,7 @@ type Access struct {
 	Known     Known
 	Now       func() time.Time
 	Log       *slog.Logger
+	Session   time.Duration // how long a session lasts at most; 0 means [SessionTime]
 
 	// CheckPath returns an error for a path that does not exist.
 	CheckPath func(path string) error

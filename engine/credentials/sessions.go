@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -27,7 +28,7 @@ const (
 	// mostSessions bounds the sessions of one token. Documents are never removed, but reused.
 	mostSessions = 64
 
-	// SessionTime is how long a session lasts at most.
+	// SessionTime is how long a session lasts at most, if Access.Session does not say.
 	SessionTime = 12 * time.Hour
 
 	// sessionTries is how often a place for a session is looked for if another session takes it.
@@ -46,7 +47,7 @@ type session struct {
 func (a *Access) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
-	value := model.EncodeJSON(session{Secret: hash[:], Token: token[:], Expires: a.Now().Add(SessionTime).UTC().Truncate(time.Second)})
+	value := model.EncodeJSON(session{Secret: hash[:], Token: token[:], Expires: a.Now().Add(cmp.Or(a.Session, SessionTime)).UTC().Truncate(time.Second)})
 	for try := 1; ; try++ {
 		place, version, err := a.sessionPlace(ctx, name)
 		if err == nil {
