@@ -32,6 +32,29 @@ func TestChildrenThatAreNotListedKeepTheirKey(t *testing.T) {
 	r.awaitState(transfers.TransferObserving)
 }
 
+// A table that has become one that a publication breaks is found before the transfer changes anything.
+func TestTransferRefusesWhatThePreflightFinds(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	for _, shard := range []string{"s1", "s2"} {
+		r.exec(shard, "alter table labels drop constraint labels_pkey, add primary key (user_id, id) deferrable")
+	}
+	for _, method := range []string{"auto", "lock-copy-switch"} {
+		r.start(`, "method": "` + method + `"`)
+		got := r.await("a refusal", func(x transfers.ShardTransfer) bool { return x.State == transfers.TransferFailed && x.Method == method })
+		for _, shard := range []string{"s1", "s2"} {
+			if want := "shard " + shard + ": table labels: its primary key is deferrable"; !strings.Contains(got.Error, want) {
+				t.Errorf("%s: %s, want %s", method, got.Error, want)
+			}
+		}
+	}
+	var publications int
+	r.ask("s1", "select count(*) from pg_publication where pubname not like 'procaas_mail_%'", &publications)
+	if publications != 0 {
+		t.Errorf("the transfers have left %d publications", publications)
+	}
+}
+
 // A table that only has a column of the key is not moved either. The map says which of them stay, and
 // those of another map do.
 func TestRowsStayInTablesOfTheKeyOnlyOnPurpose(t *testing.T) {

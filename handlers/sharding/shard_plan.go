@@ -144,6 +144,9 @@ func (h *ShardPlan) acquire(ctx context.Context, c *engine.Call, m *shardmap.Map
 }
 
 func (h *ShardPlan) plan(ctx context.Context, t *task) error {
+	if err := t.preflight(ctx); err != nil {
+		return err
+	}
 	method := t.view().Method
 	return t.with(ctx, func(m *transfer.Mover, _ shardmap.Transfer) error {
 		var err error
@@ -166,6 +169,25 @@ func (h *ShardPlan) plan(ctx context.Context, t *task) error {
 		}
 		return err
 	})
+}
+
+// preflight refuses a transfer whose tables would not survive it on one of its shards.
+func (t *task) preflight(ctx context.Context) error {
+	now := t.view()
+	var reasons []string
+	for _, shard := range []string{now.Source, now.Target} {
+		found, err := t.m.TableErrors(ctx, shard)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			reasons = append(reasons, "shard "+shard+": "+f)
+		}
+	}
+	if len(reasons) > 0 {
+		return &transfer.RefusedError{Reasons: reasons}
+	}
+	return nil
 }
 
 // untilHour returns the time until one of the hours, or 0 if it is now.

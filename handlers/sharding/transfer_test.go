@@ -385,7 +385,7 @@ func TestTransferThatIsRefusedSaysWhy(t *testing.T) {
 	c := r.write()
 	run := r.start("")
 	got := r.awaitState(transfers.TransferFailed)
-	if !strings.Contains(got.Error, "shard s2 has no table labels") {
+	if !strings.Contains(got.Error, "shard s2: table labels: there is none") {
 		t.Errorf("have the error %q", got.Error)
 	}
 	r.ended(run, model.Failed)

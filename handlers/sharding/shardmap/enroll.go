@@ -133,6 +133,23 @@ func (m *Map) place(shard string) int {
 	return slices.IndexFunc(m.Declared.Shards, func(s *tree.Shard) bool { return s.ID == shard })
 }
 
+// TableErrors returns the errors of a preflight that are about tables of the map, for a transfer. It
+// judges the server by its method, and other tables by the rows that it would leave there.
+func (m *Map) TableErrors(ctx context.Context, shard string) (out []string, err error) {
+	pool, err := m.service.Connect(ctx, m, shard)
+	if err != nil {
+		return nil, err
+	}
+	found, err := enroller{m}.check(ctx, pool, shard)
+	for _, f := range found {
+		listed := slices.ContainsFunc(m.Declared.Tables, func(t *tree.ShardTable) bool { return t.Table == f.Table })
+		if f.Level == transfers.FindingError && listed {
+			out = append(out, f.String())
+		}
+	}
+	return out, err
+}
+
 // inspect finds out why a shard cannot be enrolled.
 func (m enroller) inspect(ctx context.Context, q Querier, e *Enrollment) error {
 	found, err := m.check(ctx, q, e.Shard)
