@@ -22,7 +22,7 @@ type classic struct {
 	next   float64     // when the next cycle is due
 	drops  [][]float64 // per worker, in the last minute
 	weight []float64   // per partition, as last reported
-	even   bool        // the thermostat: make weights even
+	even   bool        // the thermostat is on: weights are being made even
 	moved  [][]float64 // per partition, times of its moves, for v4
 	made   []Move      // of the last decision; they may have been refused
 }
@@ -114,7 +114,7 @@ func (b *classic) choose(r *Report, over []bool) (chosen int, why string) {
 		return -1, ""
 	}
 	chosen = there[b.random.IntN(len(there))]
-	if b.version >= 4 && b.rubs(chosen, r.At) {
+	if b.version >= 4 && b.hasFriction(chosen, r.At) {
 		return -1, ""
 	}
 	return chosen, why
@@ -128,17 +128,18 @@ func (b *classic) uneven(r *Report, load []float64) bool {
 			up = append(up, load[w])
 		}
 	}
-	switch gini := Gini(up); {
-	case gini > b.params.GiniHigh:
+	gini := Gini(up)
+	if gini > b.params.GiniHigh {
 		b.even = true
-	case gini < b.params.GiniLow:
+	}
+	if gini < b.params.GiniLow {
 		b.even = false
 	}
 	return b.even
 }
 
-// rubs reports whether friction keeps a partition where it is.
-func (b *classic) rubs(p int, now float64) bool {
+// hasFriction reports whether a partition has just moved so often that it stays where it is.
+func (b *classic) hasFriction(p int, now float64) bool {
 	b.moved[p] = slices.DeleteFunc(b.moved[p], func(at float64) bool { return at <= now-b.params.FrictionTime })
 	return len(b.moved[p]) >= b.params.Friction
 }
