@@ -44,7 +44,12 @@ func assignObject(dst reflect.Value, s *Spec, data any, path string) error {
 	}
 	for _, f := range s.Fields {
 		field := dst.Field(f.Index)
-		value, at := m[f.Name], joinPath(path, f.Name)
+		value, given := m[f.Name]
+		at := joinPath(path, f.Name)
+		if given && value == nil && f.Kind == datum.TimeKind {
+			// Otherwise a time that is missing would be now.
+			return fieldError(at, "want a time such as 2026-01-31T09:30:00Z, have null; leave the field out for now, or add ?? with another time")
+		}
 		if f == inline {
 			value, at = rest, path
 			if rest == nil {
