@@ -74,7 +74,7 @@ func TestCronOfRealLife(t *testing.T) {
 		"0 0 29 2 *":          true,
 		"0 0 30 feb *":        false,
 		"0 0 31 2 1":          true, // mondays of February, by the rule of cron
-		"0 0 31 apr,jun *":    true, // not looked into
+		"0 0 31 apr,jun *":    false,
 		"0 0 * * sun":         true,
 		"0 0 * * 7":           false,
 		"@every 1h":           false,
