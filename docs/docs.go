@@ -86,7 +86,8 @@ func Search(query string) ([]Hit, error) {
 	for _, p := range pages {
 		lines := strings.Split(p.Text, "\n")
 		for from, to := 0, 0; from < len(lines); from = to {
-			if to = from + 1; !isRow(lines[from]) {
+			to = from + 1
+			if !isRow(lines[from]) {
 				for to < len(lines) && lines[to] != "" && !isRow(lines[to]) {
 					to++
 				}

@@ -200,7 +200,8 @@ func (b *bench) moveWaiting(ctx context.Context, servers []*server, waiting int)
 				began := time.Now()
 				err := p.call(ctx, "/v1/events", event(fmt.Sprint("more-", n)), nil)
 				mu.Lock()
-				if took = append(took, time.Since(began)); err != nil {
+				took = append(took, time.Since(began))
+				if err != nil {
 					refused++ // the client would send it again
 				}
 				mu.Unlock()

@@ -55,7 +55,8 @@ func (b *bench) rated(ctx context.Context, pid int, do func() (int, error)) (s s
 	if err != nil {
 		return s, err
 	}
-	began, server, client, own := time.Now(), b.server.cpu(), ownCPU(), cpuOf(pid)
+	began, server := time.Now(), b.server.cpu()
+	client, own := ownCPU(), cpuOf(pid)
 	n, err := do()
 	if err != nil {
 		return s, err

@@ -29,7 +29,8 @@ func (c *advisor) adviseRouting() {
 				break
 			}
 			stage, ok := c.onlyAskedBy(key.Name, i)
-			if routes = ok && (asking == nil || asking == stage); !routes {
+			routes = ok && (asking == nil || asking == stage)
+			if !routes {
 				break
 			}
 			asking = stage

@@ -173,7 +173,8 @@ type comparison struct{ left int }
 
 // contradiction compares what is known with what is wanted. It returns nil unless something is certainly wrong.
 func (c *comparison) contradiction(have, want *typing.Outline, path datum.Path) *conflict {
-	if c.left--; have == nil || want == nil || have == want || c.left < 0 {
+	c.left--
+	if have == nil || want == nil || have == want || c.left < 0 {
 		return nil
 	}
 	// The proof of degradation reports a null without a reason.

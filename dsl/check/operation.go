@@ -25,7 +25,8 @@ func checkOperation(w *merge.Whole, h *tree.Handler, apis map[string]*contracts.
 	if !ok || api == nil || o.Method == "" {
 		return
 	}
-	if h.Calls = api.Call(o); h.Calls == nil {
+	h.Calls = api.Call(o)
+	if h.Calls == nil {
 		return
 	}
 	if h.ResponseSchema == nil && o.JSON && len(o.Expect) > 0 && w.Bundle.Index.Services[o.Service].CheckResponses {

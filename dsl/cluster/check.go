@@ -147,7 +147,8 @@ func checkMap(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.R
 	}
 	held := m.Workers
 	if m.File != "" {
-		if held = mapFile(m, files, r); held == nil {
+		held = mapFile(m, files, r)
+		if held == nil {
 			return false
 		}
 	}
@@ -278,7 +279,8 @@ func Capacities(workers []tree.ClusterWorker) []float64 {
 	}
 	out := make([]float64, len(workers))
 	for i, w := range workers {
-		if out[i] = w.Capacity; out[i] <= 0 {
+		out[i] = w.Capacity
+		if out[i] <= 0 {
 			out[i] = mean
 		}
 	}

@@ -270,7 +270,8 @@ func BestLoad(holders [][]int, capacity []float64, down func(worker int) bool) f
 	low, high := 1.0, 1.0
 	for !fits(parts, capacity, even*high) {
 		low = high
-		if high *= 2; high > 1e6 {
+		high *= 2
+		if high > 1e6 {
 			return high
 		}
 	}

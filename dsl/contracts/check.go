@@ -93,7 +93,8 @@ func (j *fitting) step(n int) bool {
 		j.err = errCheckSteps
 		return false
 	}
-	if j.since += n; j.since > 10_000 {
+	j.since += n
+	if j.since > 10_000 {
 		j.since = 0
 		j.err = j.ctx.Err()
 	}
@@ -178,7 +179,8 @@ func (j *fitting) visit(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 	for _, part := range []func(*fitting, *jsonschema.Schema, any, *evaluated) []Fault{
 		(*fitting).refs, (*fitting).typed, (*fitting).all, (*fitting).either, (*fitting).one, (*fitting).conditions, (*fitting).rest,
 	} {
-		if out = append(out, part(j, s, v, done)...); j.enough(out) {
+		out = append(out, part(j, s, v, done)...)
+		if j.enough(out) {
 			return out
 		}
 	}
@@ -241,7 +243,8 @@ func (j *fitting) same(a, b any) bool {
 // refs follows references. Dynamic references have one possible target: see [Set.ends].
 func (j *fitting) refs(s *jsonschema.Schema, v any, done *evaluated) (out []Fault) {
 	for _, to := range referredTo(s) {
-		if out = append(out, j.self(to, v, done)...); j.enough(out) {
+		out = append(out, j.self(to, v, done)...)
+		if j.enough(out) {
 			break
 		}
 	}
@@ -288,7 +291,8 @@ func (j *fitting) typed(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 
 func (j *fitting) all(s *jsonschema.Schema, v any, done *evaluated) (out []Fault) {
 	for _, one := range s.AllOf {
-		if out = append(out, j.self(one, v, done)...); j.enough(out) {
+		out = append(out, j.self(one, v, done)...)
+		if j.enough(out) {
 			break
 		}
 	}
@@ -302,7 +306,8 @@ func (j *fitting) either(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 	for _, one := range s.AnyOf {
 		found := j.self(one, v, done)
 		if len(found) == 0 {
-			if fits = true; done == nil { // otherwise all are needed for the evaluated parts
+			fits = true
+			if done == nil { // otherwise all are needed for the evaluated parts
 				break
 			}
 		} else if nearest == nil || nearness(found) > nearness(nearest) {
@@ -369,7 +374,8 @@ func (j *fitting) rest(s *jsonschema.Schema, v any, done *evaluated) (out []Faul
 			if done.names[name] {
 				continue
 			}
-			if out = append(out, j.below(s.UnevaluatedProperties, name, v[name])...); j.enough(out) {
+			out = append(out, j.below(s.UnevaluatedProperties, name, v[name])...)
+			if j.enough(out) {
 				return out
 			}
 			done.names[name] = true
@@ -382,7 +388,8 @@ func (j *fitting) rest(s *jsonschema.Schema, v any, done *evaluated) (out []Faul
 			if done.items[i] {
 				continue
 			}
-			if out = append(out, j.below(s.UnevaluatedItems, strconv.Itoa(i), x)...); j.enough(out) {
+			out = append(out, j.below(s.UnevaluatedItems, strconv.Itoa(i), x)...)
+			if j.enough(out) {
 				return out
 			}
 			done.items[i] = true

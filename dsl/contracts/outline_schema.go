@@ -221,7 +221,8 @@ func (as alternatives) expand() (alternatives, bool) {
 	var out alternatives
 	for _, a := range as {
 		more, ok := a.expand(0)
-		if out = append(out, more...); !ok || len(out) > maxAlternatives {
+		out = append(out, more...)
+		if !ok || len(out) > maxAlternatives {
 			return nil, false
 		}
 	}

@@ -66,7 +66,8 @@ func (j *fitting) mapping(s *jsonschema.Schema, m map[string]any, done *evaluate
 	for _, part := range []func(*fitting, *jsonschema.Schema, map[string]any, *evaluated) []Fault{
 		(*fitting).dependencies, (*fitting).members, (*fitting).names,
 	} {
-		if out = append(out, part(j, s, m, done)...); j.enough(out) {
+		out = append(out, part(j, s, m, done)...)
+		if j.enough(out) {
 			break
 		}
 	}
@@ -209,7 +210,8 @@ func (j *fitting) list(s *jsonschema.Schema, list []any, done *evaluated) (out [
 	if j.enough(out) {
 		return out
 	}
-	if out = append(out, j.elements(s, list, done)...); j.enough(out) || s.Contains == nil {
+	out = append(out, j.elements(s, list, done)...)
+	if j.enough(out) || s.Contains == nil {
 		return out
 	}
 	return append(out, j.contains(s, list, done)...)

@@ -344,7 +344,8 @@ func (k *Set) tree(address string) (part, whole *expr.Value) {
 	if plain, err := url.PathUnescape(fragment); err == nil {
 		fragment = plain
 	}
-	if part = whole.At(pointer(fragment)); part == nil {
+	part = whole.At(pointer(fragment))
+	if part == nil {
 		part = whole
 	}
 	return part, whole

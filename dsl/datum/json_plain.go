@@ -15,7 +15,8 @@ type plainJSON struct {
 // ParsePlainJSON parses a document of valid UTF-8. ok is false if the document needs the other parser.
 func ParsePlainJSON(data []byte) (v any, ok bool) {
 	p := plainJSON{data: data}
-	if v, ok = p.value(0); !ok {
+	v, ok = p.value(0)
+	if !ok {
 		return nil, false
 	}
 	p.skipSpace()
@@ -96,7 +97,8 @@ func (p *plainJSON) number() (any, bool) {
 	}
 	if p.at < len(p.data) && p.data[p.at] == '.' {
 		p.at++
-		if whole = false; p.digits() == 0 {
+		whole = false
+		if p.digits() == 0 {
 			return nil, false
 		}
 	}
@@ -105,7 +107,8 @@ func (p *plainJSON) number() (any, bool) {
 		if p.at < len(p.data) && (p.data[p.at] == '+' || p.data[p.at] == '-') {
 			p.at++
 		}
-		if whole = false; p.digits() == 0 {
+		whole = false
+		if p.digits() == 0 {
 			return nil, false
 		}
 	}
@@ -172,7 +175,8 @@ func (p *plainJSON) object(level int) (any, bool) {
 		if _, twice := out[name]; twice {
 			return nil, false
 		}
-		if out[name], ok = p.value(level); !ok {
+		out[name], ok = p.value(level)
+		if !ok {
 			return nil, false
 		}
 		switch c := p.peek(); c {

@@ -123,7 +123,8 @@ func (o *owners) of(name string) ([]string, bool) {
 // matchParts matches a path. Only the last ** needs to backtrack, since it can match everything that an earlier one
 // could.
 func matchParts(pattern, name []string) bool {
-	p, n, star, mark := 0, 0, -1, 0
+	p, n := 0, 0
+	star, mark := -1, 0
 	for n < len(name) {
 		if p < len(pattern) && pattern[p] == "**" {
 			star, mark = p, n

@@ -110,7 +110,8 @@ func (r *Reporter) DidYouMean(name string, known func() []string) string {
 
 // SuggestOr returns a hint for a mistyped name, or other if no known name is near.
 func (r *Reporter) SuggestOr(name string, known func() []string, other string) string {
-	if r.hints++; r.hints > maxHints {
+	r.hints++
+	if r.hints > maxHints {
 		return other
 	}
 	return cmp.Or(DidYouMean(name, known(), `"`), other)

@@ -36,7 +36,8 @@ func Bare(file, source string) *Expr {
 	e := &Expr{Source: source, At: []diag.Pos{{Line: 1, Column: 1}}}
 	at := e.At[0]
 	for _, r := range source {
-		if at.Column++; r == '\n' {
+		at.Column++
+		if r == '\n' {
 			at = diag.Pos{Line: at.Line + 1, Column: 1}
 		}
 		e.At = append(e.At, at)

@@ -157,7 +157,8 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 	slot := b.slot()
 	l := local{name: name, slot: slot, shape: value.shape, outline: value.outline}
 	// A name for a path shares its facts: a test of one is a test of the other.
-	if l.at = b.trackOf(x.Value); l.at.key == "" {
+	l.at = b.trackOf(x.Value)
+	if l.at.key == "" {
 		l.at = track{key: fmt.Sprintf("let%d", slot)}
 	}
 	if id, ok := x.Value.(*ast.IdentifierNode); ok && b.scope.has(b.Name(id)) {

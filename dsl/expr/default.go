@@ -130,7 +130,8 @@ func (b *checks) readThrough(links []link, i int) string {
 		case !strings.HasPrefix(member, "?"): // after the dot that means #.
 			member, optional = "."+member, "?."+member
 		}
-		if all += optional; j == 0 {
+		all += optional
+		if j == 0 {
 			member = optional
 		}
 		one += member

@@ -137,7 +137,8 @@ func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 	out := *o
 	switch {
 	case f.Words != nil:
-		if out.Words = f.Words; o.Words != nil {
+		out.Words = f.Words
+		if o.Words != nil {
 			out.Words = slices.DeleteFunc(slices.Clone(o.Words), func(w any) bool { return !typing.ContainsWord(f.Words, w) })
 		}
 	case o.Words != nil:

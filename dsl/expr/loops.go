@@ -63,7 +63,8 @@ func (b *builder) loop(x *ast.BuiltinNode) part {
 	before := b.nodes // the nodes of the body are the cost of each element
 	body := part{eval: func(f *frame) (any, error) { return f.slots[it.element], nil }, shape: datum.AnyShape}
 	it.outline = elementOf(list.outline)
-	if it.first = it.outline; len(x.Arguments) > 2 {
+	it.first = it.outline
+	if len(x.Arguments) > 2 {
 		it.first = more.known()
 	}
 	if len(x.Arguments) == 1 {

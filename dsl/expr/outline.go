@@ -30,7 +30,8 @@ func (b *checks) doubt(n ast.Node, o *typing.Outline, code diag.Code, hint, form
 	if o.At != (diag.Span{}) {
 		d.Related = []diag.Related{{Span: o.At, Message: "its schema"}}
 	}
-	if d.Severity = diag.Error; o.Inferred {
+	d.Severity = diag.Error
+	if o.Inferred {
 		d.Severity = diag.Warning
 	}
 	b.failed = b.failed || d.Severity == diag.Error

@@ -30,7 +30,8 @@ func (b *checks) checkKeys(x *ast.BuiltinNode, body part) {
 		return
 	}
 	n := x.Arguments[1].(*ast.PredicateNode).Node
-	if body = b.solid(n, body); body.outline != nil && body.outline.Shape&s == 0 {
+	body = b.solid(n, body)
+	if body.outline != nil && body.outline.Shape&s == 0 {
 		b.doubt(n, body.outline, rules.ExprOperand, "", "the key of %s needs %s, have %s", x.Name, s, body.outline.Shape)
 	}
 }

@@ -302,7 +302,8 @@ func (r *reader) loop(x *ast.BuiltinNode) {
 	var t *trail
 	if isChain(x.Arguments[0]) {
 		base, links := unchain(x.Arguments[0], false)
-		if t = r.trail(base, links); t != nil {
+		t = r.trail(base, links)
+		if t != nil {
 			t = t.step(datum.Wildcard, false)
 		}
 	}

@@ -26,10 +26,12 @@ type total struct{ steps, bytes int }
 
 // add counts a finished evaluation.
 func (t *total) add(steps, bytes int) error {
-	if t.steps += steps; t.steps > maxTotalSteps {
+	t.steps += steps
+	if t.steps > maxTotalSteps {
 		return errTotalSteps
 	}
-	if t.bytes += bytes; t.bytes > maxTotalBytes {
+	t.bytes += bytes
+	if t.bytes > maxTotalBytes {
 		return errTotalBytes
 	}
 	return nil

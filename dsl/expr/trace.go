@@ -183,7 +183,8 @@ func (w *tracer) leave(_ *builder, _ ast.Node, p part) part {
 
 // alive checks from time to time whether the context has ended.
 func (w *tracer) alive() error {
-	if w.seen++; w.seen%1024 != 1 {
+	w.seen++
+	if w.seen%1024 != 1 {
 		return nil
 	}
 	return w.ctx.Err()

@@ -59,7 +59,8 @@ func (e edit) told(s *source.Source, d diag.Diagnostic) diag.Diagnostic {
 	case e.from == e.to && d.Start == e.from && d.End.Line == d.Start.Line:
 		now += string(s.Lines[d.Start.Line-1][d.Start.Column-1 : d.End.Column-1])
 	}
-	if d.Hint = strings.TrimSpace(now); many {
+	d.Hint = strings.TrimSpace(now)
+	if many {
 		d.Hint += " …"
 	}
 	return d

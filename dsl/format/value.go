@@ -288,7 +288,11 @@ func (e *entryText) blockScalar() {
 	e.expr = false
 	if expr && m[3] == "" {
 		if lines, ok := e.layBlock(content); ok {
-			content, m[1], m[2], m[4], keep = lines, "|", "", "", false
+			content = lines
+			m[1] = "|"
+			m[2] = ""
+			m[4] = ""
+			keep = false
 		}
 	}
 	e.text += m[1] + m[2] + m[3] + m[4]
@@ -377,7 +381,8 @@ func (e *entryText) layBlock(content []string) ([]string, bool) {
 	}
 	trimmed := make([]string, 0, len(content))
 	for _, line := range content {
-		if line = strings.TrimRight(line, " \t"); line != "" {
+		line = strings.TrimRight(line, " \t")
+		if line != "" {
 			trimmed = append(trimmed, line)
 		}
 	}

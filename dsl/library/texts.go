@@ -93,7 +93,8 @@ func join(m *ops.Meter, a []any) (any, error) {
 			return nil, fmt.Errorf("join needs strings, have %s (make strings of them: map(list, string(#)))", datum.Describe(x))
 		}
 		parts[i] = s
-		if size += len(s) + len(sep); size > ops.MaxText+len(sep) {
+		size += len(s) + len(sep)
+		if size > ops.MaxText+len(sep) {
 			return nil, ops.ErrText
 		}
 	}
@@ -227,7 +228,8 @@ func fromJSON(m *ops.Meter, a []any) (any, error) {
 		return nil, err
 	}
 	// Data needs more memory than its text: each element of a list of zeros has two bytes of text.
-	if m.Memory += 16 * len(s); m.Memory > ops.MaxMemory {
+	m.Memory += 16 * len(s)
+	if m.Memory > ops.MaxMemory {
 		return nil, ops.ErrMemory
 	}
 	return datum.ParseJSON([]byte(s))

@@ -106,7 +106,8 @@ func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, co
 			fmt.Sprintf("ask %s to add to the pipeline: %s", askedOwner(p), tree.InvitationWanted(h.Owner, s.ID, more...)))
 		return
 	}
-	if count[invited]++; invited.Handlers > 0 && count[invited] > invited.Handlers {
+	count[invited]++
+	if invited.Handlers > 0 && count[invited] > invited.Handlers {
 		m.reportGuest(p, invited, h.PlaceOf("id", h.Span),
 			fmt.Sprintf("contribution %q is one too many: pipeline %q takes %s", h.ID, p.ID, diag.Plural(invited.Handlers, "handler")),
 			fmt.Sprintf("ask %s to raise handlers", askedOwner(p)))

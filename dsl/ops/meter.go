@@ -63,7 +63,8 @@ type Meter struct {
 
 // Step counts n steps of work.
 func (m *Meter) Step(n int) error {
-	if m.Steps += n; m.Steps > MaxSteps {
+	m.Steps += n
+	if m.Steps > MaxSteps {
 		return ErrSteps
 	}
 	return nil
@@ -77,7 +78,8 @@ func (m *Meter) Text(n int) error {
 	if n > MaxText {
 		return ErrText
 	}
-	if m.Memory += n; m.Memory > MaxMemory {
+	m.Memory += n
+	if m.Memory > MaxMemory {
 		return ErrMemory
 	}
 	return m.Read(n)
@@ -88,7 +90,8 @@ func (m *Meter) List(n int) error {
 	if n > MaxList {
 		return ErrList
 	}
-	if m.Memory += 16 * n; m.Memory > MaxMemory {
+	m.Memory += 16 * n
+	if m.Memory > MaxMemory {
 		return ErrMemory
 	}
 	return m.Step(n)

@@ -189,7 +189,8 @@ var Power = arithmetic("**", func(a, b int) (any, error) {
 				return nil, err
 			}
 		}
-		if b >>= 1; b == 0 {
+		b >>= 1
+		if b == 0 {
 			return result, nil
 		}
 		if base, err = multiplyWhole(base.(int), base.(int)); err != nil {

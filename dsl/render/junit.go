@@ -65,7 +65,8 @@ func (r *Suites) suite(name string) *Suite {
 func (r *Suites) Write(w io.Writer) error {
 	for _, s := range r.Suites {
 		for _, c := range s.Cases {
-			if s.Tests++; c.Failure != nil {
+			s.Tests++
+			if c.Failure != nil {
 				s.Failures++
 			}
 		}

@@ -82,7 +82,8 @@ func offsetOf(data []byte, line, column int) int {
 		offset += end + 1
 	}
 	for i := range string(data[offset:]) {
-		if column--; column == 0 {
+		column--
+		if column == 0 {
 			return offset + i
 		}
 	}

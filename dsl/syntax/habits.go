@@ -17,7 +17,8 @@ func (w *rewriter) comprehension(i int) string {
 	const general = "write map(xs, # + 1) or filter(xs, # > 1)"
 	lo, hi := i, i
 	for lo > 0 && !w.tokens[lo-1].Is("[", "(", "{", ",") {
-		if lo--; w.tokens[lo].Is(")", "]", "}") {
+		lo--
+		if w.tokens[lo].Is(")", "]", "}") {
 			lo = w.tokens[lo].Pair
 		}
 	}

@@ -91,7 +91,8 @@ func newGraph(a *tree.Automaton, r *diag.Reporter) *graph {
 		if t.To == "" {
 			continue // already reported
 		}
-		if count += len(t.From) * len(t.On); count > maxMoves {
+		count += len(t.From) * len(t.On)
+		if count > maxMoves {
 			r.Errorf(t.Span, rules.TooMany, "split the flow", "the automaton has over %d moves", maxMoves)
 			return nil
 		}

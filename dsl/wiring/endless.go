@@ -71,7 +71,8 @@ func reportEndless(way, sends []sending, round map[*tree.Pipeline]int, r *diag.R
 			times += s.times()
 		}
 	}
-	if d.Message = message; times > 1 {
+	d.Message = message
+	if times > 1 {
 		d.Message += fmt.Sprintf("; each run of %q starts %d, so they multiply", first.ID, times)
 	}
 	r.Report(d)
@@ -115,7 +116,8 @@ func addSending(w *merge.Whole, list []sending, p *tree.Pipeline, h *tree.Handle
 		return list
 	}
 	to, name := []*tree.Pipeline(nil), ""
-	if name, ok = e.Type.Text(); ok && !e.Task {
+	name, ok = e.Type.Text()
+	if ok && !e.Task {
 		to = w.Bundle.Index.Serving[name]
 	} else if p := w.Bundle.Index.Pipelines[name]; ok && p != nil && p.Queue != nil {
 		to, sure = []*tree.Pipeline{p}, sure && p.Queue.Unique.IsNull()

@@ -120,7 +120,8 @@ func (b *book) found(run string, waits bool, now time.Time) {
 			if t.stuck[i].run != run {
 				continue
 			}
-			if t.stuck[i].checked = now; !waits {
+			t.stuck[i].checked = now
+			if !waits {
 				t.free(run)
 			}
 			break
@@ -198,7 +199,8 @@ func (b *book) downServices(services []guard.ServiceInfo, now time.Time) (out []
 		if !s.Critical || s.FailingSince == nil {
 			continue
 		}
-		if seen[s.ID] = true; b.down[s.ID].IsZero() {
+		seen[s.ID] = true
+		if b.down[s.ID].IsZero() {
 			b.down[s.ID] = now
 		}
 		if now.Sub(b.down[s.ID]) < downAfter {

@@ -168,21 +168,42 @@ func (t *trouble) worst(h *stats.HandlerInfo) *Alert {
 	}
 	switch keys, first, last := t.blocked(); {
 	case len(keys) > 0:
-		a.Kind, a.Since, a.Error, a.Run, a.Parked = KeyBlocked, first, last.err, last.run, last.parked
+		a.Kind = KeyBlocked
+		a.Since = first
+		a.Error = last.err
+		a.Run = last.run
+		a.Parked = last.parked
 		a.KeyCount, a.Keys, a.Runs = len(keys), keys[max(0, len(keys)-maxKeys):], len(t.stuck)
 	case len(t.stuck) > 0:
 		last := t.stuck[len(t.stuck)-1]
-		a.Kind, a.Since, a.Error, a.Run, a.Parked, a.Runs = RunParked, t.stuck[0].since, last.err, last.run, true, len(t.stuck)
+		a.Kind = RunParked
+		a.Since = t.stuck[0].since
+		a.Error = last.err
+		a.Run = last.run
+		a.Parked = true
+		a.Runs = len(t.stuck)
 	case !t.failed.since.IsZero():
-		a.Kind, a.Since, a.Error, a.Run, a.Runs = RunFailed, t.failed.since, t.failed.err, t.failed.run, t.failed.count
+		a.Kind = RunFailed
+		a.Since = t.failed.since
+		a.Error = t.failed.err
+		a.Run = t.failed.run
+		a.Runs = t.failed.count
 	case t.out != nil:
-		a.Kind, a.Since, a.Until, a.Error, a.Ratio = HandlerDegraded, t.out.since, t.out.until, t.givenUp.err, &t.out.ratio
+		a.Kind = HandlerDegraded
+		a.Since = t.out.since
+		a.Until = t.out.until
+		a.Error = t.givenUp.err
+		a.Ratio = &t.out.ratio
 		a.Run, a.Runs = t.givenUp.run, t.givenUp.count
 		if a.Error == "" {
 			a.Error = t.out.reason
 		}
 	case !t.keeps.IsZero():
-		a.Kind, a.Since, a.Error, a.Run, a.Runs = HandlerFailing, t.keeps, t.givenUp.err, t.givenUp.run, t.givenUp.count
+		a.Kind = HandlerFailing
+		a.Since = t.keeps
+		a.Error = t.givenUp.err
+		a.Run = t.givenUp.run
+		a.Runs = t.givenUp.count
 	default:
 		return nil
 	}

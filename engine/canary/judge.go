@@ -170,7 +170,8 @@ func (s *Side) quantile(q float64) (bucket int, part float64) {
 	want, sum := q*float64(s.n()), 0
 	for _, b := range slices.Sorted(maps.Keys(s.Buckets)) {
 		n := s.Buckets[b]
-		if sum += n; float64(sum) >= want {
+		sum += n
+		if float64(sum) >= want {
 			return b, 1 - (float64(sum)-want)/float64(n)
 		}
 	}

@@ -179,7 +179,8 @@ func (s *Shadowed) differ(d ShadowDifference, n int, first bool) {
 	if k.What == "" {
 		k.What, k.Was, k.Now = d.What, d.Was, d.Now
 	}
-	if k.Runs += n; first {
+	k.Runs += n
+	if first {
 		k.First += n
 	}
 	for _, run := range d.Examples {
@@ -224,7 +225,10 @@ func (e *Examples) Trim(s *State, d *ShadowDifference) {
 		e.turn, e.of = turn, map[[4]string]int{}
 	}
 	if n := e.of[d.id()]; n >= mostExamples || n == 0 && len(e.of) >= 2*mostDiffers {
-		d.What, d.Was, d.Now, d.Examples = "", "", "", nil
+		d.What = ""
+		d.Was = ""
+		d.Now = ""
+		d.Examples = nil
 		return
 	}
 	e.of[d.id()]++

@@ -120,7 +120,11 @@ func (s *State) Runs() bool { return s != nil && s.Phase == Running }
 
 // Turn sets another share. Earlier counts no longer matter.
 func (s *State) Turn(percent float64, now time.Time) Event {
-	s.Percent, s.Turned, s.Seen, s.Shadow, s.Waits = percent, now, nil, nil, ""
+	s.Percent = percent
+	s.Turned = now
+	s.Seen = nil
+	s.Shadow = nil
+	s.Waits = ""
 	if s.IsInShadow() {
 		s.Shadow = newShadowed()
 	}
@@ -129,7 +133,10 @@ func (s *State) Turn(percent float64, now time.Time) Event {
 
 // End ends the trial.
 func (s *State) End(phase, why string, now time.Time) Event {
-	s.Phase, s.Why, s.Ended, s.Waits = phase, why, now, ""
+	s.Phase = phase
+	s.Why = why
+	s.Ended = now
+	s.Waits = ""
 	return s.event()
 }
 
@@ -178,7 +185,8 @@ func (s *State) Decide(now time.Time, tallies []model.Tally, current string, out
 	if s.Hold || now.Sub(s.Turned) < s.Every || s.Judged() < s.Least {
 		return nil
 	}
-	if s.Waits = s.unjudged(out); s.Waits != "" {
+	s.Waits = s.unjudged(out)
+	if s.Waits != "" {
 		return nil
 	}
 	return []Event{s.Turn(s.Next(), now)}

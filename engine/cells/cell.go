@@ -108,7 +108,8 @@ func (p *part) reached(db *store.Cell, err error) {
 	if p.final {
 		return
 	}
-	if p.away = err; err != nil && p.since.IsZero() {
+	p.away = err
+	if err != nil && p.since.IsZero() {
 		p.since = time.Now()
 	}
 }

@@ -156,7 +156,8 @@ func readChart(d store.Document) (*Chart, error) {
 	}
 	for i := range c.Done {
 		if d := &c.Done[i]; d.Step == "" { // an earlier version of the program wrote it
-			if d.Step, d.Moved = "moved", d.Slots; d.Error != "" {
+			d.Step, d.Moved = "moved", d.Slots
+			if d.Error != "" {
 				d.Step, d.Moved = "undone", 0
 			}
 		}

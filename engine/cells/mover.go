@@ -150,7 +150,11 @@ func (v *mover) moveParts(ctx context.Context) error {
 			}
 		}
 		if err := v.update(ctx, func(_ *Chart, m *Move) {
-			m.Step, m.Slots, m.Rest, m.Over, m.Part = Copying, slots, slices.Concat(parts[i+1:]...), over, number
+			m.Step = Copying
+			m.Slots = slots
+			m.Rest = slices.Concat(parts[i+1:]...)
+			m.Over = over
+			m.Part = number
 		}); err != nil {
 			return err
 		}
@@ -345,11 +349,13 @@ func (v *mover) end(ctx context.Context, why string) error {
 		done, ended := m.view(), m.Until.Add(-v.takeOver)
 		done.Ended, done.Rows, done.FrozenS = &ended, v.rows.Load(), float64(v.frozen.Load())/1e6
 		delete(c.Moves, m.ID)
-		if done.Step = "moved"; why == "" {
+		done.Step = "moved"
+		if why == "" {
 			c.Ended.Moved++
 		} else {
 			c.Ended.Undone++
-			if done.Step, done.Error = "undone", why; done.Moved > 0 {
+			done.Step, done.Error = "undone", why
+			if done.Moved > 0 {
 				done.Error = fmt.Sprintf("%d of %d slots have moved, and no more: %s", done.Moved, done.Slots, why)
 			}
 		}

@@ -237,7 +237,8 @@ func (s runs) Release(ctx context.Context, cause string, limit int) (released in
 			break
 		}
 		n, err := use(ctx, p, func(db *store.Cell) (int, error) { return db.Runs.Release(ctx, cause, limit-released) })
-		if released += n; err != nil && i == 0 {
+		released += n
+		if err != nil && i == 0 {
 			return released, err
 		}
 	}
@@ -266,7 +267,8 @@ func (s runs) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited, 
 	}
 	all, errs := eachCell(ctx, s.parts, func(p *part, db *store.Cell) ([]store.Audited, error) {
 		f := f
-		if f.Before = 0; at == p.number {
+		f.Before = 0
+		if at == p.number {
 			f.Before = before
 		} else {
 			f.Until = until

@@ -177,7 +177,8 @@ func (t Tasks) exchange(ctx context.Context, r store.TaskReport, c store.TaskCla
 	if looks > 1 && failed == 0 && promised > len(tasks) {
 		// The bound of a key held back the first tasks, and the claim put them aside. Other tasks may be taken.
 		more, _, err := t.exchange(ctx, store.TaskReport{}, without(c, tasks), looks-1)
-		if tasks = append(tasks, more...); err != nil && len(tasks) == 0 {
+		tasks = append(tasks, more...)
+		if err != nil && len(tasks) == 0 {
 			return nil, nil, err
 		}
 	}

@@ -23,11 +23,13 @@ func (t Tasks) add(ctx context.Context, do func(*store.TaskStore) (int, error)) 
 func (t Tasks) upTo(ctx context.Context, f store.TaskFilter, do func(*store.TaskStore, store.TaskFilter) (int, error)) (n int, err error) {
 	for _, p := range t.live() {
 		part := f
-		if part.Limit = f.Limit - n; f.Limit > 0 && part.Limit <= 0 {
+		part.Limit = f.Limit - n
+		if f.Limit > 0 && part.Limit <= 0 {
 			break
 		}
 		some, err := use(ctx, p, func(db *store.Cell) (int, error) { return do(db.Tasks, part) })
-		if n += some; err != nil {
+		n += some
+		if err != nil {
 			return n, err
 		}
 	}
@@ -75,7 +77,8 @@ func (t Tasks) PromoteTasks(ctx context.Context, limit int) (n int, next time.Du
 		return p, err
 	})
 	for _, p := range all {
-		if n = max(n, p.n); p.next > 0 && (next == 0 || p.next < next) {
+		n = max(n, p.n)
+		if p.next > 0 && (next == 0 || p.next < next) {
 			next = p.next
 		}
 	}

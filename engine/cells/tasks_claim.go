@@ -51,7 +51,8 @@ func (t Tasks) divide(ctx context.Context, c store.TaskClaim) (claims map[*part]
 		left[w.Type] += max(w.Limit, 0)
 		most += max(w.Limit, 0)
 	}
-	if most = min(most, cmp.Or(c.Limit, most)); most == 0 {
+	most = min(most, cmp.Or(c.Limit, most))
+	if most == 0 {
 		return nil, 0, nil
 	}
 	parts, taken := t.live(), map[shareOf]int{}
@@ -91,7 +92,8 @@ func (t Tasks) divide(ctx context.Context, c store.TaskClaim) (claims map[*part]
 			left[one.Type]--
 			promised++
 			shares[shareOf{one.at, one.Type}]++
-			if sums[one.at]++; sums[one.at] > sums[best] {
+			sums[one.at]++
+			if sums[one.at] > sums[best] {
 				best = one.at
 			}
 		}
@@ -106,13 +108,15 @@ func (t Tasks) divide(ctx context.Context, c store.TaskClaim) (claims map[*part]
 		for _, w := range c.Types {
 			share := shareOf{p, w.Type}
 			n := min(shares[share], w.Limit)
-			if shares[share] -= n; p == best {
+			shares[share] -= n
+			if p == best {
 				n += min(left[w.Type], w.Limit-n)
 			}
 			if w.MaxTaken > 0 {
 				w.MaxTaken = taken[share] + n
 			}
-			if w.Limit = n; n > 0 {
+			w.Limit = n
+			if n > 0 {
 				mine.Types = append(mine.Types, w)
 			}
 		}
@@ -132,12 +136,14 @@ func without(c store.TaskClaim, have []store.QueuedTask) store.TaskClaim {
 	for _, w := range types {
 		n := min(got[w.Type], w.Limit)
 		got[w.Type] -= n
-		if w.Limit -= n; w.Limit > 0 {
+		w.Limit -= n
+		if w.Limit > 0 {
 			c.Types = append(c.Types, w)
 		}
 	}
 	if c.Limit > 0 {
-		if c.Limit -= len(have); c.Limit <= 0 {
+		c.Limit -= len(have)
+		if c.Limit <= 0 {
 			c.Types = nil
 		}
 	}

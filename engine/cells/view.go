@@ -42,7 +42,10 @@ func view(ctx context.Context, c *Chart, p *part) inbox.Cell {
 			return err
 		}
 		l, err := db.Enrolment.Load(ctx)
-		out.Waiting, out.Frozen, out.Outbox, out.OutboxOldestS = d.Waiting, l.Frozen, l.Outbox, l.Oldest.Seconds()
+		out.Waiting = d.Waiting
+		out.Frozen = l.Frozen
+		out.Outbox = l.Outbox
+		out.OutboxOldestS = l.Oldest.Seconds()
 		return err
 	}); err != nil {
 		out.Away = err.Error()

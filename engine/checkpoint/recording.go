@@ -98,7 +98,8 @@ func (r *RunRecording) grow(bytes int) bool {
 	if r.Lost != "" {
 		return false
 	}
-	if r.Size += bytes; r.Size > maxRecording {
+	r.Size += bytes
+	if r.Size > maxRecording {
 		*r = RunRecording{Lost: "its recording is over 64 KiB"}
 		return false
 	}

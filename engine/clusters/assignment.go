@@ -60,7 +60,8 @@ func (a *Assignment) Next(workers []AssignedWorker, partitions int, moves []Move
 		Owners: make([]int, partitions), Since: make([]int64, partitions),
 	}
 	for p := range partitions {
-		if next.Owners[p] = -1; p < len(a.Owners) {
+		next.Owners[p] = -1
+		if p < len(a.Owners) {
 			next.Owners[p], next.Since[p] = a.Owners[p], a.Since[p]
 		}
 	}
@@ -102,7 +103,10 @@ func decodeAssignment(d store.Document) (Assignment, error) {
 	if err := json.Unmarshal(d.Value, &a); err != nil {
 		return a, fmt.Errorf("assignment of cluster %s: %w", d.Name, err)
 	}
-	a.Cluster, a.Version, a.Epoch, a.Changed = d.Name, d.Version, d.Node, d.Changed
+	a.Cluster = d.Name
+	a.Version = d.Version
+	a.Epoch = d.Node
+	a.Changed = d.Changed
 	if len(a.Since) != len(a.Owners) {
 		return a, fmt.Errorf("assignment of cluster %s: %d partitions have owners, %d have a version", d.Name, len(a.Owners), len(a.Since))
 	}

@@ -224,7 +224,8 @@ func NewClusters(db store.Store, bundle func() *tree.Bundle, now func() time.Tim
 
 // ClusterStatus reads the status of a cluster. The error is [ErrNoCluster].
 func (a *Clusters) ClusterStatus(ctx context.Context, cluster string) (s ClusterStatus, err error) {
-	if s.Cluster = a.bundle().Cluster(cluster); s.Cluster == nil {
+	s.Cluster = a.bundle().Cluster(cluster)
+	if s.Cluster == nil {
 		return s, ErrNoCluster
 	}
 	if s.Assignment, err = ReadAssignment(ctx, a.store, cluster); err != nil {

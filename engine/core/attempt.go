@@ -206,8 +206,14 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 
 // describe completes the attempt of a unit.
 func (r *Run) describe(u unit, a Attempt) Attempt {
-	a.Step, a.Item, a.within, a.Timeout = u.Step, u.item, r.within, u.Handler.Timeout
-	a.Body, a.run, a.unit, a.Deadline = model.CopyData(a.Body), &r.progress, u, limitOf(&r.progress, u).at
+	a.Step = u.Step
+	a.Item = u.item
+	a.within = r.within
+	a.Timeout = u.Handler.Timeout
+	a.Body = model.CopyData(a.Body)
+	a.run = &r.progress
+	a.unit = u
+	a.Deadline = limitOf(&r.progress, u).at
 	return a
 }
 
@@ -264,7 +270,10 @@ func (r *decisions) applyVerdict(u unit, v Verdict, live Live) bool {
 		r.hold(u, v, live)
 		return false
 	}
-	u.rec.reason, u.rec.hold, u.rec.cause, u.rec.held = "", time.Time{}, "", time.Time{}
+	u.rec.reason = ""
+	u.rec.hold = time.Time{}
+	u.rec.cause = ""
+	u.rec.held = time.Time{}
 	return true
 }
 

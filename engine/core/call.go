@@ -112,7 +112,8 @@ func inputsOf(u unit, env datum.Env) (map[string]any, json.RawMessage, error) {
 // the called pipeline.
 func (r *decisions) leaveCall(u unit, live Live) {
 	rec, sub := u.rec, u.rec.sub
-	if rec.trail = sub.trail(); u.Loops && sub.status == model.Succeeded {
+	rec.trail = sub.trail()
+	if u.Loops && sub.status == model.Succeeded {
 		u.foldTrail()
 	}
 	if sub.status != model.Succeeded {

@@ -189,7 +189,10 @@ func (r *decisions) gathered(s *planner.Step, live Live) {
 // itemSucceeded decides an item as succeeded.
 func (r *decisions) itemSucceeded(u unit) {
 	rec := u.rec
-	rec.outcome, rec.err, rec.reason, rec.sub = model.OutcomeSucceeded, "", "", nil
+	rec.outcome = model.OutcomeSucceeded
+	rec.err = ""
+	rec.reason = ""
+	rec.sub = nil
 	rec.emitted = nil // ids can be derived from the run
 	if !u.Gathers {
 		rec.response, rec.raw = nil, nil

@@ -112,7 +112,10 @@ func (r *record) sum() {
 	if r.each.items == nil {
 		return // the items are forgotten, and their sum is known
 	}
-	r.attempts, r.failures, r.each.succeeded, r.each.failed = 0, 0, 0, 0
+	r.attempts = 0
+	r.failures = 0
+	r.each.succeeded = 0
+	r.each.failed = 0
 	for i := range r.each.of {
 		item := &r.each.of[i]
 		r.attempts += item.attempts

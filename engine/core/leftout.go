@@ -39,7 +39,10 @@ func MakeUp(p *planner.Plan, saved []byte, generation int, path string) ([]byte,
 		return nil, fmt.Errorf("%s %w", path, ErrNotLeftOut)
 	}
 	c.Handlers = slices.Delete(c.Handlers, at, at+1)
-	c.Ended, c.Stage, c.MakesUp, c.Generation = "", s.Stage, path, generation+1
+	c.Ended = ""
+	c.Stage = s.Stage
+	c.MakesUp = path
+	c.Generation = generation + 1
 	c.Clock, c.StageClock = time.Time{}, time.Time{} // it gets the full time, as with an operator's retry
 	return c.Encode(), nil
 }

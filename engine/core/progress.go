@@ -49,7 +49,8 @@ func (r *progress) find(ref string) (u unit, ok bool) {
 	path, index, isItem := strings.Cut(ref, "[")
 	s := r.plan.ByPath[path]
 	if s == nil {
-		if s = r.plan.ByPath[strings.TrimSuffix(path, model.UndoPath)]; s != nil && s.Undo != nil && r.records[s.Position].undo != nil {
+		s = r.plan.ByPath[strings.TrimSuffix(path, model.UndoPath)]
+		if s != nil && s.Undo != nil && r.records[s.Position].undo != nil {
 			return unitOf(s.Undo, r.records[s.Position].undo), true
 		}
 		return unit{}, false

@@ -23,7 +23,10 @@ func Begin(p *planner.Plan, s Start) *Run {
 // newRun makes a run. in is the run around it, or nil.
 func newRun(p *planner.Plan, s Start, in *whole) *Run {
 	r := &Run{}
-	r.plan, r.start, r.status, r.whole = p, s, model.Running, in
+	r.plan = p
+	r.start = s
+	r.status = model.Running
+	r.whole = in
 	r.records = make([]record, len(p.Steps))
 	r.scope = scope{
 		plan:    p,
@@ -250,7 +253,8 @@ func (r *Run) Change() model.Change {
 	case model.Failed, model.Cancelled:
 		c.FailedPath, c.Error, c.ErrorClass = r.gaveUp()
 	case model.Succeeded:
-		if c.LeftOut = r.leftOut(); r.makesUp != "" {
+		c.LeftOut = r.leftOut()
+		if r.makesUp != "" {
 			break // later events of the key have continued from the state that it left
 		}
 		c.State, _ = planner.Transition(r.plan.Flow, r.start.State, r.start.Event.Type)

@@ -58,8 +58,14 @@ func (r *Run) restore(c checkpoint.Run) error {
 	}
 	r.begins(c.Began)
 	r.stage, r.clock, r.stageClock = c.Stage, c.Clock, c.StageClock
-	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
-	r.stopping, r.makesUp, r.undoing, r.outputs = c.Stopping, c.MakesUp, c.Undoing, c.Outputs
+	r.failedPath = c.FailedPath
+	r.failure = c.Failure
+	r.class = c.Class
+	r.reason = c.Reason
+	r.stopping = c.Stopping
+	r.makesUp = c.MakesUp
+	r.undoing = c.Undoing
+	r.outputs = c.Outputs
 	if r.within == "" {
 		r.extent.parts, r.extent.looped = c.Parts, c.Looped
 		r.stood, r.paused, r.recording.RunRecording = c.Stood, c.Paused, c.Recording
@@ -206,7 +212,10 @@ func (r *Run) redrive() {
 		r.redriveUndo()
 		return
 	}
-	r.status, r.failedPath, r.failure, r.class = model.Running, "", "", ""
+	r.status = model.Running
+	r.failedPath = ""
+	r.failure = ""
+	r.class = ""
 	r.clock, r.stageClock = time.Time{}, time.Time{} // an operator's retry gets the full time again
 	r.extent.parts = 0                               // the remaining parts get the full bound again
 	r.touch()

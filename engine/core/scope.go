@@ -45,7 +45,10 @@ func (s *scope) env(live Live) datum.Env {
 		return s.elementEnv(live)
 	}
 	clear(s.roots)
-	s.roots[s.root], s.roots["flow"], s.roots["run"], s.roots["configs"] = s.origin, s.flow, s.self, live.Configs
+	s.roots[s.root] = s.origin
+	s.roots["flow"] = s.flow
+	s.roots["run"] = s.self
+	s.roots["configs"] = live.Configs
 	s.roots[planner.SharedRoot], s.roots[planner.SourcesRoot] = s.shared, s.sources
 	return s.roots
 }

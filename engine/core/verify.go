@@ -40,7 +40,11 @@ func (r *decisions) answered(u unit, o Outcome, live Live) {
 		rec.unknown = false
 		r.succeeded(u, live)
 	default:
-		rec.unknown, rec.asked, rec.delay, rec.err, rec.reason = false, 0, 0, "", ""
+		rec.unknown = false
+		rec.asked = 0
+		rec.delay = 0
+		rec.err = ""
+		rec.reason = ""
 	}
 }
 

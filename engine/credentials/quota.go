@@ -67,7 +67,8 @@ func (g Grant) Spend(items int) (wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.access.Now()
-	if wait = q.due.Sub(now.Add(quotaAhead)); wait > 0 {
+	wait = q.due.Sub(now.Add(quotaAhead))
+	if wait > 0 {
 		q.refuse(items, now)
 		return wait
 	}

@@ -68,7 +68,8 @@ func otherKind(at string, declared, value any) (where, want, have string) {
 	if declared == nil {
 		return at, "", ""
 	}
-	if want, have = datum.JSONKind(declared), datum.JSONKind(value); want != have {
+	want, have = datum.JSONKind(declared), datum.JSONKind(value)
+	if want != have {
 		return at, want, have
 	}
 	members, _ := declared.(map[string]any)
@@ -78,7 +79,8 @@ func otherKind(at string, declared, value any) (where, want, have string) {
 		if !ok {
 			continue
 		}
-		if where, want, have = otherKind(at+"."+name, members[name], member); want != have {
+		where, want, have = otherKind(at+"."+name, members[name], member)
+		if want != have {
 			return where, want, have
 		}
 	}

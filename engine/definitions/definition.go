@@ -103,7 +103,8 @@ func newDefinition(b *tree.Bundle, types []tree.Type, maxConns int, targets *out
 		}
 	}
 	var watched []fallback.Watched
-	if watched, d.Counted = fallback.WatchedIn(d.Plans); watched != nil {
+	watched, d.Counted = fallback.WatchedIn(d.Plans)
+	if watched != nil {
 		d.Fallbacks = fallback.NewRules(watched)
 	}
 	for _, f := range b.Flows {

@@ -178,7 +178,8 @@ func (f *Follower) change(
 ) (*canary.State, error) {
 	var last *canary.State
 	err := f.steer(ctx, by, func(s *fallback.State, at time.Time) ([]canary.Event, error) {
-		if last = s.Canary; !last.Lasts() {
+		last = s.Canary
+		if !last.Lasts() {
 			return nil, refuseEnded(last)
 		}
 		e, err := do(last, at)

@@ -52,7 +52,10 @@ type Version struct {
 // first.
 func (v *Version) came(a store.Audited, before string) {
 	if v.first.IsZero() || a.Changed.Before(v.first) {
-		v.first, v.By, v.Reason, v.Before = a.Changed, a.By.Name, a.By.Reason, before
+		v.first = a.Changed
+		v.By = a.By.Name
+		v.Reason = a.By.Reason
+		v.Before = before
 	}
 }
 
@@ -120,8 +123,14 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 	if t := cmp.Or(h.Library.Trial(), h.Library.Shadow()); t != nil {
 		if i, ok := places[t.New]; ok {
 			v := &all[i]
-			v.State, v.Since, v.By, v.Reason, v.Before, v.first = fmt.Sprintf("canary %g%%", t.Percent), t.Began, t.By, t.Reason, t.Old, t.Began
-			if v.Shadow = t.Shadow; t.IsInShadow() {
+			v.State = fmt.Sprintf("canary %g%%", t.Percent)
+			v.Since = t.Began
+			v.By = t.By
+			v.Reason = t.Reason
+			v.Before = t.Old
+			v.first = t.Began
+			v.Shadow = t.Shadow
+			if t.IsInShadow() {
 				v.State = fmt.Sprintf("%s %g%%", canary.InShadow, t.Percent)
 			}
 		}

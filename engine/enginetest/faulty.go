@@ -58,7 +58,11 @@ func (f *Faulty) after(op string, err error) error {
 func (f *Faulty) Ports() store.Store {
 	db := f.Store
 	db.Inbox, db.Ledger, db.Degradation = faultyInbox{db.Inbox, f}, faultyLedger{db.Ledger, f}, faultyDegradation{db.Degradation, f}
-	db.Waker, db.Gauge, db.Trimmer, db.Scattered, db.Tasks = nil, nil, nil, nil, nil
+	db.Waker = nil
+	db.Gauge = nil
+	db.Trimmer = nil
+	db.Scattered = nil
+	db.Tasks = nil
 	return db
 }
 

@@ -146,7 +146,8 @@ func (e *Explainer) explain(ctx context.Context, run, path string) (Explanation,
 	if err != nil {
 		return Explanation{}, err
 	}
-	if x.s = in[0].Step; len(in[0].within) > 0 || x.s.Undoes || in[0].item > 0 {
+	x.s = in[0].Step
+	if len(in[0].within) > 0 || x.s.Undoes || in[0].item > 0 {
 		return x.explainInside(in, path), nil
 	}
 	for _, saved := range x.saved.Handlers {
@@ -201,7 +202,8 @@ func named(p *planner.Plan, name string) ([]inner, error) {
 			continue
 		}
 		known = append(known, in.Path, in.Handler.ID)
-		if in.item = item; in.Path == last {
+		in.item = item
+		if in.Path == last {
 			exact = append(exact, in)
 		} else if strings.HasSuffix(in.Path, "/"+last) {
 			fits = append(fits, in)

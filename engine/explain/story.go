@@ -190,7 +190,8 @@ func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step
 		step.RequestGone = err.Error()
 		return nil
 	}
-	if x.shown += len(text); x.shown > maxRequests {
+	x.shown += len(text)
+	if x.shown > maxRequests {
 		step.RequestGone = "the requests of the run have more than 4 MiB together"
 		return nil
 	}

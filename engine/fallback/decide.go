@@ -122,7 +122,8 @@ func (d *decider) check(ctx context.Context, what string, err error) {
 // report was lost, it sends the same report again, with its number.
 func (d *decider) report(ctx context.Context) (bad bool, err error) {
 	if len(d.unsent) == 0 {
-		if d.unsent = d.tallies.take(d.Now().Unix()); len(d.unsent) == 0 {
+		d.unsent = d.tallies.take(d.Now().Unix())
+		if len(d.unsent) == 0 {
 			return false, nil
 		}
 		d.reports++

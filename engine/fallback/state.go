@@ -196,7 +196,10 @@ func (o *Outage) end() time.Time {
 
 // turn begins a phase.
 func (o *Outage) turn(phase string, now time.Time) {
-	o.Phase, o.Turned, o.Good, o.Bad = phase, now, 0, 0
+	o.Phase = phase
+	o.Turned = now
+	o.Good = 0
+	o.Bad = 0
 }
 
 // count adds a tally, if it is recent enough.
@@ -244,7 +247,8 @@ func (d *decision) forget() {
 		if w.Fallback != nil {
 			window = max(window, w.Fallback.Window)
 		}
-		if counts = keepCounts(counts, window, d.now); len(counts) == 0 {
+		counts = keepCounts(counts, window, d.now)
+		if len(counts) == 0 {
 			delete(d.counts, path)
 		} else {
 			d.counts[path] = counts

@@ -58,7 +58,11 @@ func (o *outages) View(s *planner.Step, now time.Time) *View {
 		return v
 	}
 	if out := o.Of(s); out != nil && out.phase(now) != Back {
-		v.State, v.Since, v.Ratio, v.Trips, v.Reason = out.phase(now), &out.Since, &out.Ratio, out.Trips, out.Why
+		v.State = out.phase(now)
+		v.Since = &out.Since
+		v.Ratio = &out.Ratio
+		v.Trips = out.Trips
+		v.Reason = out.Why
 		if out.Service {
 			v.Service = out.Name
 		}

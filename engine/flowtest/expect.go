@@ -179,7 +179,12 @@ func (j *judge) whole(e *Expect, alone bool) {
 	e, own := j.instead(e)
 	if alone && j.trial.handed[0].run != "" {
 		one := *e
-		one.Calls, one.Order, one.Emits, one.Elapsed, one.Within, one.NotBefore = nil, nil, nil, 0, 0, 0
+		one.Calls = nil
+		one.Order = nil
+		one.Emits = nil
+		one.Elapsed = 0
+		one.Within = 0
+		one.NotBefore = 0
 		j.run("expect", &one, own, j.view(j.trial.handed[0].run))
 	}
 	j.time("expect", e, own, j.ended, j.ofAllRuns(alone))

@@ -197,7 +197,8 @@ func (p *textPage) missing(goals []Goal) {
 		for ; i < len(goals) && goals[i].Span == at; i++ {
 			texts = append(texts, goals[i].Text)
 		}
-		if lines++; lines <= maxMissing {
+		lines++
+		if lines <= maxMissing {
 			fmt.Fprintf(p, "%s: %s\n", at, strings.Join(texts, "; "))
 		}
 	}

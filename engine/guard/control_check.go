@@ -120,7 +120,8 @@ func (cs *Controls) Credit(path string, c Control, by Setter) Control {
 			kept[name] = before.Setters[name]
 		}
 	}
-	if c.Setters = kept; len(kept) == len(now) && len(old) == len(now) {
+	c.Setters = kept
+	if len(kept) == len(now) && len(old) == len(now) {
 		c.Setters = nil
 	}
 	return c.creditRest(by)
@@ -208,7 +209,8 @@ func (c *Control) checkSwitch(change ControlChange, now time.Time) error {
 	case c.Mode == ModeKeep:
 		return InvalidControl(`mode keep is for "enabled": true; what is off cannot stay in the flow`)
 	}
-	if c.Mode = cmp.Or(c.Mode, ModeSkip); c.Mode != ModeSkip && c.Mode != ModeHold {
+	c.Mode = cmp.Or(c.Mode, ModeSkip)
+	if c.Mode != ModeSkip && c.Mode != ModeHold {
 		return InvalidControl("want mode %s or %s, have %q", ModeSkip, ModeHold, c.Mode)
 	}
 	return c.checkEnd(change, now)
@@ -259,7 +261,8 @@ func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 	if s := rate.PerSecond(); s > highestRate || s < lowestRate {
 		return InvalidControl("rate_limit: want a rate from 1/d to %.0f/s, have %s", highestRate, c.RateLimit)
 	}
-	if c.Over = cmp.Or(c.Over, overWait); c.Over != overWait && c.Over != overSkip {
+	c.Over = cmp.Or(c.Over, overWait)
+	if c.Over != overWait && c.Over != overSkip {
 		return InvalidControl("over: want wait or skip, have %q", c.Over)
 	}
 	until := change.LimitUntil

@@ -51,7 +51,10 @@ type Control struct {
 // Otherwise ended parts would come back.
 func (c Control) Present(now time.Time) Control {
 	if c.Until != nil && !now.Before(*c.Until) {
-		c.Enabled, c.Mode, c.Force, c.Until = true, "", c.Force && c.RolloutPercent != nil, nil
+		c.Enabled = true
+		c.Mode = ""
+		c.Force = c.Force && c.RolloutPercent != nil
+		c.Until = nil
 	}
 	if c.LimitUntil != nil && !now.Before(*c.LimitUntil) {
 		c.RateLimit, c.Over, c.LimitUntil = "", "", nil

@@ -380,7 +380,8 @@ func (g *gate) learn(s *spot, end CallEnd, now time.Time) {
 		g.lastEnd, g.badFrom = now, time.Time{}
 	case callBad:
 		g.calls.End(false, now)
-		if g.lastEnd, g.lastError = now, end.err; g.badFrom.IsZero() {
+		g.lastEnd, g.lastError = now, end.err
+		if g.badFrom.IsZero() {
 			g.badFrom = now
 		}
 	}

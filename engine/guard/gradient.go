@@ -148,7 +148,10 @@ func (g *Gradient) End(kind string, good bool, took time.Duration, now time.Time
 
 // begin starts a window.
 func (g *Gradient) begin(now time.Time) {
-	g.began, g.good, g.bad, g.full = now, 0, 0, false
+	g.began = now
+	g.good = 0
+	g.bad = 0
+	g.full = false
 	for _, k := range g.kinds {
 		k.good, k.took = 0, 0
 	}

@@ -278,7 +278,11 @@ func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now 
 		return core.Verdict{Skip: true, Reason: worst.reason()}, false
 	}
 	pl := p.at(ref)
-	pl.until, pl.mine, pl.cause, pl.reason, pl.people = now.Add(delay), true, worst.cause(), worst.reason(), worst.live != nil
+	pl.until = now.Add(delay)
+	pl.mine = true
+	pl.cause = worst.cause()
+	pl.reason = worst.reason()
+	pl.people = worst.live != nil
 	pl.turn = !pl.people && worst.loop == ""
 	if delay > ShortHold {
 		pl.until, pl.mine = g.Bucket(worst.name()).sendAway(now, delay, worst.pace), false
@@ -300,7 +304,10 @@ func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now
 		}
 		at, spot := g.Gate(name), &pl.spots[i]
 		if spot.gate == nil {
-			spot.age, spot.repeats, spot.lane, spot.cost = p.Age, !since.IsZero(), p.Lane, 1/float64(max(1, p.Weight))
+			spot.age = p.Age
+			spot.repeats = !since.IsZero()
+			spot.lane = p.Lane
+			spot.cost = 1 / float64(max(1, p.Weight))
 			if spot.repeats {
 				spot.age = since
 			}

@@ -96,11 +96,13 @@ func (g *gate) failing(now time.Time) time.Time {
 	if g.adaptive != nil {
 		fails = g.adaptive.Failing()
 	}
-	switch fails = fails || g.closed.After(now); {
+	fails = fails || g.closed.After(now)
+	switch {
 	case !fails:
 		g.failingFrom = time.Time{}
 	case g.failingFrom.IsZero():
-		if g.failingFrom = g.badFrom; g.badFrom.IsZero() {
+		g.failingFrom = g.badFrom
+		if g.badFrom.IsZero() {
 			g.failingFrom = now
 		}
 	}

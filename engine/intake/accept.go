@@ -255,7 +255,8 @@ func statesText(from []string) string {
 func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	ctx, cancel := context.WithTimeout(context.Background(), clock.StoreTimeout)
 	defer cancel()
-	now, owned, split, bundle := a.Now(), 0, a.Library.Serving().String(), a.Library.Present().Bundle
+	now, owned := a.Now(), 0
+	split, bundle := a.Library.Serving().String(), a.Library.Present().Bundle
 	var low []int
 	room := a.Room.Reserve(len(runs), func(room, share int) int {
 		low = a.Turns.Low(bundle, runs[room:], share, now)

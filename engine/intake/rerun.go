@@ -94,10 +94,15 @@ func (o *Reruns) planRerun(ctx context.Context, id, stage string) (p RerunPlan, 
 	}
 	d := o.Runs.Library.Present()
 	ev = r.Event
-	ev.ID, ev.At, ev.Identity, ev.TraceParent, ev.TraceState = NewID(), time.Time{}, "", "", ""
+	ev.ID = NewID()
+	ev.At = time.Time{}
+	ev.Identity = ""
+	ev.TraceParent = ""
+	ev.TraceState = ""
 	ev.Hops, ev.ChainSince, ev.Rerun = 0, time.Time{}, &model.Rerun{Of: id, Stage: stage}
 	p = RerunPlan{Preview: true, Of: id, Stage: stage, Bundle: d.Bundle.Hash, Was: r.Bundle, Kept: []string{}}
-	if ev.Start = nil; stage != "" {
+	ev.Start = nil
+	if stage != "" {
 		why, err := o.startAt(ctx, d, r, &p, &ev)
 		if err != nil {
 			return p, ev, err
@@ -138,7 +143,8 @@ func (o *Reruns) startAt(
 	if err != nil || old.ByID[r.Pipeline] == nil {
 		return errors.New("its version is gone, and with it what its stages did; leave out from (--from)"), nil
 	}
-	if ev.Start, why = core.Rerun(old.ByID[r.Pipeline], r.ID, r.Checkpoint, p.Stage); why != nil {
+	ev.Start, why = core.Rerun(old.ByID[r.Pipeline], r.ID, r.Checkpoint, p.Stage)
+	if why != nil {
 		return why, nil
 	}
 	if d.ByID[r.Pipeline] == nil {

@@ -108,7 +108,10 @@ func (m *Store) apply(r *memoryRun, c model.Change, emits [][]byte) {
 	}
 	r.tried = c.Status == model.Running && (c.Trial || r.tried && !c.Progress)
 	r.checkpoint, r.bundle, r.pipeline = bytes.Clone(c.Checkpoint), c.Bundle, c.Pipeline
-	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Error, c.ErrorClass, c.Reason
+	r.failedPath = c.FailedPath
+	r.failure = c.Error
+	r.class = c.ErrorClass
+	r.reason = c.Reason
 	r.awaits, r.heard = nil, 0
 	for _, t := range c.Take {
 		taken := m.runs[t.Run]
@@ -132,7 +135,10 @@ func (m *Store) apply(r *memoryRun, c model.Change, emits [][]byte) {
 		r.leftOut = model.FormatLeftOut(c.LeftOut)
 		m.end(r, c.Status)
 	default:
-		r.node, r.status, r.aside, m.idle[r.ID] = 0, to.Status(), to == model.PlaceDeferred, r
+		r.node = 0
+		r.status = to.Status()
+		r.aside = to == model.PlaceDeferred
+		m.idle[r.ID] = r
 		if c.Status == model.Waiting && len(c.Checkpoint) == 0 {
 			r.started = time.Time{}
 		}

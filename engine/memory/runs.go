@@ -98,9 +98,17 @@ func (m *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 	passed := r.status == model.Ignored || r.status == model.Failed && !r.Block // read before the status changes
 	m.audit(r.audited().Retried(id, by))
 	if r.status == model.Ignored {
-		r.bundle, r.checkpoint, r.started, r.reason, r.Block = "", nil, time.Time{}, "", false // it has not begun
+		r.bundle = ""
+		r.checkpoint = nil
+		r.started = time.Time{}
+		r.reason = ""
+		r.Block = false // it has not begun
 	}
-	r.status, r.ended, r.failedPath, r.failure, r.class = model.Waiting, time.Time{}, "", "", ""
+	r.status = model.Waiting
+	r.ended = time.Time{}
+	r.failedPath = ""
+	r.failure = ""
+	r.class = ""
 	r.generation++
 	r.losses = 0
 	m.idle[r.ID] = r
@@ -158,7 +166,10 @@ func (m *Store) MakeUp(ctx context.Context, up store.MakeUp, by store.Actor) err
 		return store.ErrConflict
 	}
 	m.audit(r.audited().MadeUp(up, by))
-	r.status, r.ended, r.checkpoint, r.leftOut = model.Waiting, time.Time{}, bytes.Clone(up.Checkpoint), ""
+	r.status = model.Waiting
+	r.ended = time.Time{}
+	r.checkpoint = bytes.Clone(up.Checkpoint)
+	r.leftOut = ""
 	r.version++
 	r.generation++
 	r.Ordered = false
@@ -179,7 +190,10 @@ func (m *Store) Undo(ctx context.Context, id string, by store.Actor) error {
 	m.audit(r.audited().Undone(id, by))
 	r.move, r.losses = model.UndoOrder(by.Reason), 0
 	if r.status == model.Parked {
-		r.status, r.due, r.awaits, r.cause = model.Waiting, time.Time{}, nil, ""
+		r.status = model.Waiting
+		r.due = time.Time{}
+		r.awaits = nil
+		r.cause = ""
 	}
 	m.hint()
 	return nil

@@ -28,7 +28,8 @@ func (m bundlePort) Activate(ctx context.Context, hash string, files []byte, onl
 
 // keep stores a definition, and reports whether it was stored.
 func (m bundlePort) keep(hash string, files []byte) (known bool) {
-	if _, known = m.bundles[hash]; !known {
+	_, known = m.bundles[hash]
+	if !known {
 		m.bundles[hash] = bytes.Clone(files)
 		m.stored = append(m.stored, store.StoredBundle{Hash: hash, Stored: m.now()})
 	}

@@ -176,7 +176,8 @@ func (m *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 	waits := false
 	for i, in := range runs {
 		r, a := m.accept(in, rows[i])
-		if out[i] = a; r == nil {
+		out[i] = a
+		if r == nil {
 			continue
 		}
 		if record, is := store.Rerun(in); is {
@@ -232,7 +233,8 @@ func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted)
 	undecided := false
 	if in.Ordered && in.From != nil {
 		state, now := "", m.now()
-		if undecided = in.Event.At.After(now); e != nil {
+		undecided = in.Event.At.After(now)
+		if e != nil {
 			state, undecided = e.State, undecided || slices.ContainsFunc(e.live, func(r *memoryRun) bool { return !r.isScheduled(now) })
 		}
 		if !undecided && !slices.Contains(in.From, state) || len(in.From) == 0 && in.Event.At.After(now) {
@@ -368,7 +370,12 @@ func (m *Store) takeBack(r *memoryRun, died bool) {
 // end closes a run.
 func (m *Store) end(r *memoryRun, s model.Status) {
 	delete(m.idle, r.ID)
-	r.status, r.node, r.due, r.aside, r.cancel, r.ended = s, 0, time.Time{}, false, nil, m.now()
+	r.status = s
+	r.node = 0
+	r.due = time.Time{}
+	r.aside = false
+	r.cancel = nil
+	r.ended = m.now()
 	if r.Ordered && (s != model.Failed || !r.Block) {
 		e := m.entities[entityKey{r.Flow, r.Key}]
 		e.live = slices.DeleteFunc(e.live, func(other *memoryRun) bool { return other == r })

@@ -48,7 +48,8 @@ func ParseLabels(text string) (map[string]string, error) {
 		if _, twice := labels[name]; twice {
 			return nil, fmt.Errorf("want each label once, have %s twice", CleanText(name))
 		}
-		if labels[name] = value; !ok {
+		labels[name] = value
+		if !ok {
 			return nil, fmt.Errorf("want labels such as city=berlin,vip=yes, have %q", pair)
 		}
 	}

@@ -83,7 +83,8 @@ func (n *node) beats() {
 		case b.Owned <= n.holds():
 			excess = 0
 		default:
-			if excess++; excess > 1 {
+			excess++
+			if excess > 1 {
 				n.lost.Store(true)
 				n.nudge()
 			}

@@ -42,7 +42,10 @@ func (j *job) putBack() bool {
 		return false
 	}
 	change := j.run.Change()
-	change.Version, change.Status, change.Due, change.Cause = j.version, model.Waiting, time.Time{}, ""
+	change.Version = j.version
+	change.Status = model.Waiting
+	change.Due = time.Time{}
+	change.Cause = ""
 	change.Emit, change.Moved = j.intakes(j.run.TakeEmits()), true
 	j.count()
 	if pinned != nil {

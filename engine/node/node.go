@@ -323,7 +323,10 @@ func (n *node) renew(began time.Time, watched <-chan struct{}) {
 func (l *lease) renew(until, unseen time.Time, watched <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.until, l.unseen, l.watched, l.err = until, unseen, watched, nil
+	l.until = until
+	l.unseen = unseen
+	l.watched = watched
+	l.err = nil
 	if l.renewed != nil {
 		close(l.renewed)
 	}

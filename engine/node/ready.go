@@ -140,7 +140,8 @@ func (j *job) letGo() {
 
 // off reports whether a handler of the run is off now, and why.
 func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
-	if reason, off = j.n.d.Off(s, c, now); off {
+	reason, off = j.n.d.Off(s, c, now)
+	if off {
 		j.pass.LeaveAll(s.Path, now)
 	}
 	return reason, off

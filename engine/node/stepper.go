@@ -90,7 +90,8 @@ func (s *Stepper) Work(ctx context.Context, until time.Time) (next time.Time, er
 		if busy || s.Dying {
 			continue
 		}
-		if next = s.next(due); next.IsZero() || next.After(until) {
+		next = s.next(due)
+		if next.IsZero() || next.After(until) {
 			return next, nil
 		}
 		s.Clock.Set(next)
@@ -130,7 +131,8 @@ func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err e
 			break
 		}
 	}
-	if due = b.Next; soon > 0 && (due == 0 || soon < due) {
+	due = b.Next
+	if soon > 0 && (due == 0 || soon < due) {
 		due = soon
 	}
 	return due, busy || len(claimed) > 0, nil

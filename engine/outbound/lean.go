@@ -244,7 +244,8 @@ func (t *leanTransport) closeFirst(addr string, n int) {
 		c.Close()
 	}
 	t.idling -= n
-	if t.idle[addr] = slices.Delete(t.idle[addr], 0, n); len(t.idle[addr]) == 0 {
+	t.idle[addr] = slices.Delete(t.idle[addr], 0, n)
+	if len(t.idle[addr]) == 0 {
 		delete(t.idle, addr)
 	}
 }

@@ -168,7 +168,8 @@ func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 	b := m.bundle
 	plan := &Plan{Bundle: b, Pipeline: p, ByPath: map[string]*Step{}, byPath: map[string]*Step{}}
 	if p.Flow != "" {
-		if plan.Flow = b.Flow(p.Flow); plan.Flow == nil {
+		plan.Flow = b.Flow(p.Flow)
+		if plan.Flow == nil {
 			return nil, fmt.Errorf("plan %s: there is no flow %s", p.ID, p.Flow)
 		}
 	}
@@ -254,7 +255,8 @@ func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 		s.Type = t
 	}
 	if v := h.Verification(); v != nil {
-		if s.Verify = m.types[v.Type]; s.Verify.Name == "" {
+		s.Verify = m.types[v.Type]
+		if s.Verify.Name == "" {
 			return nil, fmt.Errorf("%s: verify: handler type %q is not known", h.Path, v.Type)
 		}
 	}

@@ -29,7 +29,8 @@ func servicesByHost(b *tree.Bundle) map[string]*tree.Service {
 // is known.
 func (m *Planner) peerOf(body *expr.Value) (service *tree.Service, name string) {
 	id, isNamed := body.Get("service").Literal()
-	if isNamed = isNamed && id != nil; isNamed {
+	isNamed = isNamed && id != nil
+	if isNamed {
 		name, _ := id.(string)
 		if s := m.bundle.Service(name); s != nil {
 			return s, s.ID

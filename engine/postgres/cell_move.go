@@ -310,7 +310,8 @@ func (c cell) Export(ctx context.Context, what store.CellPart, slots []int, sinc
 				return nil, "", store.ErrCursor
 			}
 		}
-		if sql = exportEvents; since > 0 {
+		sql = exportEvents
+		if since > 0 {
 			sql = exportRecent
 		}
 		args = append(args, source, id, since, exportRows)

@@ -222,7 +222,12 @@ func (w *work) read(rows pgx.Rows) error {
 	var r step
 	_, err := pgx.ForEachRow(rows, []any{&id, &version, &node, &r.flow, &r.key, &r.ordered, &r.block, &r.cancel, &r.move}, func() error {
 		c := steps[id]
-		c.flow, c.key, c.ordered, c.block, c.cancel, c.move = r.flow, r.key, r.ordered, r.block, r.cancel, r.move
+		c.flow = r.flow
+		c.key = r.key
+		c.ordered = r.ordered
+		c.block = r.block
+		c.cancel = r.cancel
+		c.move = r.move
 		if version == c.Version && node == w.node {
 			c.refused, c.found = nil, true
 		}
@@ -322,7 +327,10 @@ func (k *keyring) queueEntities(t *tx) {
 	var moved keySet
 	for n, e := range k.entries {
 		if e.written {
-			flow, key, state, shared = append(flow, n.flow), append(key, n.key), append(state, e.State), append(shared, sqlstore.Blob(e.Shared))
+			flow = append(flow, n.flow)
+			key = append(key, n.key)
+			state = append(state, e.State)
+			shared = append(shared, sqlstore.Blob(e.Shared))
 		}
 		moved.add(e.moved, n.flow, n.key)
 	}

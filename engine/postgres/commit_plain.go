@@ -118,7 +118,8 @@ func (w *work) queuePlainEnds(t *tx) {
 		var rank *int64
 		var at *time.Time
 		_, err := pgx.ForEachRow(rows, []any{&id, &rank, &at}, func() error {
-			if w.ended = append(w.ended, id); rank != nil {
+			w.ended = append(w.ended, id)
+			if rank != nil {
 				t.readyAt(position{*rank, *at})
 			}
 			return nil

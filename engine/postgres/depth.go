@@ -55,7 +55,8 @@ func (s *Store) readGauge(ctx context.Context) (d store.Depth, err error) {
 	if err := s.db.pool.QueryRow(ctx, readGauge).Scan(&d.Waiting, &due, &aside); err != nil {
 		return store.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
-	if d.Oldest = fromNull(due); len(aside) > 0 {
+	d.Oldest = fromNull(due)
+	if len(aside) > 0 {
 		if err := json.Unmarshal(aside, &d.Aside); err != nil {
 			return store.Depth{}, fmt.Errorf("gauge: %w", err)
 		}

@@ -216,7 +216,8 @@ func leaveKnown(in []*intake, news []string) (again []*intake) {
 		fresh[run] = true
 	}
 	for _, r := range in {
-		if r.left = r.Dedup && !fresh[r.ID]; r.left {
+		r.left = r.Dedup && !fresh[r.ID]
+		if r.left {
 			again = append(again, r)
 		}
 		delete(fresh, r.ID) // the same event twice in a batch is a repetition
@@ -346,7 +347,10 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 		if text := model.StoredLabels(r.Event.Labels); text != "" {
 			labels = append(append(labels, make([]*string, len(id)-len(labels))...), &text)
 		}
-		id, flow, key, pipeline = append(id, r.ID), append(flow, r.Flow), append(key, r.Key), append(pipeline, r.Pipeline)
+		id = append(id, r.ID)
+		flow = append(flow, r.Flow)
+		key = append(key, r.Key)
+		pipeline = append(pipeline, r.Pipeline)
 		ordered, block, at = append(ordered, r.Ordered), append(block, r.Block), append(at, string(r.place))
 		node, priority = append(node, r.node), append(priority, int64(r.Event.Priority))
 		due, tolerance = append(due, toNull(r.due)), append(tolerance, r.Patience().Microseconds())

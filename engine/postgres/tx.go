@@ -83,7 +83,8 @@ func (t *tx) commit(ctx context.Context) error {
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	if t.committed = tag.String() == "COMMIT"; !t.committed {
+	t.committed = tag.String() == "COMMIT"
+	if !t.committed {
 		return fmt.Errorf("want the transaction committed, have %s", tag)
 	}
 	return nil

@@ -119,7 +119,8 @@ func (o *Runs) eachFresh(ctx context.Context, pipeline string, f func(*store.Run
 					return err
 				}
 			}
-			if filter.Cursor = next; next == "" {
+			filter.Cursor = next
+			if next == "" {
 				break
 			}
 		}

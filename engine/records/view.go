@@ -37,7 +37,10 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 		v.Labels, _ = model.ParseLabels(r.Event.Labels) // checked when the event was accepted
 	}
 	if again := r.Event.Rerun; again != nil {
-		v.RerunOf, v.RerunFrom, v.RerunBy, v.RerunReason = again.Of, again.Stage, again.By, again.Reason
+		v.RerunOf = again.Of
+		v.RerunFrom = again.Stage
+		v.RerunBy = again.By
+		v.RerunReason = again.Reason
 	}
 	if whole {
 		v.SharedState, v.Event.Payload = map[string]any{}, r.Event.Payload

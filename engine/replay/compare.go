@@ -177,7 +177,8 @@ func (c *comparison) call(was, now *Call) {
 func (c *comparison) data(when time.Duration, kind, path, at string, was, now any) {
 	room := maxDifferences
 	walk(at, was, now, func(at string, was, now any) {
-		if room--; room >= 0 {
+		room--
+		if room >= 0 {
 			c.add(when, kind, path, at, show(was), show(now))
 		}
 	})

@@ -141,7 +141,8 @@ func compareText(a, b string) int {
 
 // judge replays one run with both definitions.
 func (o Options) judge(ctx context.Context, v *verdict) error {
-	if v.Why = v.of.Recording.Lost; v.Why != "" {
+	v.Why = v.of.Recording.Lost
+	if v.Why != "" {
 		return nil
 	}
 	was, err := o.Was(v.of.Bundle)

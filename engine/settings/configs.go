@@ -99,7 +99,10 @@ func (s *Settings) Refresh(ctx context.Context) error {
 		close(before.Superseded)
 	}
 	s.access.Store(&access)
-	s.known, s.revision, s.set, s.values = true, revision, set, values
+	s.known = true
+	s.revision = revision
+	s.set = set
+	s.values = values
 	return nil
 }
 

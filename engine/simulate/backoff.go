@@ -68,7 +68,8 @@ func (c *crowd) request(i int) {
 	answered := func(time.Duration) { c.think(i) }
 	c.send(answered, func() {
 		cl := &c.clients[i]
-		if cl.failures++; cl.failures == 1 {
+		cl.failures++
+		if cl.failures == 1 {
 			c.repeated++
 		}
 		if c.policy.Attempts > 0 && cl.failures >= c.policy.Attempts {
@@ -131,7 +132,8 @@ func (i *inbox) start() {
 			}
 			i.end(true, took)
 		}, func() {
-			if event.failures++; event.failures == 1 {
+			event.failures++
+			if event.failures == 1 {
 				i.repeated++
 			}
 			event.delay = i.nextDelay(i.policy, event.failures, event.delay)

@@ -67,7 +67,8 @@ func JudgeAll(s Scenario, p Policy, seeds int) Verdict {
 		next := Judge(s, p)
 		v.Runs++
 		v.Recovers += next.Recovers
-		if v.Recovered = v.Recovered && next.Recovered; !v.Recovered {
+		v.Recovered = v.Recovered && next.Recovered
+		if !v.Recovered {
 			v.TimeToRecover = nil
 		} else if *next.TimeToRecover > *v.TimeToRecover {
 			v.TimeToRecover = next.TimeToRecover

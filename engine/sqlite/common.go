@@ -124,7 +124,8 @@ func (t *tx) share(do func(sqlstore.Tx) error) error {
 
 // prepare translates a common statement for this database.
 func (t *sharedTx) prepare(query string, args []any) (string, []any) {
-	if query = words.Replace(query); strings.Contains(query, ":now") {
+	query = words.Replace(query)
+	if strings.Contains(query, ":now") {
 		args = append(slices.Clip(args), sql.Named("now", t.now.UnixMicro()))
 	}
 	return query, args

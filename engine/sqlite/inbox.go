@@ -141,7 +141,8 @@ func (t *tx) repeated(r model.Intake) (a store.Accepted, known bool, err error) 
 	}
 	var hash string
 	known, err = t.row(findEvent, []any{r.Event.Namespace(), r.Event.ID}, &a.Run, &hash)
-	if a.Duplicate = known && hash == r.Hash; known && !a.Duplicate {
+	a.Duplicate = known && hash == r.Hash
+	if known && !a.Duplicate {
 		a.Err = store.ErrConflict
 	}
 	return a, known, err

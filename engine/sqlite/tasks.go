@@ -107,10 +107,14 @@ func scanTask(r *sql.Rows) (store.QueuedTask, error) {
 	err := r.Scan(&t.ID, &t.Type, &t.Key, &t.Unique, &payload, &t.Priority, &place, &t.Slot, &created, &due, &deadline, &begun, &until,
 		&end, &timeout, &t.Epoch, &t.Failures, &t.Lost, &t.Worker, &t.Error)
 	t.Payload, t.Priority = json.RawMessage(payload), -t.Priority
-	if t.State = store.TaskState(place); place == placeDead {
+	t.State = store.TaskState(place)
+	if place == placeDead {
 		t.State = store.TaskFailed
 	}
-	t.Created, t.Due, t.Deadline, t.Begun = taskTime(created), taskTime(due), taskTime(deadline), taskTime(begun)
+	t.Created = taskTime(created)
+	t.Due = taskTime(due)
+	t.Deadline = taskTime(deadline)
+	t.Begun = taskTime(begun)
 	t.Until, t.Ended, t.Timeout = taskTime(until), taskTime(end), time.Duration(timeout)*time.Millisecond
 	return t, err
 }
@@ -202,7 +206,8 @@ func taskArgs(t *tx, s *store.TaskSpec) []any {
 	if !s.At.IsZero() {
 		due = s.At
 	}
-	if due = due.Add(s.Delay); due.Before(t.now) {
+	due = due.Add(s.Delay)
+	if due.Before(t.now) {
 		due = t.now
 	}
 	place := placeReady
@@ -446,7 +451,8 @@ func findReadyByKey(t *tx, w store.TaskWant, room int) ([]store.QueuedTask, erro
 				}
 				keys[one.Key]++
 			}
-			if out = append(out, one); len(out) == room {
+			out = append(out, one)
+			if len(out) == room {
 				return out, nil
 			}
 		}

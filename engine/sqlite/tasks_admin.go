@@ -75,7 +75,8 @@ func (s *Store) RaiseTasks(ctx context.Context, taskType string, wait time.Durat
 		raised, err := rows(t, raiseTasks, []any{taskType, first, t.now.Add(-wait).UnixMicro(), limit}, func(r *sql.Rows) (id int64, err error) {
 			return id, r.Scan(&id)
 		})
-		if n = len(raised); err != nil || n == 0 {
+		n = len(raised)
+		if err != nil || n == 0 {
 			return err
 		}
 		return t.exec(noteRaised, taskType, n, t.now.UnixMicro())

@@ -77,7 +77,10 @@ func (s *Store) facts(ctx context.Context, stats []store.TaskTypeStats) error {
 		)
 		err := r.Scan(&kind, &asked, &worker, &raised, &raisal)
 		if one := of[kind]; one != nil {
-			one.Asked, one.AskedBy, one.Raised, one.RaisedLast = taskTime(asked), worker, raised, taskTime(raisal)
+			one.Asked = taskTime(asked)
+			one.AskedBy = worker
+			one.Raised = raised
+			one.RaisedLast = taskTime(raisal)
 		}
 		return struct{}{}, err
 	})

@@ -180,7 +180,8 @@ func (w *writer) savepoint(o *op) (broken error) {
 			return o.err
 		}
 	}
-	if broken = w.tx.exec("release op"); broken != nil {
+	broken = w.tx.exec("release op")
+	if broken != nil {
 		o.err = errors.Join(o.err, broken)
 	}
 	return broken

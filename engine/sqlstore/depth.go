@@ -38,7 +38,8 @@ func (s *Store) Depth(ctx context.Context) (d store.Depth, err error) {
 		var place model.Place
 		var awaits bool
 		err := r.Scan(&a.Pipeline, &place, &a.Cause, &awaits, &a.Runs, at(&a.Since))
-		if a.Place = store.AsideOf(place, awaits); a.Place != store.AsideParked {
+		a.Place = store.AsideOf(place, awaits)
+		if a.Place != store.AsideParked {
 			a.Cause = ""
 		}
 		d.Aside = append(d.Aside, a)

@@ -263,7 +263,8 @@ func (c *choice) chooseStatus(f store.RunFilter) {
 		c.args = append(c.args, string(f.Status))
 		c.hot, c.past = nil, append(c.past, "status = $"+strconv.Itoa(len(c.args)))
 	default:
-		if c.past = nil; c.hot != nil {
+		c.past = nil
+		if c.hot != nil {
 			c.hot = append(c.hot, place)
 		}
 	}

@@ -72,7 +72,8 @@ var listSizes = []int{1, 16, 256}
 func idList(ids []string) (list string, args []any) {
 	size := listSizes[0]
 	for _, n := range listSizes {
-		if size = n; n >= len(ids) {
+		size = n
+		if n >= len(ids) {
 			break
 		}
 	}

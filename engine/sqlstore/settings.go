@@ -65,7 +65,8 @@ func (s *Store) Promote(ctx context.Context, old, hash string, by store.Actor) (
 		if err := t.Send(ctx); err != nil {
 			return err
 		}
-		if done = before == old; !done {
+		done = before == old
+		if !done {
 			return nil
 		}
 		t.Queue(writeCurrent, []any{hash})

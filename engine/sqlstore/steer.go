@@ -156,7 +156,8 @@ const (
 func (s *Store) Move(ctx context.Context, m store.Move, version int64, by store.Actor) (asked bool, err error) {
 	err = s.steer(ctx, "move", m.Run, nil, func(t Tx, r *Steered) (record store.Audited, err error) {
 		_, undo := model.UndoReason(r.order)
-		switch asked = r.Place == model.PlaceRunning; {
+		asked = r.Place == model.PlaceRunning
+		switch {
 		case r.bundle == "", undo:
 			return record, store.ErrConflict
 		case asked:

@@ -88,7 +88,8 @@ func NewBacklog(d store.Depth, now time.Time) *Backlog {
 			b.handlers[path] += r.Runs
 		}
 		if s := b.services[of]; reason == ParkedService {
-			if s.Runs += r.Runs; s.Since.IsZero() || r.Since.Before(s.Since) {
+			s.Runs += r.Runs
+			if s.Since.IsZero() || r.Since.Before(s.Since) {
 				s.Since = r.Since
 			}
 			b.services[of] = s
@@ -109,7 +110,8 @@ func causeOf(cause string) (reason, of, path string) {
 		} else if part == core.CauseMemory {
 			r = ParkedMemory
 		} else if name, handler, ok := guard.GateOf(part); ok {
-			if r, o, p = ParkedService, name, handler; name == handler {
+			r, o, p = ParkedService, name, handler
+			if name == handler {
 				r = ParkedLimit
 			}
 		} else if at, ok := strings.CutSuffix(part, guard.CauseHold); ok {
@@ -176,7 +178,8 @@ func (b *Backlog) parked(c *guard.Controls, now time.Time, of func(*ParkedRuns) 
 			out = append(out, p)
 			continue
 		}
-		if out[i].Runs += p.Runs; p.Since.Before(out[i].Since) {
+		out[i].Runs += p.Runs
+		if p.Since.Before(out[i].Since) {
 			out[i].Since = p.Since
 		}
 	}

@@ -259,7 +259,8 @@ func latencyBin(d time.Duration) int {
 func quantile(bins *[statBins]uint32, total int64, q float64) float64 {
 	rank := int64(math.Ceil(q * float64(total)))
 	for b, n := range bins {
-		if rank -= int64(n); rank > 0 {
+		rank -= int64(n)
+		if rank > 0 {
 			continue
 		}
 		// The bin is the range from upper/statBinStep to upper.

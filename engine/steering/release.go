@@ -89,7 +89,8 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 			return c.roomAhead(path, ""), true
 		case ok:
 			room, moves := c.st.Guard.Gate(name).Appetite(c.now)
-			switch c.busy = c.busy || moves; {
+			c.busy = c.busy || moves
+			switch {
 			case room > 0 && c.free > 0:
 				most = max(most, min(room/c.rivals[name], c.roomAhead(path, name), c.free), 1)
 				c.free -= most

@@ -69,10 +69,12 @@ func (st *Steering) Effects(path string) (effects []string, known bool) {
 // Off reports whether a handler is off now, and why. Operators' controls come first: a held handler
 // waits.
 func (st *Steering) Off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
-	if reason, off = c.Off(s, now); off {
+	reason, off = c.Off(s, now)
+	if off {
 		return reason, true
 	}
-	if reason, off = st.Degrader.Outages().Off(s, now); !off || c.Overrides(s, now) {
+	reason, off = st.Degrader.Outages().Off(s, now)
+	if !off || c.Overrides(s, now) {
 		return "", false
 	}
 	return reason, true
@@ -115,7 +117,8 @@ func (st *Steering) Services() []guard.ServiceInfo {
 		info := guard.ServiceInfo{ID: s.ID, URL: s.Address(), Owner: s.Owner}
 		st.Guard.Gate(s.ID).Fill(&info, guard.ServiceTerms(s, nodes), now)
 		parked := waits.ParkedFor(s.ID)
-		if info.Parked, info.Critical = parked.Runs, d.Needed[s.ID]; info.Parked > 0 {
+		info.Parked, info.Critical = parked.Runs, d.Needed[s.ID]
+		if info.Parked > 0 {
 			info.ParkedSince = model.Moment(parked.Since)
 		}
 		if info.Parked == 0 && st.Guard.Gate(s.ID).IsQuiet(now) {

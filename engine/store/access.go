@@ -148,7 +148,8 @@ func Rerun(in model.Intake) (record Audited, is bool) {
 // Cancelled makes the record of a cancellation.
 func (r AuditedRun) Cancelled(id string, by Actor) Audited {
 	after := r
-	if after.Cancelling = r.Status == model.Running; !after.Cancelling {
+	after.Cancelling = r.Status == model.Running
+	if !after.Cancelling {
 		after.Status = model.Cancelled
 	}
 	return Audited{Kind: AuditRun, Name: id, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}

@@ -158,7 +158,8 @@ func (m *measuredTasks) counts() ([]store.TaskTypeStats, []store.TaskTable) {
 	ctx, cancel := context.WithTimeout(context.Background(), taskStatsTime)
 	defer cancel()
 	stats, err := m.admin.TaskStats(ctx)
-	if m.at = time.Now(); err != nil {
+	m.at = time.Now()
+	if err != nil {
 		stats = nil
 	}
 	m.stats = stats[:min(len(stats), taskTypesMost)]

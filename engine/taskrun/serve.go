@@ -368,7 +368,8 @@ func (s *Server) failed(t *store.QueuedTask, p *tree.Pipeline, err error, final 
 	f := store.TaskFailure{TaskRef: t.Ref(), Error: err.Error()}
 	if !final {
 		var unsaid error
-		if f.Delay, f.Retry, unsaid = TaskPolicyOf(p).Next(t.ID, t.Attempt()); unsaid != nil {
+		f.Delay, f.Retry, unsaid = TaskPolicyOf(p).Next(t.ID, t.Attempt())
+		if unsaid != nil {
 			f.Error = fmt.Sprintf("%s; %s", f.Error, unsaid)
 			s.Log.Warn("the policy of retries does not say when to try a task again", "type", t.Type, "task", t.ID, "error", unsaid)
 		}

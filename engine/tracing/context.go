@@ -27,7 +27,8 @@ func Context(parent, state string) (goodParent, goodState string) {
 	if !sc.IsValid() {
 		return "", ""
 	}
-	if state = sc.TraceState().String(); len(state) > MaxState {
+	state = sc.TraceState().String()
+	if len(state) > MaxState {
 		state = ""
 	}
 	return parent, state

@@ -191,7 +191,8 @@ func (v *ShardView) DrainTime(all []ShardTransfer) time.Duration {
 		if t.Source != v.ID || t.State != TransferDone || v.DrainAsked == nil || t.Started.Before(*v.DrainAsked) {
 			continue
 		}
-		if n++; n == 1 || t.Changed.Before(first) {
+		n++
+		if n == 1 || t.Changed.Before(first) {
 			first = t.Changed
 		}
 		if t.Changed.After(last) {

@@ -31,7 +31,8 @@ func (s *cronSchedule) next(t time.Time) time.Time {
 		return s.Next(t.In(s.zone)).UTC()
 	}
 	for wall := s.wall(t); ; {
-		if wall = s.Next(wall); wall.IsZero() {
+		wall = s.Next(wall)
+		if wall.IsZero() {
 			return wall
 		}
 		if due := s.instant(wall); due.After(t) {

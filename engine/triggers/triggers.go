@@ -90,7 +90,8 @@ func (c *clockwork) due(now time.Time) []time.Time {
 		if c.trigger.CatchUp != "all" {
 			due = due[:0]
 		}
-		if due = append(due, t); len(due) == maxCatchUp {
+		due = append(due, t)
+		if len(due) == maxCatchUp {
 			break
 		}
 	}

@@ -262,7 +262,10 @@ func (w *writing) see(state *clusters.ClusterState) {
 	if gap := w.d.At - state.At; state.Decided > 0 && gap < 10*step {
 		step = gap
 	}
-	state.At, state.Time, state.Policy, state.Workers = w.d.At, timeOf(w.d.At), w.cluster.Policy, seen
+	state.At = w.d.At
+	state.Time = timeOf(w.d.At)
+	state.Policy = w.cluster.Policy
+	state.Workers = seen
 	state.Gini = math.Round(Gini(weights)*1e4) / 1e4
 	state.Decided++
 	state.Moves += len(w.d.Moves)

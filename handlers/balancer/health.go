@@ -76,7 +76,10 @@ func (h *healths) observe(r *Report, step float64, restarted func(w int, at floa
 			// A long silence says no more about the rate of lost healthchecks than a short one.
 			h.lost += float64(min(s.misses, confirm))
 		}
-		s.misses, s.down, s.age, s.seen = 0, false, age, r.At
+		s.misses = 0
+		s.down = false
+		s.age = age
+		s.seen = r.At
 	}
 }
 

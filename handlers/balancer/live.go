@@ -148,7 +148,8 @@ func (l *Live) inherit(heir bool) {
 func (l *Live) crowded(o *Observation) bool {
 	listed, silent := 0, 0
 	for i, w := range o.Workers {
-		if l.silent[i]++; w.Up {
+		l.silent[i]++
+		if w.Up {
 			l.silent[i] = 0
 		}
 		if !w.Listed {
@@ -240,7 +241,8 @@ func (l *Live) unserved(s *pilot, d *Decision) string {
 		if !nobody || slices.ContainsFunc(l.allowed[p], func(w int) bool { return s.report.Up[w] }) {
 			continue
 		}
-		if d.Unserved++; len(first) < 5 {
+		d.Unserved++
+		if len(first) < 5 {
 			first = append(first, strconv.Itoa(p))
 		}
 	}
@@ -281,13 +283,15 @@ func (s *pilot) alerts(crowd, ticks int) (out []string) {
 			"observations, and move slowly then; if the workers have died, procaas balancer evacuate moves the partitions now",
 			up, listed, ticks))
 	}
-	nobody, total, most, heaviest := 0, 0.0, 0.0, 0
+	nobody, total := 0, 0.0
+	most, heaviest := 0.0, 0
 	for p, w := range s.owners {
 		if w < 0 {
 			nobody++
 		}
 		x := s.weight(p)
-		if total += x; x > most {
+		total += x
+		if x > most {
 			most, heaviest = x, p
 		}
 	}

@@ -109,8 +109,14 @@ func (o *Observation) report(allowed [][]int) *Report {
 		Banned: make([]bool, n), Misses: make([]int, n),
 	}
 	for i, w := range o.Workers {
-		r.Up[i], r.Gone[i], r.Draining[i], r.Misses[i] = w.Up, w.Gone, w.Draining, w.Misses
-		r.Requests[i], r.Drops[i], r.Busy[i], r.Age[i] = number(w.Requests), number(w.Drops), number(w.Busy), number(w.Age)
+		r.Up[i] = w.Up
+		r.Gone[i] = w.Gone
+		r.Draining[i] = w.Draining
+		r.Misses[i] = w.Misses
+		r.Requests[i] = number(w.Requests)
+		r.Drops[i] = number(w.Drops)
+		r.Busy[i] = number(w.Busy)
+		r.Age[i] = number(w.Age)
 		for _, id := range o.Banned {
 			if w.ID == id {
 				r.Up[i], r.Banned[i] = false, true
@@ -124,7 +130,8 @@ func (o *Observation) report(allowed [][]int) *Report {
 		r.Weights[p] = number(x)
 	}
 	for p, w := range o.Owners {
-		if r.Assignment[p] = w; w >= 0 {
+		r.Assignment[p] = w
+		if w >= 0 {
 			continue
 		}
 		r.Assignment[p] = 0

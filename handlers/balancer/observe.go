@@ -101,7 +101,8 @@ func begin(ctx context.Context, c *engine.Call, cluster *tree.Cluster, a *cluste
 		Owners: make([]int, cluster.Partitions), Weights: make([]*float64, cluster.Partitions),
 	}
 	for p := range o.Owners {
-		if o.Owners[p] = -1; p < len(a.Owners) {
+		o.Owners[p] = -1
+		if p < len(a.Owners) {
 			o.Owners[p] = a.Owners[p]
 		}
 	}
@@ -350,7 +351,8 @@ func (w *Observed) believe(body []byte, partitions int) (counts map[int]float64,
 		}
 	}
 	if r.Window != nil {
-		if window = *r.Window; window < 1e-3 {
+		window = *r.Window
+		if window < 1e-3 {
 			return nil, fmt.Sprintf("its report is not believed: window_s is %v", window)
 		}
 	}
@@ -377,8 +379,12 @@ func (w *Observed) believe(body []byte, partitions int) (counts map[int]float64,
 		y := round(*x / per)
 		return &y
 	}
-	w.Requests, w.Drops, w.Age, w.Draining = rate(r.Requests, window), rate(r.Drops, window), rate(r.Age, 1), r.Draining
-	if w.Busy = rate(r.Busy, 1); w.Busy != nil {
+	w.Requests = rate(r.Requests, window)
+	w.Drops = rate(r.Drops, window)
+	w.Age = rate(r.Age, 1)
+	w.Draining = r.Draining
+	w.Busy = rate(r.Busy, 1)
+	if w.Busy != nil {
 		*w.Busy = min(*w.Busy, 1)
 	}
 	return counts, ""

@@ -52,7 +52,8 @@ func newPilot(o *Observation, allowed [][]int, r *Report, levers clusters.Levers
 	}
 	known, sum := 0.0, 0.0
 	for i, w := range o.Workers {
-		if s.room[i] = w.Capacity; w.Capacity > 0 {
+		s.room[i] = w.Capacity
+		if w.Capacity > 0 {
 			known, sum = known+1, sum+w.Capacity
 		}
 	}

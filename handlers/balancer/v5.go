@@ -231,7 +231,10 @@ func (c *controller) observe(r *Report) {
 	c.level = load / max(able, 1e-9)
 	for w := range c.workers {
 		e := &c.workers[w]
-		e.now, e.due, e.variance, e.cold = 0, 0, 0, 0
+		e.now = 0
+		e.due = 0
+		e.variance = 0
+		e.cold = 0
 		for _, p := range c.held[w] {
 			c.loads[p].shared = (1-borrowed)*c.loads[p].variance + borrowed*spread*c.loads[p].mean
 			c.add(e, p, 1)
@@ -302,7 +305,12 @@ func (c *controller) place(p, to int) (undo func()) {
 	b.cold += c.landing.kappa() * c.loads[p].now
 	a.hurt, b.hurt = c.hurt(a), c.hurt(b)
 	c.owner[p], c.held[to] = to, append(there, p)
-	return func() { *a, *b, c.owner[p], c.held[to] = before, after, from, there }
+	return func() {
+		*a = before
+		*b = after
+		c.owner[p] = from
+		c.held[to] = there
+	}
 }
 
 // commit makes a move.
@@ -394,7 +402,11 @@ func (c *controller) refuge(r *Report, p int, down bool) (best int, drops float6
 			full = full/4 + c.utilization(w)
 		}
 		if cmp.Or(cmp.Compare(rank, lowest), cmp.Compare(total, least), cmp.Compare(full, fullest)) < 0 {
-			best, lowest, least, fullest, drops = w, rank, total, full, d
+			best = w
+			lowest = rank
+			least = total
+			fullest = full
+			drops = d
 		}
 	}
 	return best, drops

@@ -221,11 +221,16 @@ func (s *sharedTasks) SeekTasks(ctx context.Context, slots []int) (parcels [][]i
 			return err
 		}
 		parcels = nil
-		id, size, sum, most := int64(0), 0, 0, 0
+		id, size := int64(0), 0
+		sum, most := 0, 0
 		_, err = pgx.ForEachRow(rows, []any{&id, &size}, func() error {
 			last := len(parcels) - 1
-			if sum += size; last < 0 || len(parcels[last]) == most || sum > parcelBytes {
-				parcels, last, sum, most = append(parcels, nil), last+1, size, parcelTasks
+			sum += size
+			if last < 0 || len(parcels[last]) == most || sum > parcelBytes {
+				parcels = append(parcels, nil)
+				last = last + 1
+				sum = size
+				most = parcelTasks
 				if last == 0 {
 					most = parcelFirst
 				}

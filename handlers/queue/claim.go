@@ -383,7 +383,10 @@ func newTaskScan(more ...any) *taskScan {
 }
 
 func (s *taskScan) row(r pgx.CollectableRow) (Task, error) {
-	s.t, s.payload, s.begun, s.until = Task{}, nil, nil, nil
+	s.t = Task{}
+	s.payload = nil
+	s.begun = nil
+	s.until = nil
 	if err := r.Scan(s.into...); err != nil {
 		return Task{}, err
 	}

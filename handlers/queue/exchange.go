@@ -276,7 +276,8 @@ func (w *Worker) care(ctx context.Context) {
 	for wait := time.Duration(0); clock.Pause(ctx, wait); {
 		limited, cancel := context.WithTimeout(ctx, 2*exchangeWithin) // for both: a broken connection may report nothing
 		n, next, err := w.store.PromoteTasks(limited, careAtOnce)
-		switch wait = time.Second; {
+		wait = time.Second
+		switch {
 		case err == nil && n == careAtOnce:
 			wait = 0
 		case err == nil && next > 0:

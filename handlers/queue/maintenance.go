@@ -191,7 +191,8 @@ func (s *Store) dropPartitions(ctx context.Context, before time.Time) (int, erro
 	gone := 0
 	for _, name := range names {
 		n, err := s.dropPartition(ctx, pgx.Identifier{name}.Sanitize())
-		if gone += n; err != nil {
+		gone += n
+		if err != nil {
 			return gone, fmt.Errorf("drop %s: %w", name, err)
 		}
 	}

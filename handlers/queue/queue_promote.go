@@ -33,7 +33,8 @@ func (h *PromoteTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result
 	all := 0
 	for range h.Rounds {
 		n, _, err := store.Maintenance.PromoteTasks(ctx, h.Limit)
-		if all += n; err != nil {
+		all += n
+		if err != nil {
 			return model.Result{}, err
 		}
 		if n < h.Limit {

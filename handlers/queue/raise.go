@@ -74,7 +74,8 @@ func (s *Store) raise(ctx context.Context, taskType string, wait time.Duration, 
 		b.Queue(raiseTasks, taskType, wait.Microseconds(), limit, raisedRanks, before).Query(func(rows pgx.Rows) error {
 			var at place
 			_, err := pgx.ForEachRow(rows, []any{&at.rank, &at.at}, func() error {
-				if n++; n == 1 {
+				n++
+				if n == 1 {
 					first = at
 				}
 				first = earlier(first, at)

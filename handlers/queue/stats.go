@@ -328,7 +328,10 @@ func (c *counting) facts() error {
 			return nil
 		}
 		t := c.of(one.Type)
-		t.Asked, t.AskedBy, t.Raised, t.RaisedLast = timeOf(asked), one.AskedBy, one.Raised, timeOf(raising)
+		t.Asked = timeOf(asked)
+		t.AskedBy = one.AskedBy
+		t.Raised = one.Raised
+		t.RaisedLast = timeOf(raising)
 		return nil
 	})
 	return err

@@ -67,7 +67,10 @@ func (g *claiming) task(t *Task, id int64, r *row) {
 	t.Key, t.Unique = r.text(""), r.text("")
 	t.Payload = json.RawMessage(append([]byte(nil), r.bytes()...))
 	t.Priority, t.Slot = -r.number(), r.short()
-	t.Created, t.Due, t.Deadline, t.Begun = r.time(), r.time(), r.time(), r.time()
+	t.Created = r.time()
+	t.Due = r.time()
+	t.Deadline = r.time()
+	t.Begun = r.time()
 	t.Until = t.Begun.Add(g.lease)
 	t.Timeout = time.Duration(r.number()) * time.Millisecond
 	t.Epoch, t.Failures, t.Lost = r.number(), r.number(), r.number()

@@ -222,7 +222,11 @@ func (h *holder) put(s *Spec, id int64) Put {
 	case h.taken:
 		return h.putBehind(s, out)
 	case s.OnDuplicate == store.DuplicateReplace:
-		h.spec, h.payload, h.replaced, h.merged, h.again = *s, payloadOf(s), true, false, false
+		h.spec = *s
+		h.payload = payloadOf(s)
+		h.replaced = true
+		h.merged = false
+		h.again = false
 		out.Outcome = store.PutReplaced
 	case s.OnDuplicate == store.DuplicateMerge:
 		merged, err := s.Merge(h.payload, payloadOf(s))

@@ -212,7 +212,8 @@ func (w *Worker) next(ctx context.Context, l *line) *held {
 		}
 		h := l.waiting[0]
 		l.waiting[0] = nil
-		if l.waiting = l.waiting[1:]; len(l.waiting) == 0 {
+		l.waiting = l.waiting[1:]
+		if len(l.waiting) == 0 {
 			l.waiting = nil
 		}
 		if h.gone {
@@ -242,7 +243,8 @@ func (w *Worker) end(ctx context.Context, h *held, err error, took time.Duration
 	if err != nil && !errors.As(err, &later) {
 		failure.Error = err.Error()
 		var unsaid error
-		if failure.Delay, failure.Retry, unsaid = h.line.policy.Next(h.ID, h.Attempt()); unsaid != nil {
+		failure.Delay, failure.Retry, unsaid = h.line.policy.Next(h.ID, h.Attempt())
+		if unsaid != nil {
 			failure.Error = fmt.Sprintf("%s; %s", failure.Error, unsaid)
 			w.o.Log.Warn("the policy of retries does not say when to try a task again", "type", h.Type, "task", h.ID, "error", unsaid)
 		}

@@ -120,7 +120,8 @@ func enter(t *transfers.ShardTransfer, was transfers.ShardTransfer, all []transf
 	now time.Time,
 ) (writes []store.DocumentWrite, waits, err error) {
 	lane := freeLane(t.Map, lanes, all)
-	if waits = mayBegin(t, all, overlap, by, now); waits == nil && lane == "" {
+	waits = mayBegin(t, all, overlap, by, now)
+	if waits == nil && lane == "" {
 		waits = waitsFor("it waits for its turn: %d transfers of the map have not ended", lanes)
 	}
 	if was.ID != "" {
@@ -141,7 +142,8 @@ func enter(t *transfers.ShardTransfer, was transfers.ShardTransfer, all []transf
 	case was.Waits == waits.Error():
 		return nil, waits, nil
 	default:
-		if t.Lane = cmp.Or(was.Lane, freeLane(t.Map+"/wait", waitingLanes, all)); t.Lane == "" {
+		t.Lane = cmp.Or(was.Lane, freeLane(t.Map+"/wait", waitingLanes, all))
+		if t.Lane == "" {
 			return nil, waits, nil // too many wait to show all of them
 		}
 		t.Waits = waits.Error()
@@ -212,7 +214,8 @@ func freeLane(prefix string, most int, all []transfers.ShardTransfer) string {
 		case !ok && unused == "":
 			unused = name
 		case ok && transfers.TransferEnded(o.State):
-			if ended++; oldest == "" || o.Changed.Before(used[oldest].Changed) {
+			ended++
+			if oldest == "" || o.Changed.Before(used[oldest].Changed) {
 				oldest = name
 			}
 		}

@@ -215,7 +215,10 @@ func (t *task) set(ctx context.Context, f func(*transfers.ShardTransfer)) error 
 // work runs a step, saves its progress, and interrupts it at an operator's order.
 func (t *task) work(ctx context.Context, name string, version int64, work func(context.Context, *task) error) error {
 	err := t.set(ctx, func(s *transfers.ShardTransfer) {
-		s.Step, s.Rows, s.Total, s.Percent = name, 0, 0, 0
+		s.Step = name
+		s.Rows = 0
+		s.Total = 0
+		s.Percent = 0
 		if s.State == transfers.TransferWaiting || s.State == transfers.TransferPaused {
 			s.State = transfers.TransferRunning
 		}
@@ -393,7 +396,10 @@ func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 // report records the progress of a mover.
 func (t *task) report(p transfer.Progress) {
 	t.change(func(s *transfers.ShardTransfer) {
-		s.Rows, s.Total, s.Lag, s.Percent = p.Rows, p.Total, p.Lag, p.Percent
+		s.Rows = p.Rows
+		s.Total = p.Total
+		s.Lag = p.Lag
+		s.Percent = p.Percent
 		s.Bytes = max(s.Bytes, p.Bytes)
 	})
 }

@@ -42,7 +42,8 @@ func (h *ShardRetire) Handle(ctx context.Context, c *engine.Call) (model.Result,
 		if err != nil {
 			return err
 		}
-		if rollback = order == transfers.OrderRollback && t.view().Switched; rollback || order == transfers.OrderFinish {
+		rollback = order == transfers.OrderRollback && t.view().Switched
+		if rollback || order == transfers.OrderFinish {
 			return nil
 		}
 		if !t.view().Switched || t.view().Method == methodLock || t.view().OneWay || h.Grace == 0 {

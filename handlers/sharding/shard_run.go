@@ -84,7 +84,8 @@ func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (model.Result, er
 			if err != nil {
 				return err
 			}
-			if done = tag.RowsAffected() > 0; !done {
+			done = tag.RowsAffected() > 0
+			if !done {
 				return nil
 			}
 		}

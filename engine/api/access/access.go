@@ -284,7 +284,8 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 		return "", false, nil
 	}
 	scheme, token, _ := strings.Cut(header, " ")
-	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return "", false, problem.New(problem.Unauthorized, "the header Authorization is not Bearer TOKEN").
 			With("WWW-Authenticate", `Bearer realm="procaas", error="invalid_request"`)
 	}

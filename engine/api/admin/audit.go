@@ -110,7 +110,8 @@ func (g *Group) changes(
 			if err != nil {
 				return nil, 0, fmt.Errorf("audit %d: %w", v.Revision, err)
 			}
-			if size += len(data); size > mostAudited && len(page) > 0 {
+			size += len(data)
+			if size > mostAudited && len(page) > 0 {
 				return page, filter.Before, nil
 			}
 			page, filter.Before = append(page, v), v.Revision

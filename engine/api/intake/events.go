@@ -152,7 +152,8 @@ func labelsOf(f *rest.Fields) string {
 	case map[string]any:
 		for name, value := range v {
 			text, ok := value.(string)
-			if labels[name] = text; !ok {
+			labels[name] = text
+			if !ok {
 				f.Fault("labels", "label %s: want a string, have %s", name, datum.JSONKind(value))
 				return ""
 			}
@@ -308,7 +309,8 @@ func replyOne(c *rest.Call, in intake, result engineintake.Submitted, status int
 		return eventProblem(result.Err, in.field)
 	}
 	if status == 0 {
-		if status = http.StatusAccepted; result.Receipt.Duplicate {
+		status = http.StatusAccepted
+		if result.Receipt.Duplicate {
 			status = http.StatusOK
 		}
 	}

@@ -110,7 +110,8 @@ func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change change
 	var r reading
 	for _, text := range b.IDs {
 		id, err := strconv.ParseInt(text, 10, 64)
-		if f.IDs = append(f.IDs, id); err != nil {
+		f.IDs = append(f.IDs, id)
+		if err != nil {
 			r.fault("/ids", "want numbers of tasks as text, have %s", rest.Shown(text))
 		}
 	}

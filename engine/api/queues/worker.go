@@ -276,7 +276,8 @@ func (g *Group) failureOf(t *wire.FailedTask, one receipt) store.TaskFailure {
 	if !t.Final && one.attempt > 0 {
 		var unsaid error
 		policy := taskrun.TaskPolicyOf(g.Engine.Bundle().Pipeline(one.taskType))
-		if failure.Delay, failure.Retry, unsaid = policy.Next(one.ID, one.attempt); unsaid != nil {
+		failure.Delay, failure.Retry, unsaid = policy.Next(one.ID, one.attempt)
+		if unsaid != nil {
 			failure.Error = strings.TrimPrefix(fmt.Sprintf("%s; %s", failure.Error, unsaid), "; ")
 			g.Log.Warn("the policy of retries does not say when to try a task again", "type", one.taskType, "task", one.ID, "error", unsaid)
 		}
@@ -311,7 +312,8 @@ func readEach[T any](r *reading, tasks []T, said func(*T) (string, wire.Duration
 		if time.Duration(delay) > store.MaxTaskAhead {
 			r.fault(at+"/delay", "want at most ten years")
 		}
-		if receipts = append(receipts, one); !seen[one.ID] {
+		receipts = append(receipts, one)
+		if !seen[one.ID] {
 			add(&tasks[i], one)
 		}
 		seen[one.ID] = true

@@ -304,7 +304,8 @@ func (s *shape) readParameters(r *http.Request, v reflect.Value) error {
 				return err
 			}
 			m.name = strings.ToLower(m.name)
-			if f = TextFields(m.in+"/", map[string]any{}); value != "" {
+			f = TextFields(m.in+"/", map[string]any{})
+			if value != "" {
 				f.values[m.name] = value
 			}
 		}

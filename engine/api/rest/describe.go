@@ -49,7 +49,8 @@ func (d *Document) Add(o *Operation, role string) {
 		op.Parameters = append(op.Parameters, o.takes.parameters[i].parameter())
 	}
 	codes := append([]string{problem.Internal}, o.Refusals...)
-	if op.Security = []map[string][]string{}; role != "" {
+	op.Security = []map[string][]string{}
+	if role != "" {
 		// Roles are listed as scopes. Without any token, none is needed.
 		op.Security = []map[string][]string{{"token": {role}}, {}}
 		codes = append(codes, problem.Unauthorized, problem.Forbidden, problem.TooManyFailures, problem.UnknownHost, problem.StoreUnavailable)
@@ -180,7 +181,8 @@ func (m *member) parameter() *huma.Param {
 	if kind := m.Tag.Get("type"); kind != "" { // read by the operation itself
 		s.Type = kind
 	}
-	if s.Format = m.Tag.Get("format"); t == reflect.TypeFor[time.Time]() {
+	s.Format = m.Tag.Get("format")
+	if t == reflect.TypeFor[time.Time]() {
 		s.Format = "date-time"
 	}
 	for _, value := range m.values {

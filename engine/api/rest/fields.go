@@ -123,7 +123,8 @@ func (f *Fields) Labels(name string, limit int) []string {
 			continue
 		}
 		at := strconv.Itoa(i)
-		if item.values[at] = v; v == nil {
+		item.values[at] = v
+		if v == nil {
 			item.Fault(at, "want a string, have null")
 		}
 		out = append(out, item.Label(at, limit))

@@ -78,7 +78,8 @@ func (g *Group) redrive(c *rest.Call, v *verb, r *wire.Redrive) (any, error) {
 		return nil, err
 	}
 	if r.Preview {
-		if filter.Live = v.name != makeUp; v.name == "retry" {
+		filter.Live = v.name != makeUp
+		if v.name == "retry" {
 			filter.Status = cmp.Or(filter.Status, model.Failed)
 		}
 		return g.Steer.Preview(c.Context(), filter)
@@ -112,18 +113,21 @@ func (g *Group) chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.Run
 		fault("/status", "want one of "+rest.Joined(v.of)+", have "+rest.Shown(r.Status))
 	}
 	if v.name == makeUp {
-		if filter.LeftOut, filter.FailedPath = r.Handler, ""; strings.Count(r.Handler, "/") != 2 {
+		filter.LeftOut, filter.FailedPath = r.Handler, ""
+		if strings.Count(r.Handler, "/") != 2 {
 			fault("/handler", "want the path of the handler that was left out, such as new-order/notify/user, have "+rest.Shown(r.Handler))
 		}
 	}
-	if filter.LeftBy = r.LeftBy; v.name != makeUp && r.LeftBy != "" {
+	filter.LeftBy = r.LeftBy
+	if v.name != makeUp && r.LeftBy != "" {
 		fault("/left_by", "want it only for a make-up: no other change chooses runs by what they left out")
 	}
 	if !v.whole && r.Compensate != nil {
 		fault("/compensate", "want it only where runs are cancelled: nothing else undoes what they have done")
 	}
 	position, ok := rest.OpenCursor(rest.CursorWalk, r.Cursor)
-	if filter.Limit, filter.Cursor = r.Limit, position; !ok {
+	filter.Limit, filter.Cursor = r.Limit, position
+	if !ok {
 		fault("/cursor", rest.WrongCursor(rest.CursorWalk))
 	}
 	if err := problem.Body(faults); err != nil {

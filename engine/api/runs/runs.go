@@ -212,7 +212,10 @@ func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.Run
 	if err != nil {
 		return page, err
 	}
-	filter.Status, filter.LeftOut, filter.LeftBy, filter.Limit = model.Status(in.Status), in.LeftOut, in.LeftBy, in.Limit
+	filter.Status = model.Status(in.Status)
+	filter.LeftOut = in.LeftOut
+	filter.LeftBy = in.LeftBy
+	filter.Limit = in.Limit
 	filter.Live, filter.Begun = in.InFlight, in.InFlight
 	if filter.Cursor, err = in.Position(rest.CursorRuns); err != nil {
 		return page, err

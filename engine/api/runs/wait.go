@@ -101,7 +101,8 @@ func (g *Group) progress(c *rest.Call, in *followQuery) (none checkpoint.RunView
 			return rest.Event{}, nil // a keep-alive
 		}
 		e := rest.Event{ID: strconv.FormatInt(s.Version, 10), Name: "progress"}
-		if over = s.Ended; over {
+		over = s.Ended
+		if over {
 			e.ID, e.Name = endID(s.Version), "end"
 		}
 		e.Data, err = json.Marshal(s.Run)

@@ -41,7 +41,8 @@ func (g *Group) Quickly(next http.Handler, may func(r *http.Request, operation s
 		buffer := answers.Get().(*[]byte)
 		defer answers.Put(buffer)
 		answer, ok := maps.AppendAnswer((*buffer)[:0], shardMap, q.Key, q.Mode, q.DC)
-		if *buffer = answer; !ok {
+		*buffer = answer
+		if !ok {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -62,7 +63,8 @@ func (g *Group) plain(r *http.Request) (shardMap string, q transfers.ShardQuesti
 	if !ok {
 		return "", q, false
 	}
-	if shardMap, ok = strings.CutSuffix(path, resolveSuffix); !ok || strings.Contains(shardMap, "/") {
+	shardMap, ok = strings.CutSuffix(path, resolveSuffix)
+	if !ok || strings.Contains(shardMap, "/") {
 		return "", q, false
 	}
 	q, ok = plainQuestion(r.URL.RawQuery)

@@ -70,7 +70,8 @@ type arriving struct {
 // Read implements [io.Reader].
 func (a *arriving) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
-	if a.got += int64(n); a.got-a.told >= rest.BodyRate {
+	a.got += int64(n)
+	if a.got-a.told >= rest.BodyRate {
 		a.told = a.got
 		// A test recorder has no deadlines.
 		_ = a.out.SetReadDeadline(a.start.Add(rest.ReadTime + time.Duration(a.got)*time.Second/rest.BodyRate))

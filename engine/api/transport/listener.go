@@ -219,7 +219,8 @@ func (c *limitedConn) Close() error {
 		l := c.listener
 		l.mu.Lock()
 		delete(l.idle, c)
-		if l.count[c.address]--; l.count[c.address] == 0 {
+		l.count[c.address]--
+		if l.count[c.address] == 0 {
 			delete(l.count, c.address)
 		}
 		l.mu.Unlock()

@@ -108,7 +108,8 @@ func (row *compareRow) judge() {
 	a, b := row.Steps[0], row.Steps[1]
 	short, long := min(lasted[0], lasted[1]), max(lasted[0], lasted[1])
 	row.Outcome, row.Slower = a.Outcome != b.Outcome, long > 2*short && long-short > noticed
-	if row.Both = a.Outcome != "absent" && b.Outcome != "absent"; row.Both {
+	row.Both = a.Outcome != "absent" && b.Outcome != "absent"
+	if row.Both {
 		row.Result = words.Differences(a.Response, b.Response)
 	}
 }

@@ -94,7 +94,8 @@ func (d *incidentsData) tell(all seen.Chapter, now time.Time) {
 	}
 	for _, in := range all.Wrong {
 		row := incidentRow{Incident: in, Began: time.Unix(in.From, 0), Lasted: words.Span(time.Duration(in.To-in.From) * time.Second)}
-		if row.Now = in.To >= now.Unix()-2*seen.EvidenceStep; row.Now {
+		row.Now = in.To >= now.Unix()-2*seen.EvidenceStep
+		if row.Now {
 			row.Lasted += " so far"
 		}
 		for _, s := range all.Samples {

@@ -131,7 +131,10 @@ func (d *runData) asItWent() func(*drawing.Box) {
 	}
 	return func(b *drawing.Box) {
 		s, known := steps[b.Step.Path]
-		b.Href, b.Class, b.Line, b.Title = "#"+b.Step.Path, s.Outcome, s.Outcome, s.Summary
+		b.Href = "#" + b.Step.Path
+		b.Class = s.Outcome
+		b.Line = s.Outcome
+		b.Title = s.Summary
 		if !known || s.Outcome == "absent" {
 			b.Class, b.Line = "absent", "not reached"
 		}

@@ -205,7 +205,8 @@ func (c submission) eventForm(r *http.Request, t eventType, views bool) (*eventF
 		if err != nil {
 			return nil, err
 		}
-		if f.Task = c.taskOf(run); f.Task != nil {
+		f.Task = c.taskOf(run)
+		if f.Task != nil {
 			f.Key = run.Key
 		}
 	}
@@ -274,7 +275,8 @@ func setKey(members map[string]any, reads []datum.Read, key string) {
 // fill makes the fields. What the form cannot show is written as JSON.
 func (f *eventForm) fill(o *typing.Outline, value any, given bool, faults map[string]string, more string) {
 	f.Free = fields.KindOf(o, 0) == "json"
-	if f.JSON = f.JSON || f.Free || given && !fields.Shows(o, value, 0); f.JSON {
+	f.JSON = f.JSON || f.Free || given && !fields.Shows(o, value, 0)
+	if f.JSON {
 		o = nil
 	}
 	m := fields.FormMaker{Faults: faults, More: more}

@@ -31,7 +31,8 @@ func (c *Console) versions(w http.ResponseWriter, r *http.Request) (err error) {
 	if d.Versions, err = c.o.Engine.Versions(r.Context(), shownVersions+1); err != nil {
 		return err
 	}
-	if d.More = len(d.Versions) > shownVersions; d.More {
+	d.More = len(d.Versions) > shownVersions
+	if d.More {
 		d.Versions = d.Versions[:shownVersions]
 	}
 	c.show(w, r, http.StatusOK, "versions", "Versions", d)

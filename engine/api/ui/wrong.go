@@ -320,7 +320,8 @@ func (c *Console) pipelinePlaces(wrong []problem) (places []place) {
 		one := place{Name: p.ID, Href: Root + "pipelines/" + p.ID, Says: "handlers with problems"}
 		for _, w := range wrong {
 			if w.handlers && strings.HasPrefix(w.Name, p.ID+"/") {
-				if one.Count++; one.Class == "" {
+				one.Count++
+				if one.Class == "" {
 					one.Class = w.Class // they are sorted
 				}
 			}

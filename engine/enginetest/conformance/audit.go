@@ -56,7 +56,8 @@ func SpoilAudit(t *testing.T, open func(t *testing.T) (store.Store, func(stateme
 				}
 				return chains[0]
 			}
-			if head = verify().Head; verify().Break != nil || len(verify().Holds) != 1 {
+			head = verify().Head
+			if verify().Break != nil || len(verify().Holds) != 1 {
 				t.Fatalf("want a chain that holds, have %+v", verify())
 			}
 			spoil(c.statements...)

@@ -162,7 +162,8 @@ func (l *crashLog) follow(t *testing.T, dsn string, lines int) {
 		}
 		l.note(strings.Fields(text))
 		// Later lines count, too.
-		if heard++; heard == lines {
+		heard++
+		if heard == lines {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}

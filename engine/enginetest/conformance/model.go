@@ -57,7 +57,8 @@ type modelRun struct {
 func (m *storeModel) settle() {
 	holder := map[string]*modelRun{}
 	for _, r := range m.list {
-		if r.turn = r.turn && r.mayHold(); r.turn {
+		r.turn = r.turn && r.mayHold()
+		if r.turn {
 			holder[r.in.Key] = r
 		}
 	}
@@ -191,7 +192,10 @@ func (m *storeModel) retry(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
 	err := m.p.Runs.Retry(m.p.Context(), r.in.ID, steerer)
 	if r.status == model.Ignored {
-		r.begun, r.deferred, r.in.Block, r.cancel = false, false, false, false
+		r.begun = false
+		r.deferred = false
+		r.in.Block = false
+		r.cancel = false
 	} else if r.status != model.Failed {
 		m.p.wantErr("retry of a run that is "+string(r.status), err, store.ErrConflict)
 		return

@@ -123,7 +123,8 @@ var moveCases = []storeCase{
 		held := node.wantClaims(ids...)
 		for i, bundle := range []string{"old", "new", "old", ""} {
 			c := change(held[i], model.Failed)
-			if c.Bundle = bundle; i == 2 {
+			c.Bundle = bundle
+			if i == 2 {
 				c.Status = model.Succeeded
 			}
 			node.commit(c)

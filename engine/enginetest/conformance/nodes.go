@@ -154,7 +154,8 @@ var nodeCases = []storeCase{
 		c := change(node.claim(1)[0], model.Parked)
 		c.Due = b.Now.Add(time.Minute)
 		node.commit(c)
-		if b = node.beat(); b.Next > time.Minute || b.Next < time.Minute-patience.For(time.Minute) || b.Ready != 0 {
+		b = node.beat()
+		if b.Next > time.Minute || b.Next < time.Minute-patience.For(time.Minute) || b.Ready != 0 {
 			p.Fatalf("want the next in a minute, have %+v", b)
 		}
 	}},

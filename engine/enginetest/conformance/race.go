@@ -243,7 +243,8 @@ func (p *probe) work(w *watch, stop <-chan struct{}) error {
 			if err != nil {
 				return err
 			}
-			if leaves = round%7 == 6; leaves {
+			leaves = round%7 == 6
+			if leaves {
 				continue
 			}
 			if err := node.pass(w, runs); err != nil {

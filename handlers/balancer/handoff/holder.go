@@ -95,7 +95,8 @@ func (h *Holder) Begin(partition int) (token int64, end func(), ok bool) {
 func (h *Holder) end(p int, x *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if x.serving--; x.serving == 0 && x.phase == Releasing {
+	x.serving--
+	if x.serving == 0 && x.phase == Releasing {
 		h.remove(p, x)
 	}
 }

@@ -50,7 +50,8 @@ func (r *Recording) capacities() *capacities {
 		for i := range r.seen {
 			from := sort.SearchFloat64s(at, r.seen[i].At-around)
 			to := sort.SearchFloat64s(at, r.seen[i].At+around)
-			if c.of[i][w] = overall; to > from {
+			c.of[i][w] = overall
+			if to > from {
 				c.of[i][w] = median(can[from:to])
 			}
 		}

@@ -270,7 +270,10 @@ func (w *world) serve(at float64) (t tally) {
 	served := make([]float64, len(w.workers))
 	for i := range w.workers {
 		x := &w.workers[i]
-		x.requests, x.drops, x.busy, x.util = 0, 0, 0, 0
+		x.requests = 0
+		x.drops = 0
+		x.busy = 0
+		x.util = 0
 		if !x.up {
 			continue
 		}
@@ -308,9 +311,16 @@ func (w *world) observe(at float64) *balancer.Report {
 	for i := range w.workers {
 		x := &w.workers[i]
 		r.Up[i] = x.up && (lost == 0 || w.pings.Float64() >= lost)
-		r.Draining[i], r.Requests[i], r.Drops[i], r.Busy[i], r.Age[i] = false, 0, 0, 0, 0
+		r.Draining[i] = false
+		r.Requests[i] = 0
+		r.Drops[i] = 0
+		r.Busy[i] = 0
+		r.Age[i] = 0
 		if r.Up[i] {
-			r.Draining[i], r.Requests[i], r.Drops[i], r.Busy[i] = x.draining, x.requests, x.drops, x.busy
+			r.Draining[i] = x.draining
+			r.Requests[i] = x.requests
+			r.Drops[i] = x.drops
+			r.Busy[i] = x.busy
 			r.Age[i] = at - x.began
 		}
 	}

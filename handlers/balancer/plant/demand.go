@@ -134,7 +134,8 @@ func (d *demand) happen(at float64, out []float64) {
 		case "spike":
 			since := at - e.At
 			if e.Period > 0 {
-				if since = math.Mod(since, e.Period); since >= e.Period/2 {
+				since = math.Mod(since, e.Period)
+				if since >= e.Period/2 {
 					continue
 				}
 			}

@@ -189,7 +189,8 @@ func (m *meter) recovery(at float64) float64 {
 	quiet, hurt := 0, false
 	for i := int(at / m.s.Step); i < len(m.shares); i++ {
 		if m.shares[i] <= 0.01 {
-			if quiet++; quiet == calm {
+			quiet++
+			if quiet == calm {
 				if !hurt {
 					return 0
 				}

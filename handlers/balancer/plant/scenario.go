@@ -271,7 +271,8 @@ func Parse(f diag.File) (*Scenario, []diag.Diagnostic) {
 	if err := s.check(); err != nil {
 		r.Errorf(at, rules.Body, "", "scenario %s: %v", s.Name, err)
 	}
-	if found = r.Diagnostics(); diag.HasErrors(found) {
+	found = r.Diagnostics()
+	if diag.HasErrors(found) {
 		return nil, found
 	}
 	return &s, found

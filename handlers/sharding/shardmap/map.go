@@ -150,7 +150,10 @@ func (m *Map) BeginTransfer(ctx context.Context, b Begin) (Transfer, error) {
 	case err != nil:
 		return t, err
 	case p.Shard == b.Target && p.Transfer == b.Transfer && !p.Owned:
-		t.Epoch, t.Next, t.Switched, t.Owner = p.Epoch, p.Epoch, true, ""
+		t.Epoch = p.Epoch
+		t.Next = p.Epoch
+		t.Switched = true
+		t.Owner = ""
 		return t, nil
 	case p.State != Ready:
 		return t, fmt.Errorf("map %s: %q is %s: %w", m.ID, b.Key, p.State, ErrBusy)

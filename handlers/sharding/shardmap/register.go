@@ -188,7 +188,8 @@ func drawHome(homes []home, at float64) string {
 	}
 	at *= total
 	for _, h := range homes {
-		if at -= float64(h.free); at < 0 {
+		at -= float64(h.free)
+		if at < 0 {
 			return h.id
 		}
 	}

@@ -348,7 +348,8 @@ func (a *applier) manyTouched() (n int) {
 func (a *applier) queue(ctx context.Context, e event, row *pglogrepl.TupleData, sql string, c change) error {
 	a.touch(c.table, e.rel, row)
 	var ok bool
-	if c.statement, ok = a.prepared[sql]; !ok {
+	c.statement, ok = a.prepared[sql]
+	if !ok {
 		// A statement is prepared once per set of columns.
 		c.statement = "apply_" + strconv.Itoa(len(a.prepared))
 		if _, err := a.conn.PgConn().Prepare(ctx, c.statement, sql, nil); err != nil {

@@ -137,7 +137,8 @@ func deleteSQL(t *shape, batch int, last []string) (string, []any) {
 		texts[i] = "d." + quote(name) + "::text"
 		behind[i] = fmt.Sprintf("$%d::text::%s", i+3, t.column(name).typ)
 	}
-	names, more, sorted, result := "", "", "", "'{}'::text[]"
+	names, more := "", ""
+	sorted, result := "", "'{}'::text[]"
 	if len(order) > 0 {
 		names = ", " + strings.Join(order, ", ")
 		sorted = " order by " + strings.Join(order, ", ")

@@ -158,7 +158,8 @@ func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
 		if err == nil {
 			err = m.replicated(limited)
 		}
-		if began = err == nil; began {
+		began = err == nil
+		if began {
 			go seal()
 		}
 	}

@@ -133,7 +133,8 @@ func (m *sides) keyed(ctx context.Context, c *pgx.Conn, listed []string) ([]besi
 		for i, name := range names {
 			s.columns = append(s.columns, column{name: name, typ: types[i], bytes: bytes[i]})
 		}
-		if b.where = m.keyIn(s); b.where != "" {
+		b.where = m.keyIn(s)
+		if b.where != "" {
 			out = append(out, b)
 		}
 		return nil

@@ -31,7 +31,8 @@ func (m *Mover) planLocked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if reasons = append(reasons, more...); len(reasons) > 0 {
+	reasons = append(reasons, more...)
+	if len(reasons) > 0 {
 		return &RefusedError{reasons}
 	}
 	if err := m.load(ctx); err != nil {
@@ -64,7 +65,8 @@ func (m *Mover) lockCopySwitch(ctx context.Context, switchMap func(context.Conte
 		if err == nil {
 			break
 		}
-		if attempt++; !errors.Is(err, errTaken) || attempt > int64(m.limits.Attempts) {
+		attempt++
+		if !errors.Is(err, errTaken) || attempt > int64(m.limits.Attempts) {
 			return w, err
 		}
 		if err := clock.Sleep(ctx, time.Duration(attempt)*m.limits.Lock); err != nil {

@@ -22,7 +22,8 @@ func (m *Mover) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if reasons = append(reasons, more...); len(reasons) > 0 {
+	reasons = append(reasons, more...)
+	if len(reasons) > 0 {
 		return &RefusedError{reasons}
 	}
 	if err := m.crowded(ctx); err != nil {

@@ -69,7 +69,8 @@ func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read table %s: %w", t.Name, err)
 	}
-	if s.odd = Oddity(kind, children); s.odd == "" && hidden {
+	s.odd = Oddity(kind, children)
+	if s.odd == "" && hidden {
 		s.odd = "has row security, which may hide rows from the role of procaas: alter role … bypassrls"
 	}
 	if s.odd != "" {

@@ -297,7 +297,8 @@ func (n *novelty) home(otherwise string) string {
 		dirs = append(dirs, filepath.Dir(filepath.FromSlash(p.Span.File)))
 	}
 	slices.Sort(dirs)
-	if dirs = slices.Compact(dirs); len(dirs) == 1 {
+	dirs = slices.Compact(dirs)
+	if len(dirs) == 1 {
 		otherwise = dirs[0]
 	}
 	return n.ownDir(otherwise)

@@ -41,7 +41,8 @@ owner is not the owner of their pipeline. A dash stands for nobody.`,
 		}
 		all := ownedIn(bundle)
 		if *only != "" {
-			if all = slices.DeleteFunc(all, func(o owned) bool { return cli.Dash(o.Owner) != *only }); len(all) == 0 {
+			all = slices.DeleteFunc(all, func(o owned) bool { return cli.Dash(o.Owner) != *only })
+			if len(all) == 0 {
 				return cli.Usagef("nothing here belongs to %q", *only)
 			}
 		}

@@ -29,7 +29,8 @@ arguments are names.`,
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ids, paths := args, *dirs
 		if !c.Flags().Changed("pipelines") {
-			if ids, paths = splitPaths(args); len(paths) == 0 {
+			ids, paths = splitPaths(args)
+			if len(paths) == 0 {
 				paths = *dirs
 			}
 		}

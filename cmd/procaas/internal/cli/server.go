@@ -133,7 +133,8 @@ func (q *Call) Recordings(f store.RunFilter) func() (*records.Recorded, error) {
 			if err != nil {
 				return nil, err
 			}
-			if page, last = p.Items, p.Next == nil; !last {
+			page, last = p.Items, p.Next == nil
+			if !last {
 				f.Cursor = *p.Next
 			}
 		}

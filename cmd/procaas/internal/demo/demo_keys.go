@@ -128,7 +128,8 @@ func (l *keyLoad) note(status int, err error) {
 	l.sum.Requests++
 	switch {
 	case err != nil:
-		if l.sum.Failed++; l.sum.Failure == "" {
+		l.sum.Failed++
+		if l.sum.Failure == "" {
 			l.sum.Failure = err.Error()
 		}
 	case status != http.StatusOK:

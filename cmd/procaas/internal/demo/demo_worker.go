@@ -66,7 +66,8 @@ token, so the worker listens on this machine only.`,
 			if err != nil {
 				return cli.Usagef("--token-file: %w", err)
 			}
-			if o.Token = strings.TrimSpace(string(data)); o.Token == "" {
+			o.Token = strings.TrimSpace(string(data))
+			if o.Token == "" {
 				return cli.Usagef("--token-file %s: the file is empty", *tokenFile)
 			}
 		}

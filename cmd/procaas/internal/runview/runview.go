@@ -209,7 +209,8 @@ type Fits struct {
 // Add counts a run, and lists it if it does not fit.
 func (r *Fits) Add(fit records.RunFit) {
 	if fit.Compatible {
-		if r.Fit++; r.Lists && r.Fit <= mostTold {
+		r.Fit++
+		if r.Lists && r.Fit <= mostTold {
 			fmt.Fprintf(r.Out, "  run %s of %s fits: %s\n", fit.ID, fit.Pipeline, fit.Status)
 		}
 	} else if r.Pinned++; r.Pinned <= mostTold {

@@ -54,7 +54,8 @@ func (f *AccessFlags) options(listen string) (api.Options, error) {
 		if err != nil {
 			return o, cli.Usagef("--admin-token-file: %w", err)
 		}
-		if o.Token = strings.TrimSpace(string(data)); o.Token == "" {
+		o.Token = strings.TrimSpace(string(data))
+		if o.Token == "" {
 			return o, cli.Usagef("--admin-token-file %s: the file is empty", f.File)
 		}
 	}

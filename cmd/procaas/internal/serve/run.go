@@ -144,7 +144,10 @@ func (r oneRun) execute(ctx context.Context, b *tree.Bundle, services map[string
 		return checkpoint.RunView{}, err
 	}
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.Name = store.Ports(), handlers.All(), b, "run"
+	o.Store = store.Ports()
+	o.Types = handlers.All()
+	o.Bundle = b
+	o.Name = "run"
 	o.Secrets, o.ServiceURLs = secret.Store{}.Value, services
 	e, err := engine.New(o)
 	if err != nil {

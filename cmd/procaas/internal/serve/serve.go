@@ -361,12 +361,21 @@ func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (er
 
 func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Options) error {
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.Log = n.store, n.types(), b, n.log
-	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.Name), f.MaxInFlight, f.Lease, f.Drain
+	o.Store = n.store
+	o.Types = n.types()
+	o.Bundle = b
+	o.Log = n.log
+	o.Name = nodeName(f.Name)
+	o.MaxInFlight = f.MaxInFlight
+	o.Lease = f.Lease
+	o.Drain = f.Drain
 	o.Retention, o.AuditRetention, o.Record = f.Retention, f.Audit, n.record
 	o.Metrics, o.Tracer = stats.NewMetrics(n.metrics), n.traces.Tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
-	o.Targets, o.Shadow, o.Memory, o.Unread = n.targets, n.shadow.Ended, n.memory, f.Unread
+	o.Targets = n.targets
+	o.Shadow = n.shadow.Ended
+	o.Memory = n.memory
+	o.Unread = f.Unread
 	if f.Alerts.wanted() {
 		// There are no notices before Run, and the alerter exists then.
 		o.Notify = func(x model.Notice) { n.alerts.Notice(x) }
@@ -395,7 +404,11 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 		return err
 	}
 	served.Tasks, served.StrictTasks, served.Closing = n.tasks, f.StrictQueues, n.closing
-	served.Engine, served.Log, served.Registry, served.Version, served.Play = api.Of(e), n.log, n.metrics, cli.Version(), playground.Play
+	served.Engine = api.Of(e)
+	served.Log = n.log
+	served.Registry = n.metrics
+	served.Version = cli.Version()
+	served.Play = playground.Play
 	served.Dev, served.Documents, served.TraceURL = f.read != nil, n.store.Documents, f.TraceURL
 	if !goodTraceURL(f.TraceURL) {
 		return cli.Usagef("--trace-url: want an address with {trace_id}, such as https://jaeger.example/trace/{trace_id}, have %q", f.TraceURL)

@@ -31,7 +31,8 @@ func Event(data []byte) (model.Event, error) {
 		if !known {
 			return e, fmt.Errorf("unknown field %q; an event has %s and payload", name, strings.Join(slices.Sorted(maps.Keys(texts)), ", "))
 		}
-		if *into, ok = fields[name].(string); !ok {
+		*into, ok = fields[name].(string)
+		if !ok {
 			return e, fmt.Errorf("field %q: want a string", name)
 		}
 	}

@@ -42,7 +42,8 @@ const maxFormDepth = 5
 
 // KindOf is the kind of field for what a schema says, and json for what it leaves open.
 func KindOf(o *typing.Outline, depth int) string {
-	if o = o.Present(); o == nil || depth > maxFormDepth {
+	o = o.Present()
+	if o == nil || depth > maxFormDepth {
 		return "json"
 	}
 	switch shape := o.Shape; {
@@ -86,7 +87,8 @@ func (m *FormMaker) Field(name, label string, o *typing.Outline, required bool, 
 	if o != nil {
 		f.About = o.About
 	}
-	if f.Fault = m.Faults[name]; f.Fault != "" {
+	f.Fault = m.Faults[name]
+	if f.Fault != "" {
 		f.First, m.marked = !m.marked, true
 		delete(m.Faults, name)
 	}

@@ -42,7 +42,8 @@ const treeOpen = 2
 
 // write adds a value with its name before it and the comma behind it.
 func (t *treeWriter) write(name string, v any, comma string) {
-	if t.nodes++; t.nodes > maxTree {
+	t.nodes++
+	if t.nodes > maxTree {
 		return
 	}
 	open, shut, size := "{", "}", 0
@@ -64,7 +65,8 @@ func (t *treeWriter) write(name string, v any, comma string) {
 	fmt.Fprintf(t, `<details%s><summary>%s%s<i data-rest=" … %d %s%s"></i></summary>`, state, name, open, size, shut, comma)
 	t.depth++
 	next := func() string {
-		if size--; size > 0 {
+		size--
+		if size > 0 {
 			return ","
 		}
 		return ""

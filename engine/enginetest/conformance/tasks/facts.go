@@ -59,7 +59,8 @@ func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s *store.TaskStore) {
 	}
 	for _, want := range []int64{put[1].ID, put[2].ID, urgent[0].ID} {
 		reportTasks(t, s, store.TaskReport{Completed: []store.TaskRef{first[0].Ref()}})
-		if first = claim(); len(first) != 1 || first[0].ID != want {
+		first = claim()
+		if len(first) != 1 || first[0].ID != want {
 			t.Fatalf("have %+v, want task %d", first, want)
 		}
 	}

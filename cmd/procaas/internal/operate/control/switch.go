@@ -95,7 +95,12 @@ func switchOff(use, mode, short string) *cobra.Command {
 	}
 	return changes(c, func(*controlChange) (edit, error) {
 		until, err := end()
-		return func(now *guard.Control) { now.Enabled, now.Mode, now.Force, now.Until = false, mode, force, until }, err
+		return func(now *guard.Control) {
+			now.Enabled = false
+			now.Mode = mode
+			now.Force = force
+			now.Until = until
+		}, err
 	})
 }
 
@@ -128,7 +133,10 @@ func switchKeep() *cobra.Command {
 	return changes(c, func(*controlChange) (edit, error) {
 		until, err := end()
 		return func(now *guard.Control) {
-			now.Enabled, now.Mode, now.Until, now.Force = true, guard.ModeKeep, until, now.Force && now.RolloutPercent != nil
+			now.Enabled = true
+			now.Mode = guard.ModeKeep
+			now.Until = until
+			now.Force = now.Force && now.RolloutPercent != nil
 		}, err
 	})
 }
@@ -142,11 +150,15 @@ again when their calls fail. Use switch keep to prevent that.`,
 		Example: "  procaas switch on new-order-created/notify/notify-driver",
 	}
 	return changes(c, func(x *controlChange) (_ edit, err error) {
-		if x.ended = []string{}; !x.dryRun {
+		x.ended = []string{}
+		if !x.dryRun {
 			x.ended, err = x.EndFallbacks(x.Ctx, x.Args[0], x.reason)
 		}
 		return func(now *guard.Control) {
-			now.Enabled, now.Mode, now.Until, now.Force = true, "", nil, now.Force && now.RolloutPercent != nil
+			now.Enabled = true
+			now.Mode = ""
+			now.Until = nil
+			now.Force = now.Force && now.RolloutPercent != nil
 		}, err
 	})
 }

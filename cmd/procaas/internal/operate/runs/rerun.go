@@ -50,7 +50,8 @@ happen.`,
 			if err != nil {
 				return err
 			}
-			if plans = append(plans, p); q.JSON() {
+			plans = append(plans, p)
+			if q.JSON() {
 				return nil
 			}
 			return showRerun(q, p)

@@ -293,7 +293,8 @@ func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string)
 		if err != nil {
 			return err
 		}
-		if views = append(views, view); q.JSON() {
+		views = append(views, view)
+		if q.JSON() {
 			return nil
 		}
 		return q.Printf("%s %s\n", view.ID, statusOf(view))

@@ -82,7 +82,8 @@ in time. The run then continues.`,
 			if err := q.PrintJSON(reply); err != nil {
 				return err
 			}
-			if refused = cmp.Or(refused, refusedEvents(reply)); refused != nil && !errors.Is(refused, cli.ErrFindings) {
+			refused = cmp.Or(refused, refusedEvents(reply))
+			if refused != nil && !errors.Is(refused, cli.ErrFindings) {
 				return refused
 			}
 		}
@@ -107,7 +108,8 @@ func readEvents(s cli.Streams, name string) (bodies []json.RawMessage, err error
 	held, number := 0, 0
 	for line := range bytes.Lines(data) {
 		number++
-		if line = bytes.TrimSpace(line); len(line) == 0 {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
 			continue
 		}
 		if err := json.Unmarshal(line, new(map[string]json.RawMessage)); err != nil {

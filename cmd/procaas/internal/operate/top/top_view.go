@@ -154,7 +154,8 @@ func (v *topView) columns(s *screen) topColumns {
 	if s.width > 0 {
 		room = s.width - min(path, topPath)
 	}
-	if room -= topWidth + 1 + state; room > topCritical {
+	room -= topWidth + 1 + state
+	if room > topCritical {
 		c.critical = topCritical
 		room -= topCritical + 1
 	}

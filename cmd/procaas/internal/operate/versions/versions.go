@@ -161,7 +161,8 @@ func leftBehind(q *cli.Call, d diff.Diff, tried string) cli.Outlook {
 		Now:   "new runs of all keys use " + good + " within a second; put the old files back on the nodes",
 		Check: "procaas versions",
 	}
-	if o.Undo = "procaas rollback " + bad; tried != "" {
+	o.Undo = "procaas rollback " + bad
+	if tried != "" {
 		o.Undo = "procaas reload --" + tried + " 5% on a node that has the files"
 	}
 	v, err := q.Version(q.Ctx, d.Old)

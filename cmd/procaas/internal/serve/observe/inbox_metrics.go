@@ -120,7 +120,8 @@ func (m *Inbox) view() *inbox.View {
 	ctx, cancel := context.WithTimeout(context.Background(), inboxSeenTime)
 	defer cancel()
 	v, err := m.Cells.Inbox(ctx)
-	if m.at, m.seen = time.Now(), &v; err != nil {
+	m.at, m.seen = time.Now(), &v
+	if err != nil {
 		m.seen = nil
 	}
 	return m.seen
