@@ -152,7 +152,8 @@ func calling() [][]string {
 		"switch off": "work/only --for 1m", "switch hold": "work/only --for 1m", "limit": "work/only 1/s", "promote": "5",
 		"queue move": "type --to other", "rollback": "abc", "rollout": "work/only 5", "balancer record": "c",
 		"shard list": "m", "replay": taxiDir, "diff": "../../pipelines/recipes " + taxiDir, "inbox slots": "key",
-		"balancer drain": "w", "balancer undrain": "w",
+		"balancer drain": "w", "balancer undrain": "w", "deploy": "../../deploy/flows",
+		"shard add": "m s --from postgres://127.0.0.1:1/a --to postgres://127.0.0.1:1/b",
 	}
 	var lines [][]string
 	var walk func(c *cobra.Command)
