@@ -2,22 +2,23 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"procaas/engine/enginetest/patience"
 )
 
 // A command that reads or computes does not look at its context all the time, and ends at a signal all the same.
 func TestCommandsEndAtASignal(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
 	for _, args := range []string{"fmt -", "validate -"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
+			ctx, cancel := patience.Context(t.Context(), time.Minute)
+			defer cancel()
 			c := exec.CommandContext(ctx, "procaas", strings.Fields(args)...)
 			in, err := c.StdinPipe()
 			if err != nil {
