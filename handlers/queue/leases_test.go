@@ -117,6 +117,8 @@ func TestMigrationKeepsTasks(t *testing.T) {
 		"update tasks set counted = true where listed = 2",
 		"drop table task_leases",
 		"alter table tasks drop column listed",
+		"alter table shard_maps drop column reach, drop column removed",
+		"alter table shards drop column drain_asked",
 		"delete from procaas_schema where version_id >= 70",
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
