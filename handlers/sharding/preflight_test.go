@@ -1,9 +1,12 @@
 package sharding_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/jackc/pgx/v5"
@@ -12,6 +15,8 @@ import (
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding/preflight"
+	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfer"
 )
 
 // zooMap returns a map for a schema of the zoo. Tables are letters, or those of the arguments, such
@@ -56,17 +61,119 @@ func (r *rig) writes(table string) string {
 	return "ok"
 }
 
+// fill gives each table of a map a row, with the key in all its columns that take it. Foreign keys are
+// not checked, because parents may be tables of others.
+func (r *rig) fill(m *shardmap.Map, key string) error {
+	for _, t := range m.Declared.Tables {
+		var insert string
+		r.ask("s1", fmt.Sprintf(`select format('insert into %%s (%%s) overriding system value values (%%s)', $t$%[1]s$t$,
+			string_agg(quote_ident(attname), ', '), string_agg(quote_literal(case when atttypid in ('date'::regtype, 'timestamptz'::regtype)
+			then '2026-01-01' when atttypid = 'bool'::regtype then 'true' when attname = 'month' then substring($t$%[1]s$t$ from '\d')
+			else '%[2]s' end), ', ')) from pg_attribute
+			where attrelid = $t$%[1]s$t$::regclass and attnum > 0 and not attisdropped and attgenerated = ''`, identifier(t.Table), key), &insert)
+		if err := r.try("s1", "set session_replication_role = replica; "+insert); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows counts the rows of all tables of a map on a shard.
+func (r *rig) rows(m *shardmap.Map, shard string) (sum int) {
+	for _, t := range m.Declared.Tables {
+		var n int
+		r.ask(shard, "select count(*) from "+identifier(t.Table), &n)
+		sum += n
+	}
+	return sum
+}
+
+// move transfers a placement by the stream, or else by lock-copy-switch, like method auto of shard.plan.
+// It says how, or why it does not move.
+func (r *rig) move(m *shardmap.Map, key, source, target string) string {
+	ctx := r.t.Context()
+	fatal := func(err error) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	tr, err := m.BeginTransfer(ctx, shardmap.Begin{Key: key, Target: target, Transfer: "zoo_" + target})
+	fatal(err)
+	spec := transfer.Spec{
+		ID: "zoo_" + target, Map: m.ID, Key: key, SourceShard: source, TargetShard: target, Source: r.shards[source],
+		Target: r.shards[target], OneWay: true, Stays: m.Declared.Stays, Elsewhere: m.Elsewhere(),
+		Limits: transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute},
+	}
+	for _, t := range m.Declared.Tables {
+		spec.Listed = append(spec.Listed, t.Table)
+		if rows, ok, err := m.Rows(ctx, t, key); err != nil {
+			fatal(err)
+		} else if ok {
+			spec.Tables = append(spec.Tables, rows)
+		}
+	}
+	mover, err := transfer.Open(ctx, spec, transfer.Claim{Owner: tr.Owner, Epoch: tr.Epoch, Next: tr.Next})
+	fatal(err)
+	defer func() { fatal(mover.Close()) }()
+	fatal(mover.Claim(ctx))
+	turn := func(context.Context) error { return m.Switch(ctx, tr) }
+	method := "stream"
+	steps := []func(context.Context) error{mover.Plan, mover.Copy, mover.Stream, mover.Verify, func(ctx context.Context) error {
+		_, err := mover.Cutover(ctx, turn)
+		return err
+	}}
+	if _, refused := errors.AsType[*transfer.RefusedError](mover.Plan(ctx)); refused {
+		method = "lock-copy-switch"
+		steps = []func(context.Context) error{mover.PlanLocked, func(ctx context.Context) error {
+			_, err := mover.LockCopySwitch(ctx, turn)
+			return err
+		}}
+	}
+	before := r.rows(m, source)
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			fatal(errors.Join(mover.Undo(ctx), m.Abort(ctx, tr)))
+			return method + ": " + strings.ReplaceAll(err.Error(), "\n", " ")
+		}
+	}
+	fatal(errors.Join(mover.Retire(ctx), mover.Cleanup(ctx)))
+	if there, left := r.rows(m, target), r.rows(m, source); there != before || left != 0 {
+		return fmt.Sprintf("%s: %d of %d rows, and %d are left", method, there, before, left)
+	}
+	return method
+}
+
+// movesBoth moves a key to s2 and back.
+func (r *rig) movesBoth(m *shardmap.Map, key string) string {
+	if err := r.fill(m, key); err != nil {
+		return "move: no rows: " + err.Error()
+	}
+	if _, err := m.Place(r.t.Context(), key, "s1", nil); err != nil {
+		r.t.Fatal(err)
+	}
+	there := r.move(m, key, "s1", "s2")
+	if strings.Contains(there, ": ") {
+		return "move: " + there
+	}
+	return "move: " + there + "\nback: " + r.move(m, key, "s2", "s1")
+}
+
 // Each schema of the zoo says what the preflight finds, what enroll does, and whether the tables can
-// be written afterwards. Of a refused schema, it also says what writers would meet if the tables
-// were published all the same.
+// be written afterwards, and how a key moves to another shard and back. Of a refused schema, it also
+// says what writers would meet if the tables were published all the same.
 func TestZooOfSchemas(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, mailMap)
-	datadriven.RunTest(t, "../../testdata/shards/zoo.txt", func(t *testing.T, d *datadriven.TestData) string {
-		r.t = t
-		r.exec("s1", `do $$ declare p text; begin
+	clean := func(shard string) {
+		r.exec(shard, `do $$ declare p text; begin
 			for p in select pubname from pg_publication loop execute format('drop publication %I', p); end loop; end $$;
 			drop schema if exists procaas, aside cascade; drop schema public cascade; create schema public; create schema aside`)
+	}
+	place := 0
+	datadriven.RunTest(t, "../../testdata/shards/zoo.txt", func(t *testing.T, d *datadriven.TestData) string {
+		r.t = t
+		place++
+		clean("s1")
 		r.exec("s1", d.Input)
 		declared := r.zooMap(d)
 		if err := r.Apply(t.Context(), []*tree.ShardMap{declared}); err != nil {
@@ -95,6 +202,14 @@ func TestZooOfSchemas(t *testing.T) {
 		}
 		for _, table := range declared.Tables {
 			fmt.Fprintf(&out, "write %s: %s\n", table.Table, r.writes(table.Table))
+		}
+		if !blocked && err == nil && len(e.Reasons) == 0 && declared.Strategy != "range" {
+			clean("s2")
+			r.exec("s2", d.Input)
+			if e, err := r.EnrollShard(t.Context(), declared.ID, "s2", store.Actor{}); err != nil || len(e.Reasons) > 0 {
+				t.Fatal(e.Reasons, err)
+			}
+			fmt.Fprintln(&out, r.movesBoth(r.themap(declared.ID), fmt.Sprint(place)))
 		}
 		if !blocked {
 			return out.String()

@@ -154,7 +154,7 @@ func (c *checker) identity(t Table, facts *TableFacts) {
 			fmt.Sprintf("make it not deferrable: alter table … drop constraint %s, add primary key (%s); or alter table … replica identity "+
 				"full", primary.Name, strings.Join(primary.Columns, ", ")))
 	}
-	if primary == nil || facts.Identity != "d" {
+	if primary == nil {
 		return
 	}
 	for _, name := range primary.Columns {

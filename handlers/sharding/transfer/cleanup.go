@@ -128,11 +128,15 @@ func (m *sides) vacuum(ctx context.Context, c *pgx.Conn, t *shape) error {
 // deleteSQL deletes a batch after a row, if the shard does not have the key. It returns the number
 // of rows and the last one.
 func deleteSQL(t *shape, batch int, last []string) (string, []any) {
-	order := make([]string, len(t.primary))
-	texts := make([]string, len(t.primary))
-	behind := make([]string, len(t.primary))
+	primary := t.primary
+	if slices.ContainsFunc(primary, func(name string) bool { return t.column(name) == nil }) {
+		primary = nil // a generated column, whose type is not known here
+	}
+	order := make([]string, len(primary))
+	texts := make([]string, len(primary))
+	behind := make([]string, len(primary))
 	var args []any
-	for i, name := range t.primary {
+	for i, name := range primary {
 		order[i] = quote(name)
 		texts[i] = "d." + quote(name) + "::text"
 		behind[i] = fmt.Sprintf("$%d::text::%s", i+3, t.column(name).typ)

@@ -186,7 +186,9 @@ func (s *shape) refusals() []string {
 		return []string{fmt.Sprintf("table %s has no primary key: rows could not be told apart in the stream; add one, or use the method "+
 			"lock-copy-switch", s.title())}
 	}
-	for _, name := range s.identity {
+	named := slices.Concat(s.identity, s.primary)
+	slices.Sort(named)
+	for _, name := range slices.Compact(named) {
 		if s.column(name) == nil { // updates and deletes would not identify a row
 			out = append(out, fmt.Sprintf("column %s of table %s, which names its rows, is generated: the stream does not carry it; leave it "+
 				"out of the primary key, or use the method lock-copy-switch",
