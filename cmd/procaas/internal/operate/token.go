@@ -79,6 +79,9 @@ func expiry(text string, now time.Time) (at time.Time, forever bool, err error) 
 		return at, true, nil
 	}
 	if d, err := datum.ParseDuration(text); err == nil {
+		if d <= 0 {
+			return at, false, cli.Usagef("--expires: want a duration over 0, such as 30d, have %q", text)
+		}
 		return now.Add(d).UTC().Truncate(time.Second), false, nil
 	}
 	if at, err = time.Parse(time.RFC3339, text); err != nil {
