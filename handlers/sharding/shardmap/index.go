@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -16,7 +17,7 @@ type index struct {
 	layout layout
 	keys   *keyTable // placements of keys
 	slots  []atomic.Pointer[Placement]
-	seen   sync.Map // slots and stretches that were noted
+	seen   sync.Map // what was noted and is not in keys: slots, stretches, and keys that memory does not have yet
 
 	mu      sync.Mutex // guards the following
 	feed    []Placement
@@ -112,20 +113,20 @@ func (x *index) exact(key string) (Placement, bool) {
 
 // note marks a placement as asked for. It reports whether it was not marked before.
 func (x *index) note(placement string) bool {
-	if placement[0] != '#' && placement[0] != '[' {
-		return x.keys.note(placement)
+	if first, known := x.keys.note(placement); known {
+		return first
 	}
-	_, known := x.seen.LoadOrStore(placement, nil)
+	_, known := x.seen.LoadOrStore(strings.Clone(placement), nil) // it may be a part of a request
 	return !known
 }
 
-// noted reports whether a placement is marked, or unknown.
+// noted reports whether a placement is marked.
 func (x *index) noted(placement string) bool {
-	if placement[0] != '#' && placement[0] != '[' {
-		return x.keys.noted(placement)
+	if noted, known := x.keys.noted(placement); known {
+		return noted
 	}
-	_, known := x.seen.Load(placement)
-	return known
+	_, noted := x.seen.Load(placement)
+	return noted
 }
 
 // forgetNotes removes all marks.

@@ -281,26 +281,27 @@ func (t *keyTable) number(shard string) int {
 	return len(known)
 }
 
-// noted reports whether a key is marked. A key that the table does not have counts as marked.
-func (t *keyTable) noted(key string) bool {
+// noted reports whether a key is marked. known is false if the table does not have it.
+func (t *keyTable) noted(key string) (noted, known bool) {
 	s, hash := t.stripe(key)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	r := s.find(hash, key)
-	return r == nil || r.flags()&notedFlag != 0
+	return r != nil && r.flags()&notedFlag != 0, r != nil
 }
 
-// note marks a key. It reports whether the key was not marked.
-func (t *keyTable) note(key string) bool {
+// note marks a key. first reports whether it was not marked. known is false if the table does not have it.
+func (t *keyTable) note(key string) (first, known bool) {
 	s, hash := t.stripe(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.find(hash, key)
-	if r == nil || r.flags()&notedFlag != 0 {
-		return false
+	if r == nil {
+		return false, false
 	}
+	first = r.flags()&notedFlag == 0
 	r.setFlags(r.flags() | notedFlag)
-	return true
+	return first, true
 }
 
 // forget removes all marks.

@@ -39,11 +39,11 @@ func TestKeyTableIsAMap(t *testing.T) {
 			"note": func(t *rapid.T) {
 				key := keys.Draw(t, "key")
 				_, known := model[key]
-				if have, want := table.noted(key), !known || noted[key]; have != want {
-					t.Fatalf("noted %q: %v", key, have)
+				if have, there := table.noted(key); have != noted[key] || there != known {
+					t.Fatalf("noted %q: %v, %v", key, have, there)
 				}
-				if have, want := table.note(key), known && !noted[key]; have != want {
-					t.Fatalf("note %q: %v", key, have)
+				if have, there := table.note(key); have != (known && !noted[key]) || there != known {
+					t.Fatalf("note %q: %v, %v", key, have, there)
 				}
 				noted[key] = known
 			},
@@ -121,5 +121,21 @@ func TestKeysTakeLittleMemory(t *testing.T) {
 				t.Errorf("%d keys take %.1f bytes each", n, each)
 			}
 		}
+	}
+}
+
+// What was asked for is noted once, also a key that was read from the database and is not in memory yet.
+func TestNotesAreOfAllPlacements(t *testing.T) {
+	t.Parallel()
+	x := &index{keys: newKeyTable()}
+	x.keys.put(Placement{Key: "known", Shard: "s1", Epoch: 1, State: Active})
+	for _, key := range []string{"known", "not-yet", "#7", "[m"} {
+		if x.noted(key) || !x.note(key) || !x.noted(key) || x.note(key) {
+			t.Errorf("%s: want it noted once", key)
+		}
+	}
+	x.forgetNotes()
+	if x.noted("known") || x.noted("not-yet") {
+		t.Error("want all notes forgotten")
 	}
 }
