@@ -28,34 +28,40 @@ var phrasesOfComments = []phrase{
 // indentedCode is a line of code in a comment.
 var indentedCode = regexp.MustCompile(`(?m)^\t.*$`)
 
-// TestProseOfComments holds the comments of packages and of their exported names to plain English.
-func TestProseOfComments(t *testing.T) {
-	t.Parallel()
-	found := 0
+// eachFile parses the Go files of the folders, tests aside, and calls do with the folder of each.
+func eachFile(t *testing.T, files *token.FileSet, do func(dir string, file *ast.File)) {
+	t.Helper()
 	for _, folder := range commented {
 		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			files := token.NewFileSet()
 			file, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				return err
+			if err == nil {
+				do(filepath.Dir(path), file)
 			}
-			for _, doc := range docsOf(file) {
-				found++
-				for _, p := range paragraphs(indentedCode.ReplaceAllString(doc.Text(), "")) {
-					for _, problem := range stumbles(inline.ReplaceAllString(p.text, "x"), longestSentence, slices.Concat(phrases, phrasesOfComments)) {
-						t.Errorf("%s: %s", files.Position(doc.Pos()), problem)
-					}
-				}
-			}
-			return nil
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestProseOfComments holds the comments of packages and of their exported names to plain English.
+func TestProseOfComments(t *testing.T) {
+	t.Parallel()
+	found, files := 0, token.NewFileSet()
+	eachFile(t, files, func(_ string, file *ast.File) {
+		for _, doc := range docsOf(file) {
+			found++
+			for _, p := range paragraphs(indentedCode.ReplaceAllString(doc.Text(), "")) {
+				for _, problem := range stumbles(inline.ReplaceAllString(p.text, "x"), longestSentence, slices.Concat(phrases, phrasesOfComments)) {
+					t.Errorf("%s: %s", files.Position(doc.Pos()), problem)
+				}
+			}
+		}
+	})
 	if found < 500 {
 		t.Errorf("found %d comments, want many", found)
 	}

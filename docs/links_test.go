@@ -2,10 +2,7 @@ package docs_test
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -129,28 +126,14 @@ func TestLinksOfCommentsLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	files, declared := token.NewFileSet(), map[string]declaration{} // by folder
 	parsed, named := map[string][]*ast.File{}, map[string][]string{}
-	for _, folder := range commented {
-		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			dir := filepath.Dir(path)
-			if declared[dir] == nil {
-				declared[dir] = declaration{}
-				named[file.Name.Name] = append(named[file.Name.Name], dir)
-			}
-			declared[dir].read(file)
-			parsed[dir] = append(parsed[dir], file)
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	eachFile(t, files, func(dir string, file *ast.File) {
+		if declared[dir] == nil {
+			declared[dir] = declaration{}
+			named[file.Name.Name] = append(named[file.Name.Name], dir)
 		}
-	}
+		declared[dir].read(file)
+		parsed[dir] = append(parsed[dir], file)
+	})
 	links := 0
 	for dir, list := range parsed {
 		for _, file := range list {

@@ -40,11 +40,7 @@ func (f *Flags) stored(ctx context.Context) (b *tree.Bundle, err error) {
 	if !stores.Exists(f.Store) {
 		return nil, nil
 	}
-	o := f.stores()
-	if err := o.Check(); err != nil {
-		return nil, err
-	}
-	db, err := o.Open(ctx, slog.New(slog.DiscardHandler))
+	db, err := f.stores().Open(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", stores.Redact(f.Store), err)
 	}
