@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	ctx := untilSignal(context.Background(), endsWork(os.Args[1:]))
+	ctx := untilSignal(context.Background(), os.Args[1:])
 	os.Exit(Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
@@ -30,10 +30,10 @@ func endsWork(args []string) bool {
 	return err == nil && slices.Contains([]string{"serve", "dev", "run", "demo", "playground", "migrate"}, c.Name())
 }
 
-// untilSignal returns a context that ends at SIGINT or SIGTERM. A SIGINT after that ends the process at once:
+// untilSignal returns a context for a command that ends at SIGINT or SIGTERM. A SIGINT after that ends the process at once:
 // somebody at a terminal does not want to wait. So does the end of the grace for commands that compute or read, which
 // may not look at the context.
-func untilSignal(ctx context.Context, endsWork bool) context.Context {
+func untilSignal(ctx context.Context, args []string) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -41,7 +41,7 @@ func untilSignal(ctx context.Context, endsWork bool) context.Context {
 		first, _ := (<-signals).(syscall.Signal)
 		cancel()
 		var late <-chan time.Time
-		if !endsWork {
+		if !endsWork(args) {
 			late = time.After(grace)
 		}
 		for {
