@@ -7,7 +7,7 @@ RUN go mod download
 COPY . .
 # Without VERSION the version comes from .git.
 ARG VERSION=
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X procaas/cmd/procaas/internal/cli.stamp=$VERSION" -o /procaas ./cmd/procaas
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X procaas/engine/api/cli.stamp=$VERSION" -o /procaas ./cmd/procaas
 RUN mkdir /data
 
 FROM scratch

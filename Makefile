@@ -64,7 +64,7 @@ build: $(BIN) ## build bin/procaas
 
 $(BIN): $(SOURCES) go.mod go.sum
 	@mkdir -p bin
-	$(GO) build $(FLAGS) -ldflags '-s -w -X procaas/cmd/procaas/internal/cli.stamp=$(VERSION)' -o $@ ./cmd/procaas
+	$(GO) build $(FLAGS) -ldflags '-s -w -X procaas/engine/api/cli.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
 test: tools-postgres tools-programs tools-console fmt vet $(BIN) ## all tests, with a private PostgreSQL and a browser; what is quick also under the race detector
 	$(BIN) validate pipelines

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"

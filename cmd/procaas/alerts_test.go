@@ -17,9 +17,9 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/alert"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
 )

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/demo"
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/cmd/procaas/internal/source"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"

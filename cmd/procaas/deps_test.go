@@ -31,14 +31,14 @@ var rooms = map[string][]string{
 
 // commandRooms are the rooms of the command line in their order, below cmd/procaas/internal.
 var commandRooms = []string{
-	"cli", "source", "runview", "simulate", "authoring",
+	"source", "runview", "simulate", "authoring",
 	"operate/control", "operate/placement", "operate/runs", "operate/versions", "operate/top", "operate",
 	"serve/web", "serve/secret", "serve/stores", "serve/observe", "serve/playground", "serve", "demo",
 }
 
 // commandLine lists the packages of the command line.
 func commandLine() []string {
-	all := []string{"cmd/procaas"}
+	all := []string{"cmd/procaas", "engine/api/cli"}
 	for _, room := range commandRooms {
 		all = append(all, "cmd/procaas/internal/"+room)
 	}

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"

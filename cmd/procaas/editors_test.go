@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
+	"procaas/engine/api/cli"
 )
 
 // yamlServer is the language server that editors such as VS Code use for YAML.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 // hostile is what a stranger may write into any text: it would set the title of a terminal, clear its screen, hide

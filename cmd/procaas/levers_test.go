@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"

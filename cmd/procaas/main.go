@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 func main() {

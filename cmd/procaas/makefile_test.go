@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 // These find targets in the Makefile and commands in their scripts.

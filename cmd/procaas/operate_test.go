@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/definitions"

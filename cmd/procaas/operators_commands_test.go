@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 // operatorCommands are the commands that work on each store. FLOWS is the directory of the

@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/api/cli"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
 )

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
+	"procaas/engine/api/cli"
 )
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")

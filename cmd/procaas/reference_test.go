@@ -18,12 +18,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
+	"procaas/engine/api/cli"
 	"procaas/handlers"
 )
 

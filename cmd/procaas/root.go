@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/authoring"
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/demo"
 	"procaas/cmd/procaas/internal/operate"
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/cmd/procaas/internal/simulate"
+	"procaas/engine/api/cli"
 )
 
 // Main runs the command line and returns the exit code.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve"
+	"procaas/engine/api/cli"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 )

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve"
+	"procaas/engine/api/cli"
 	"procaas/engine/transfers"
 )
 

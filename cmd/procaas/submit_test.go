@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 // TestSubmitReadsLines sends what it reads from standard input to a server that counts.

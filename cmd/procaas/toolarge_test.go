@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 // A file that is too large is named as such, and the other files of a directory are formatted.

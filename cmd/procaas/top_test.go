@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 // TestTopCommand compares what the command prints with testdata/cli/top_once.golden.

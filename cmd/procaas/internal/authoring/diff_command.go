@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"

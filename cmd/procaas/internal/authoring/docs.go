@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/docs"
+	"procaas/engine/api/cli"
 	"procaas/pipelines"
 )
 

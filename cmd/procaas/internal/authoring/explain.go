@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/docs"
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
+	"procaas/engine/api/cli"
 	"procaas/engine/flowtest"
 	"procaas/handlers"
 )

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/dsl/expr"
+	"procaas/engine/api/cli"
 	"procaas/engine/checkpoint"
 	engineexplain "procaas/engine/explain"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 // Each value that a field takes instead of a mapping, or of a list of values, is in what explain

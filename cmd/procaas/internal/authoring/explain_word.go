@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/docs"
 	"procaas/dsl/tree"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/problem"
 	"procaas/engine/flowtest"
 	"procaas/handlers"

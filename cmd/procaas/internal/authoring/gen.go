@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/engine/alert"
+	"procaas/engine/api/cli"
 	"procaas/engine/planner"
 )
 

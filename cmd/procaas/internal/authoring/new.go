@@ -15,12 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/format"
 	"procaas/dsl/tree"
+	"procaas/engine/api/cli"
 )
 
 const newHelp = `new adds a handler, a stage, a pipeline or a flow in the right place of the right

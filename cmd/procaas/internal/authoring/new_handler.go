@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine/api/cli"
 )
 
 // handler writes a handler into its stage. A handler of another owner becomes a contribution in a file of that

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine/api/cli"
 )
 
 // An owned is something that has an owner, or should.

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/api/cli"
 	"procaas/engine/definitions"
 	"procaas/engine/flowtest"
 	"procaas/engine/records"

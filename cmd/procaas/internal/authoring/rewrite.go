@@ -8,10 +8,10 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
 	"procaas/dsl/format"
+	"procaas/engine/api/cli"
 )
 
 const fmtHelp = `fmt formats every *.yaml and *.yml file below the given paths, including tests and

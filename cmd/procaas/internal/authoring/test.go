@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/api/cli"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
 	"procaas/engine/store"

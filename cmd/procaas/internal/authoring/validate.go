@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
+	"procaas/engine/api/cli"
 )
 
 const validateHelp = `validate reads every *.yaml and *.yml file below the given paths as one set. It

@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine/api/access"
+	"procaas/engine/api/cli"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
 	"procaas/pipelines"

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/clock"
 	"procaas/handlers/balancer/handoff/reference"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/canary"
 	"procaas/engine/clock"
 	"procaas/engine/fallback"

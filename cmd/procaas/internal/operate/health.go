@@ -3,7 +3,7 @@ package operate
 import (
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 )
 

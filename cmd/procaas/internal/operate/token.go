@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/datum"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/credentials"
 )

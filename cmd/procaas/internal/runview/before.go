@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/records"

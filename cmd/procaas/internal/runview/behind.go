@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/records"

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/runview"
+	"procaas/engine/api/cli"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 )

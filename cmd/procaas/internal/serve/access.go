@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/transport"
 	"procaas/engine/credentials"
 )

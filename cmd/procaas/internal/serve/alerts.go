@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/alert"
+	"procaas/engine/api/cli"
 )
 
 // AlertFlags are the flags for receivers of alerts.

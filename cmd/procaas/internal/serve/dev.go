@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/engine/api/access"
+	"procaas/engine/api/cli"
 	"procaas/engine/definitions"
 	"procaas/engine/store"
 )

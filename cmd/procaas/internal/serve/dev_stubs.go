@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 	"procaas/engine/stub"
 )
 

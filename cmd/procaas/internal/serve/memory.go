@@ -6,8 +6,8 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/datum"
+	"procaas/engine/api/cli"
 )
 
 const (

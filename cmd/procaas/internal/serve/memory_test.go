@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 func TestMemoryFlag(t *testing.T) {

@@ -11,13 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/cmd/procaas/internal/serve/secret"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/api/cli"
 	"procaas/engine/checkpoint"
 	"procaas/engine/intake"
 	"procaas/engine/model"

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve/observe"
 	"procaas/cmd/procaas/internal/serve/playground"
 	"procaas/cmd/procaas/internal/serve/secret"
@@ -32,6 +31,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/alert"
 	"procaas/engine/api"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
 	"procaas/engine/budget"

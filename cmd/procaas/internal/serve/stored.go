@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/tree"
+	"procaas/engine/api/cli"
 	"procaas/engine/definitions"
 	"procaas/engine/store"
 )

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/plant"
 )

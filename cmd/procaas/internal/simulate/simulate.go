@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine/api/cli"
 	"procaas/engine/simulate"
 )
 

@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/api/cli"
 	"procaas/engine/definitions"
 	"procaas/engine/planner"
 	"procaas/engine/stub"

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/decode"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 )
 
 // IsPipeline reports whether a file belongs to a bundle: YAML that is neither a test nor a stub service, or a

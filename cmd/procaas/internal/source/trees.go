@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/contracts"
+	"procaas/engine/api/cli"
 )
 
 // This file reads the arguments of commands, and the files that files name. Files and links may come from

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 // Replace replaces the content of a file atomically. The content is on disk before it gets the name. Links to

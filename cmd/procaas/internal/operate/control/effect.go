@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/guard"
 	"procaas/engine/steering"

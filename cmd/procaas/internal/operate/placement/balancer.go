@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/simulate"
+	"procaas/engine/api/cli"
 	"procaas/engine/clusters"
 	"procaas/handlers/balancer/plant"
 )

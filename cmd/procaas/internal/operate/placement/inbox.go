@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/clock"
 	"procaas/engine/inbox"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/transfers"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/problem"
 	"procaas/engine/model"
 	"procaas/engine/store"

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/dsl/expr"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"

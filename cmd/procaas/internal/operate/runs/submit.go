@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
 )

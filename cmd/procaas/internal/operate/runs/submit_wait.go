@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/stats"

@@ -11,9 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/operate/versions"
 	"procaas/dsl/diag"
+	"procaas/engine/api/cli"
 	"procaas/engine/canary"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"

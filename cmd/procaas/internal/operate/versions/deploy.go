@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/canary"
 	"procaas/engine/clock"

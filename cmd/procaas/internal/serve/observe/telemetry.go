@@ -16,7 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/tracing"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/ui"
 	"procaas/engine/planner"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/ui"
 )
 

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/credentials"
 	"procaas/engine/model"
 	"procaas/engine/secrets"

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/cells"
 	"procaas/engine/postgres"
 	"procaas/engine/store"

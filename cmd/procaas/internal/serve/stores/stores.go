@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 	"procaas/engine/clock"
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
