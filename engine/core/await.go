@@ -28,7 +28,7 @@ func (e *timeoutError) Error() string { return e.text }
 func (*timeoutError) Timeout() bool { return true }
 
 // await starts the wait for an event.
-func (r *decisions) await(s *planner.Step, live Live) {
+func (r *Run) await(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	a := s.Handler.Await
 	rec.started = model.Stamp(live.Now)
@@ -39,7 +39,7 @@ func (r *decisions) await(s *planner.Step, live Live) {
 }
 
 // expire ends a wait because no event came in time.
-func (r *decisions) expire(s *planner.Step, live Live) {
+func (r *Run) expire(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	a := s.Handler.Await
 	err := model.Permanent(&timeoutError{fmt.Sprintf("no event %s within %s", strings.Join(a.Event, " or "), a.Timeout)})
@@ -50,14 +50,14 @@ func (r *decisions) expire(s *planner.Step, live Live) {
 // Awaits returns the events that the run waits for. ok is false if it waits for none. Look for
 // events before every call of Ready. When a deadline of the run has come, look BEFORE Ready, so
 // that an event that came in time counts.
-func (r *progress) Awaits() (a Await, ok bool) {
+func (r *Run) Awaits() (a Await, ok bool) {
 	a.Heard = math.MaxInt64
 	ok = r.listen(&a)
 	return a, ok
 }
 
 // listen adds the types that handlers wait for, also inside calls.
-func (r *progress) listen(a *Await) (listens bool) {
+func (r *Run) listen(a *Await) (listens bool) {
 	if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
 		return false
 	}
@@ -86,7 +86,7 @@ func (r *progress) listen(a *Await) (listens bool) {
 // event takes it and is decided. Offer reports whether any event was taken.
 func (r *Run) Offer(pending []model.Pending, live Live) (taken bool) {
 	for _, p := range pending {
-		if slices.ContainsFunc(r.taken, func(t model.Taken) bool { return t.Run == p.Run }) {
+		if slices.ContainsFunc(r.whole.taken, func(t model.Taken) bool { return t.Run == p.Run }) {
 			continue // not saved yet
 		}
 		taken = r.offer(p, live) || taken
@@ -120,13 +120,13 @@ func (r *Run) offer(p model.Pending, live Live) (taken bool) {
 // it passed over is not offered again, even after a crash. Events of other types also advance its
 // position. This is safe because events come in order, so no event of its own type is before them.
 // The caller moves on only when all handlers have seen these events.
-func (r *decisions) offerTo(s *planner.Step, p model.Pending, live Live) (taken bool) {
+func (r *Run) offerTo(s *planner.Step, p model.Pending, live Live) (taken bool) {
 	rec := &r.records[s.Position]
 	if rec.heard >= p.Position {
 		return false
 	}
 	rec.heard = p.Position
-	r.dirty = true
+	r.whole.dirty = true
 	if !slices.Contains(s.Handler.Await.Event, p.Event.Type) || !r.fits(s, p.Event, live) {
 		return false
 	}
@@ -151,7 +151,7 @@ func (r *Run) offerIn(u unit, p model.Pending, live Live) (taken bool) {
 }
 
 // fits reports whether a handler waits for an event.
-func (r *progress) fits(s *planner.Step, e model.Event, live Live) bool {
+func (r *Run) fits(s *planner.Step, e model.Event, live Live) bool {
 	where := s.Handler.Await.Where
 	if where.IsNull() {
 		return true
@@ -168,7 +168,7 @@ func (r *progress) fits(s *planner.Step, e model.Event, live Live) bool {
 }
 
 // receive decides a handler with the event that it waited for.
-func (r *decisions) receive(s *planner.Step, p model.Pending, live Live) {
+func (r *Run) receive(s *planner.Step, p model.Pending, live Live) {
 	rec := &r.records[s.Position]
 	data := model.EventData(p.Event)
 	raw, err := r.encode(s, data, false)
@@ -177,7 +177,7 @@ func (r *decisions) receive(s *planner.Step, p model.Pending, live Live) {
 		return
 	}
 	rec.response, rec.raw = data, raw
-	r.recording.Event(live.Now.Sub(r.extent.began), p.Event)
-	r.taken = append(r.taken, model.Taken{Run: p.Run, Reason: fmt.Sprintf("taken by run %s at %s", r.start.ID, s.Path)})
+	r.whole.recording.Event(live.Now.Sub(r.whole.extent.began), p.Event)
+	r.whole.taken = append(r.whole.taken, model.Taken{Run: p.Run, Reason: fmt.Sprintf("taken by run %s at %s", r.start.ID, s.Path)})
 	r.succeed(s, live)
 }

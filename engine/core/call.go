@@ -41,17 +41,17 @@ func (r *Run) enterCall(u unit, live Live) bool {
 			return false
 		}
 		rec.sub = r.inside(u)
-		r.dirty = true
+		r.whole.dirty = true
 	} else {
-		if !inTime(&r.decisions, u, live) || !r.admitted(u, live) {
+		if !r.inTime(u, live) || !r.admitted(u, live) {
 			return false
 		}
 		inputs, raw, err := inputsOf(u, r.scope.envOf(u, live))
 		if err == nil && u.item == 0 {
-			err = r.extent.spread(1, u.Callee)
+			err = r.whole.extent.spread(1, u.Callee)
 		}
 		if err == nil {
-			err = r.extent.grow(runWeight + dataWeight(raw))
+			err = r.whole.extent.grow(runWeight + dataWeight(raw))
 		}
 		if err != nil {
 			r.giveUpUnit(u, err, live)
@@ -72,7 +72,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 // inside makes the run inside a call, or the run of one element of a repeated stage.
 func (r *Run) inside(u unit) *Run {
 	sub := newRun(u.Callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key}, r.whole)
-	sub.caller, sub.calledBy = &r.progress, u
+	sub.caller, sub.calledBy = r, u
 	sub.within = r.within + u.ref() + model.IntoCall
 	sub.scope.root, sub.scope.flow = "inputs", r.scope.flow
 	if u.Loops {
@@ -110,7 +110,7 @@ func inputsOf(u unit, env datum.Env) (map[string]any, json.RawMessage, error) {
 
 // leaveCall decides a unit by the end of its call. The error has the class of the error that failed
 // the called pipeline.
-func (r *decisions) leaveCall(u unit, live Live) {
+func (r *Run) leaveCall(u unit, live Live) {
 	rec, sub := u.rec, u.rec.sub
 	rec.trail = sub.trail()
 	if u.Loops && sub.status == model.Succeeded {

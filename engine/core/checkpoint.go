@@ -14,15 +14,8 @@ import (
 
 // This file writes the checkpoint of a run, and reads records from it.
 
-// Checkpoint encodes the run.
-func (r *Run) Checkpoint() []byte {
-	c := r.snapshot(r.Room[:0])
-	r.Room = c.Handlers
-	return c.Encode()
-}
-
 // snapshot returns the run's checkpoint. It appends the records to the given list.
-func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
+func (r *Run) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	c := &checkpoint.Run{
 		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping,
@@ -36,8 +29,8 @@ func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	c.Wrote = slices.AppendSeq(make([]string, 0, len(r.scope.wrote)), maps.Keys(r.scope.wrote))
 	slices.Sort(c.Wrote)
 	if r.within == "" {
-		c.Redone, c.Parts, c.Looped = r.redone.refs(), r.extent.parts, r.extent.looped
-		c.Stood, c.Paused, c.Recording = r.stood, r.paused, r.recording.RunRecording
+		c.Redone, c.Parts, c.Looped = r.whole.redone.refs(), r.whole.extent.parts, r.whole.extent.looped
+		c.Stood, c.Paused, c.Recording = r.whole.stood, r.whole.paused, r.whole.recording.RunRecording
 	}
 	for i, s := range r.plan.Steps {
 		if rec := &r.records[i]; rec.reached() {
@@ -101,7 +94,7 @@ func (r *record) check() error {
 	if r.outcome != "" && r.outcome != model.OutcomeWaiting && r.outcome != model.OutcomeUnknown && !r.decided() {
 		return fmt.Errorf("there is no outcome %q", r.outcome)
 	}
-	if r.attempts < 0 || r.failures < 0 || r.failures > r.attempts || r.asked < 0 || r.delay < 0 {
+	if min(r.attempts, r.failures, r.asked) < 0 || r.failures > r.attempts || r.delay < 0 {
 		return errors.New("its numbers of attempts do not fit together")
 	}
 	return nil
@@ -128,8 +121,9 @@ func (e *iteration) save() *checkpoint.Each {
 
 // isPlain reports whether an item has succeeded without anything else to save.
 func (r *record) isPlain() bool {
-	return r.outcome == model.OutcomeSucceeded && r.attempts == 1 && r.failures == 0 && r.raw == nil && r.status == 0 && r.delay == 0 &&
-		r.asked == 0 && r.trail == nil
+	atOnce := r.attempts == 1 && r.failures == 0 && r.asked == 0 && r.delay == 0
+	leavesNothing := r.raw == nil && r.status == 0 && r.trail == nil
+	return r.outcome == model.OutcomeSucceeded && atOnce && leavesNothing
 }
 
 // restoreEach takes over the saved items.

@@ -12,7 +12,7 @@ import (
 // enter evaluates the conditions of the current stage before any handler of it begins. It skips
 // handlers at once that the conditions exclude. All others run as if there were no conditions.
 // Records show what has been decided, so a stage is never decided twice, even if configs change.
-func (r *decisions) enter(live Live) {
+func (r *Run) enter(live Live) {
 	if r.stage == len(r.plan.Stages) {
 		return
 	}
@@ -43,7 +43,7 @@ func (r *decisions) enter(live Live) {
 }
 
 // choose takes the first branch whose condition holds, and skips the handlers of the others.
-func (r *decisions) choose(stage *planner.Stage, live Live) {
+func (r *Run) choose(stage *planner.Stage, live Live) {
 	var taken *tree.Branch
 	reasons := map[*tree.Branch]string{}
 	for _, b := range stage.Declared.Choose {
@@ -72,7 +72,7 @@ func (r *decisions) choose(stage *planner.Stage, live Live) {
 // failConditions gives up the handlers of a stage whose conditions cannot be computed: the first
 // critical one, which fails the run, or all of them. An operator's retry computes the conditions
 // again.
-func (r *decisions) failConditions(stage *planner.Stage, err error, live Live) {
+func (r *Run) failConditions(stage *planner.Stage, err error, live Live) {
 	for _, s := range stage.Steps {
 		if s.Handler.IsCritical() {
 			r.giveUp(s, err, live)

@@ -109,14 +109,14 @@ func (r *Run) undoCall(u unit, live Live) (Attempt, bool) {
 		return Attempt{}, false
 	}
 	rec.attempts++
-	r.extent.starts(u)
+	r.whole.extent.starts(u)
 	r.touch()
-	key := idempotencyKey(r.start.identity(), r.redone.keyed(r.within+u.Path), 0)
+	key := idempotencyKey(r.start.identity(), r.whole.redone.keyed(r.within+u.Path), 0)
 	return r.launch(u, Attempt{Type: u.Type, Body: body, IdempotencyKey: key}, live), true
 }
 
 // undone records the outcome of an attempt of a compensation.
-func (r *decisions) undone(u unit, o Outcome, live Live) {
+func (r *Run) undone(u unit, o Outcome, live Live) {
 	rec, err := u.rec, o.Err
 	if err == nil && !o.Result.Until.IsZero() {
 		err = model.Permanent(errors.New("want a call that undoes something, have a wait"))
@@ -137,13 +137,13 @@ func (r *decisions) undone(u unit, o Outcome, live Live) {
 
 // undoFails fails the run because of a compensation. An operator's retry continues with that
 // compensation.
-func (r *decisions) undoFails(u unit, err error, live Live) {
+func (r *Run) undoFails(u unit, err error, live Live) {
 	u.rec.outcome, u.rec.err, u.rec.class = model.OutcomeFailed, model.CleanText(err.Error()), model.ClassOf(err)
 	r.closeUndo(u, live)
 	r.end(model.Failed)
 }
 
-func (r *decisions) closeUndo(u unit, live Live) {
+func (r *Run) closeUndo(u unit, live Live) {
 	u.rec.finished, u.rec.due = model.Stamp(live.Now), time.Time{}
 	r.touch()
 	r.tell(u)

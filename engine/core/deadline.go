@@ -36,52 +36,52 @@ func (l limit) or(at time.Time, of string, length time.Duration) limit {
 }
 
 // clockAt converts a time to the clock of deadlines.
-func (w *whole) clockAt(now time.Time) time.Time { return model.Stamp(now).Add(-w.stood) }
+func (r *Run) clockAt(now time.Time) time.Time { return model.Stamp(now).Add(-r.whole.stood) }
 
 // limitAround returns the limit for everything that the run begins. It combines the deadlines of
 // the pipeline, the stage and the calls around the run. A run that gives up has no deadline,
 // because its work must be undone. A detached handler outlasts its stage and has only the wider
 // deadlines.
-func limitAround(r *progress, detached bool) (l limit) {
-	if !r.paused.IsZero() || r.givesUp() {
+func (r *Run) limitAround(detached bool) (l limit) {
+	if !r.whole.paused.IsZero() || r.givesUp() {
 		return limit{}
 	}
 	if r.caller != nil {
 		if r.caller.givesUp() {
 			return limit{}
 		}
-		l = limitOf(r.caller, r.calledBy)
+		l = r.caller.limitOf(r.calledBy)
 	}
 	if d := r.plan.Pipeline.Deadline; d > 0 && !r.clock.IsZero() {
-		l = l.or(r.clock.Add(d+r.stood), "pipeline "+r.plan.Pipeline.ID, d)
+		l = l.or(r.clock.Add(d+r.whole.stood), "pipeline "+r.plan.Pipeline.ID, d)
 	}
 	if detached || r.stage == len(r.plan.Stages) {
 		return l
 	}
 	if g := r.plan.Stages[r.stage]; g.Declared.Deadline > 0 && !r.stageClock.IsZero() {
-		l = l.or(r.stageClock.Add(g.Declared.Deadline+r.stood), "stage "+r.plan.Pipeline.ID+"/"+g.ID, g.Declared.Deadline)
+		l = l.or(r.stageClock.Add(g.Declared.Deadline+r.whole.stood), "stage "+r.plan.Pipeline.ID+"/"+g.ID, g.Declared.Deadline)
 	}
 	return l
 }
 
 // limitOf is the limit of a handler or of one of its items.
-func limitOf(r *progress, u unit) limit {
-	if u.Undoes || !r.plan.Bounded && r.caller == nil || !r.paused.IsZero() {
+func (r *Run) limitOf(u unit) limit {
+	if u.Undoes || !r.plan.Bounded && r.caller == nil || !r.whole.paused.IsZero() {
 		return limit{}
 	}
 	if u.Undo != nil && u.rec.blind {
 		return limit{} // the outcome must be known in order to undo it
 	}
-	l := limitAround(r, u.Handler.Detached)
+	l := r.limitAround(u.Handler.Detached)
 	if u.Deadline > 0 && !u.of.clock.IsZero() && !r.givesUp() {
-		l = l.or(u.of.clock.Add(u.Deadline+r.stood), "handler "+u.Path, u.Deadline)
+		l = l.or(u.of.clock.Add(u.Deadline+r.whole.stood), "handler "+u.Path, u.Deadline)
 	}
 	return l
 }
 
 // startClocks notes when the pipeline and its current stage began. It is saved, because a crash
 // must not restart the time.
-func startClocks(r *progress, now time.Time) {
+func (r *Run) startClocks(now time.Time) {
 	if r.plan.Pipeline.Deadline > 0 && r.clock.IsZero() {
 		r.clock = r.clockAt(now)
 		r.touch()
@@ -93,7 +93,7 @@ func startClocks(r *progress, now time.Time) {
 }
 
 // startClock notes when a handler's turn came.
-func startClock(r *progress, u unit, now time.Time) {
+func (r *Run) startClock(u unit, now time.Time) {
 	if u.Deadline > 0 && u.of.clock.IsZero() {
 		u.of.clock = r.clockAt(now)
 		r.touch()
@@ -102,17 +102,22 @@ func startClock(r *progress, u unit, now time.Time) {
 
 // wasHeld reports whether an operator has held the run. The wait for its turn after that is also
 // due to the operator.
-func wasHeld(w *whole) bool { return w.stood > 0 || !w.paused.IsZero() }
+func (r *Run) wasHeld() bool { return r.whole.stood > 0 || !r.whole.paused.IsZero() }
 
 // stand stops the clock of deadlines while an operator holds a handler, and restarts it afterwards.
-func stand(r *progress, now time.Time) {
+func (r *Run) stand(now time.Time) {
 	switch {
-	case r.holds && r.paused.IsZero() && r.plan.Bounded:
-		r.paused, r.dirty = model.Stamp(now), true
-	case !r.holds && !r.paused.IsZero():
-		r.stood += max(0, model.Stamp(now).Sub(r.paused))
-		r.paused = time.Time{}
+	case r.whole.holds && r.whole.paused.IsZero() && r.plan.Bounded:
+		r.whole.paused, r.whole.dirty = model.Stamp(now), true
+	case !r.whole.holds && !r.whole.paused.IsZero():
+		r.whole.stood += max(0, model.Stamp(now).Sub(r.whole.paused))
+		r.whole.paused = time.Time{}
 		r.touch()
 	}
-	r.holds = false
+	r.whole.holds = false
+}
+
+// after returns the time a while from now, rounded up. Rounding down would make it too early.
+func after(now time.Time, wait time.Duration) time.Time {
+	return model.Stamp(now.Add(wait + time.Millisecond - 1))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
@@ -18,26 +19,26 @@ import (
 
 // expand computes the items of a handler. It returns false if this decides the handler, or if there
 // is no memory for them now.
-func (r *decisions) expand(s *planner.Step, live Live) bool {
+func (r *Run) expand(s *planner.Step, live Live) bool {
 	f, rec := s.Handler.ForEach, &r.records[s.Position]
 	if !r.hasRoom(r.unit(s), live) {
 		return false
 	}
 	items, raw, err := listOf(f, r.scope.env(live), int(r.plan.Pipeline.MaxState))
 	if err == nil {
-		err = r.extent.spread(len(items), s.Callee)
+		err = r.whole.extent.spread(len(items), s.Callee)
 	}
 	if err == nil {
-		err = r.extent.grow(dataWeight(raw))
+		err = r.whole.extent.grow(dataWeight(raw))
 	}
 	if err != nil {
 		r.giveUp(s, err, live)
 		return false
 	}
 	rec.started = model.Stamp(live.Now)
-	startClock(&r.progress, r.unit(s), live.Now)
+	r.startClock(r.unit(s), live.Now)
 	rec.each = &iteration{items: items, raw: raw, of: make([]record, len(items)), total: len(items)}
-	r.dirty = true
+	r.whole.dirty = true
 	if s.Volatile || planner.AnyLive(f.Items.Reads()) {
 		r.touch() // or a restart might compute another list
 	}
@@ -113,7 +114,7 @@ func (r *Run) beginItem(tasks []Attempt, u unit, live Live) []Attempt {
 	switch {
 	case u.rec.underway, u.rec.outcome == model.OutcomeUnknown:
 	case u.rec.due.After(live.Now):
-		overdue(&r.decisions, u, live)
+		r.overdue(u, live)
 	case u.rec.outcome == model.OutcomeWaiting:
 		r.itemSucceeded(u)
 	case u.Callee != nil:
@@ -143,7 +144,7 @@ func (r *Run) giveUpItem(tasks []Attempt, u unit, live Live) []Attempt {
 }
 
 // finishItems decides the handler when all of its items are done.
-func (r *decisions) finishItems(s *planner.Step, live Live) {
+func (r *Run) finishItems(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	if rec.each == nil || rec.decided() {
 		return
@@ -169,7 +170,7 @@ func (r *decisions) finishItems(s *planner.Step, live Live) {
 }
 
 // gathered builds the response of a handler from those of its items.
-func (r *decisions) gathered(s *planner.Step, live Live) {
+func (r *Run) gathered(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	list := make([]any, len(rec.each.of))
 	for i := range rec.each.of {
@@ -187,7 +188,7 @@ func (r *decisions) gathered(s *planner.Step, live Live) {
 }
 
 // itemSucceeded decides an item as succeeded.
-func (r *decisions) itemSucceeded(u unit) {
+func (r *Run) itemSucceeded(u unit) {
 	rec := u.rec
 	rec.outcome = model.OutcomeSucceeded
 	rec.err = ""
@@ -209,10 +210,18 @@ func (r *decisions) itemSucceeded(u unit) {
 }
 
 // itemFailed decides that an item has failed for good.
-func (r *decisions) itemFailed(u unit, err error) {
+func (r *Run) itemFailed(u unit, err error) {
 	rec := u.rec
 	rec.outcome, rec.err, rec.reason = model.OutcomeFailed, model.CleanText(err.Error()), ""
 	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
 	rec.class = model.ClassOf(err)
 	r.decideItem(u)
+}
+
+// decideItem notes that an item is decided.
+func (r *Run) decideItem(u unit) {
+	u.rec.due, u.rec.started = time.Time{}, time.Time{}
+	u.rec.body, u.rec.bodySize, u.rec.ready = nil, 0, false
+	r.whole.further = true
+	r.touchItem(u)
 }

@@ -18,12 +18,12 @@ import (
 
 // An extent is how large a run has become. The run and the runs inside its calls share it.
 type extent struct {
-	all    interface{ weight() int } // the run itself
-	event  int                       // bytes that the event of the run takes
-	most   int                       // the most that it may keep, in bytes
-	began  time.Time                 // the run itself
-	parts  int                       // handlers so far, counted again for each element and each call
-	flying int                       // tasks in flight
+	run    *Run      // the outermost one
+	event  int       // bytes that the event of the run takes
+	most   int       // the most that it may keep, in bytes
+	began  time.Time // when it began
+	parts  int       // handlers so far, counted again for each element and each call
+	flying int       // tasks in flight
 
 	weighed int // bytes that the run kept when it was last weighed
 	grown   int // bytes added since
@@ -85,13 +85,13 @@ func (x *extent) spread(n int, callee *planner.Plan) error {
 // bytes are not counted.
 func (x *extent) held() int {
 	if x.grown >= max(weighLeast, x.weighed/4) {
-		x.weighed, x.grown = x.event+x.all.weight(), 0
+		x.weighed, x.grown = x.event+x.run.weight(), 0
 	}
 	return x.weighed + x.grown
 }
 
 // Held returns about how many bytes of memory the run takes.
-func (w *whole) Held() int { return w.extent.held() }
+func (r *Run) Held() int { return r.whole.extent.held() }
 
 // grow counts bytes that the run is about to keep, and returns an error if it keeps too much.
 func (x *extent) grow(bytes int) error {
@@ -99,7 +99,7 @@ func (x *extent) grow(bytes int) error {
 	if x.weighed+x.grown <= x.most {
 		return nil
 	}
-	x.weighed, x.grown = x.event+x.all.weight(), bytes
+	x.weighed, x.grown = x.event+x.run.weight(), bytes
 	if held := x.weighed + bytes; held > x.most {
 		return fmt.Errorf("the run would keep %d bytes of state, lists, inputs, responses and records in memory, and may keep %d; "+
 			"keep less: give services references in place of whole documents, lower max-parallel, "+
@@ -132,7 +132,7 @@ func (x *extent) starts(u unit) {
 }
 
 // weight estimates the memory of the run in bytes.
-func (r *progress) weight() int {
+func (r *Run) weight() int {
 	n := runWeight + dataWeight(r.rawInputs)
 	for _, raw := range r.scope.raw {
 		n += dataWeight(raw)

@@ -183,8 +183,9 @@ func (f *fitting) was(s *planner.Step) *planner.Step {
 // checkCritical refuses a plan by which the run would succeed without a critical handler.
 func (f *fitting) checkCritical(s, was *planner.Step) error {
 	rec := &f.run.records[s.Position]
-	if !s.Handler.IsCritical() || rec.outcome == model.OutcomeSucceeded || was != nil && was.Handler.IsCritical() ||
-		rec.outcome == model.OutcomeSkipped && model.LeftByAuthor(rec.reason) {
+	wasCritical := was != nil && was.Handler.IsCritical()
+	leftByAuthor := rec.outcome == model.OutcomeSkipped && model.LeftByAuthor(rec.reason)
+	if !s.Handler.IsCritical() || wasCritical || leftByAuthor || rec.outcome == model.OutcomeSucceeded {
 		return nil
 	}
 	return fmt.Errorf("it has gone on without the handler %s, which is critical now", s.Path)

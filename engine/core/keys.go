@@ -28,11 +28,11 @@ type redone map[string]int
 
 // forgetUndone notes what a run inside a call has undone and will do again. A call that was
 // reversed needs a new key, or the service would take it for a repetition.
-func (r *progress) forgetUndone() {
+func (r *Run) forgetUndone() {
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
 		if rec.undo != nil && rec.undo.outcome == model.OutcomeSucceeded {
-			r.redone[r.within+s.Path]++
+			r.whole.redone[r.within+s.Path]++
 		}
 		for sub := range rec.calls() {
 			sub.forgetUndone()
@@ -74,14 +74,14 @@ func (r redone) keyed(ref string) string {
 
 // completeAll completes the events that a call has emitted. It refuses payloads that no store can
 // keep, and events that make a chain too long.
-func (r *progress) completeAll(u unit, emitted []model.Event, live Live) ([]model.Event, error) {
+func (r *Run) completeAll(u unit, emitted []model.Event, live Live) ([]model.Event, error) {
 	events := make([]model.Event, len(emitted))
 	for i, e := range emitted {
 		if _, err := model.EncodeData(e.Payload); err != nil {
 			return nil, model.Permanent(fmt.Errorf("payload of event %d: %w", i+1, err))
 		}
 		events[i] = r.complete(u, i, e, live)
-		if err := r.extent.hop(&events[i], r.start.Event, live.Now); err != nil {
+		if err := r.whole.extent.hop(&events[i], r.start.Event, live.Now); err != nil {
 			return nil, model.Permanent(err)
 		}
 	}
@@ -90,14 +90,14 @@ func (r *progress) completeAll(u unit, emitted []model.Event, live Live) ([]mode
 
 // complete fills in the missing fields of an emitted event. The id is derived from the run, the
 // handler and the event's number, so a repeated handler emits the same ids.
-func (r *progress) complete(u unit, i int, e model.Event, live Live) model.Event {
+func (r *Run) complete(u unit, i int, e model.Event, live Live) model.Event {
 	if e.ID != "" {
 		e.Identity = model.Digest("emitted", e.Source, e.ID)
 	} else if r.start.Event.Identity != "" {
-		e.Identity = model.Digest(r.start.Event.Identity, r.redone.keyed(r.within+u.ref()), "emit", strconv.Itoa(i))
+		e.Identity = model.Digest(r.start.Event.Identity, r.whole.redone.keyed(r.within+u.ref()), "emit", strconv.Itoa(i))
 	}
 	if e.ID == "" {
-		e.ID = model.Digest(r.start.ID, r.redone.keyed(r.within+u.ref()), "emit", strconv.Itoa(i))
+		e.ID = model.Digest(r.start.ID, r.whole.redone.keyed(r.within+u.ref()), "emit", strconv.Itoa(i))
 	}
 	if e.Source == "" {
 		e.Source = model.ReservedSource + "run/" + r.start.ID

@@ -13,7 +13,7 @@ import (
 // This file applies the rules of on-error to a handler whose call has failed for good.
 
 // settle gives a handler up, unless a rule lets the run continue.
-func (r *decisions) settle(s *planner.Step, err error, live Live) {
+func (r *Run) settle(s *planner.Step, err error, live Live) {
 	rules := s.Handler.RulesFor(false)
 	if len(rules) == 0 {
 		r.giveUp(s, err, live)
@@ -42,7 +42,7 @@ func (r *decisions) settle(s *planner.Step, err error, live Live) {
 
 // settleItem gives an item up. A rule may leave it out, so that its failure does not fail the handler. Its entry in
 // the response is that of a failed item.
-func (r *decisions) settleItem(u unit, err error, live Live) {
+func (r *Run) settleItem(u unit, err error, live Live) {
 	rules := u.Handler.RulesFor(true)
 	if len(rules) == 0 {
 		r.itemFailed(u, err)
@@ -90,7 +90,7 @@ func ruleFor(rules []*tree.OnError, err error, env datum.Env) (*tree.OnError, er
 
 // goOn decides a handler as succeeded after an error, with the values of the rule in place of its
 // own result.
-func (r *decisions) goOn(s *planner.Step, rule *tree.OnError, err error, env datum.Env, live Live) {
+func (r *Run) goOn(s *planner.Step, rule *tree.OnError, err error, env datum.Env, live Live) {
 	rec := &r.records[s.Position]
 	if _, broken := r.scope.assignIn(rec, rule.Result, env); broken != nil {
 		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)

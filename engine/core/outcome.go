@@ -1,23 +1,23 @@
 package core
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
 
-// This file decides handlers: it takes their results, sets the shared state and evaluates
-// expressions.
+// This file takes the outcomes of attempts: it checks the result, and decides whether to retry.
+//
+// Nothing of an outcome counts before all of it is checked. Otherwise a handler could fail although
+// its events are already on their way.
 
 // take takes the outcome of a call: the response, the time when the handler counts as done, and the
-// completed events.
-func (r *decisions) take(u unit, o Outcome, live Live) ([]model.Event, error) {
+// completed events. After an error the record is as it was.
+func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	if o.Err != nil {
 		return nil, o.Err
 	}
@@ -29,14 +29,14 @@ func (r *decisions) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	if until.Year() > 9999 {
 		return nil, model.Permanent(errors.New("wait: want a time before the year 10000, have a later one"))
 	}
-	if l := limitOf(&r.progress, u); l.cuts(until) && until.After(live.Now) {
+	if l := r.limitOf(u); l.cuts(until) && until.After(live.Now) {
 		return nil, l.error(u, "leaves no time to wait until "+until.UTC().Format(time.RFC3339), nil)
 	}
 	events, err := r.completeAll(u, o.Result.Emit, live)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.extent.grow(dataWeight(raw)); err != nil {
+	if err := r.whole.extent.grow(dataWeight(raw)); err != nil {
 		return nil, model.Permanent(err)
 	}
 	rec := u.rec
@@ -50,7 +50,7 @@ func (r *decisions) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 
 // encode encodes a response as JSON. A response that checkpoints keep has the size bound of the
 // shared state. Checkpoints keep it if others read it, or while a wait lasts.
-func (r *decisions) encode(s *planner.Step, response any, waits bool) (json.RawMessage, error) {
+func (r *Run) encode(s *planner.Step, response any, waits bool) (json.RawMessage, error) {
 	raw, err := model.EncodeData(response)
 	if err != nil {
 		return nil, model.Permanent(fmt.Errorf("response: %w", err))
@@ -61,112 +61,79 @@ func (r *decisions) encode(s *planner.Step, response any, waits bool) (json.RawM
 	return raw, nil
 }
 
-// succeed applies the result of a successful call and decides the handler.
-func (r *decisions) succeed(s *planner.Step, live Live) {
-	rec := &r.records[s.Position]
-	rec.outcome = model.OutcomeSucceeded
-	r.scope.publish(s.Handler.ID, rec) // its own result reads it
-	if _, err := r.scope.assign(rec, s.Handler.Result, live); err != nil {
-		r.giveUp(s, err, live)
+// An Outcome is how a task ended.
+type Outcome struct {
+	Result model.Result // when Err is nil
+	Err    error        // without the handler's path, which the run adds
+
+	// Probe says that the call tested whether its service is back. Its failure does not count
+	// against the attempts of a critical handler.
+	Probe bool
+
+	// Ended is when the task ended, by the clock of Ready. Zero means [Live].Now, which may be
+	// later.
+	Ended time.Time
+}
+
+// attempted handles the end of an attempt.
+func (r *Run) attempted(u unit, o Outcome, live Live) {
+	events, err := r.take(u, o, live)
+	switch {
+	case err != nil:
+		r.failed(u, err, o.Probe, live)
+	case u.rec.outcome != model.OutcomeWaiting:
+		r.succeeded(u, live)
+	}
+	if u.rec.outcome != model.OutcomeFailed { // its result may have failed to compute: then nothing of it counts
+		r.emit(u.rec, events)
+	}
+}
+
+// failed handles the end of an attempt without success. A retry that its deadline leaves no time
+// for is none.
+func (r *Run) failed(u unit, err error, probe bool, live Live) {
+	again := r.repeats(u, err, probe, live)
+	if late := r.late(u, err, again, live); late != nil {
+		u.rec.err = model.CleanText(late.Error())
+		again, err = false, late
+	}
+	switch {
+	case again:
+	case u.item > 0:
+		r.settleItem(u, err, live)
+	default:
+		r.settle(u.Step, err, live)
+	}
+}
+
+// repeats counts a failed attempt and reports whether to retry. If so, it sets the time of the
+// retry. A probe of a service that is down does not count against a critical handler, whose
+// attempts are for its own failures.
+func (r *Run) repeats(u unit, err error, probe bool, live Live) bool {
+	rec := u.rec
+	rec.err = model.CleanText(err.Error())
+	if probe && u.Handler.IsCritical() {
+		if delay, ok := rec.again(u, r.start.ID+r.within, err); ok {
+			rec.due = after(live.Now, delay)
+			return true
+		}
+	}
+	rec.failures++
+	if u.item == 0 && !u.Undoes {
+		rec.tryFails(model.Stamp(live.Now))
+	}
+	delay, ok := rec.repeat(u, r.start.ID+r.within, rec.failures, err)
+	if ok {
+		rec.due = after(live.Now, delay)
+	}
+	return ok
+}
+
+// succeeded handles the successful end of an attempt or of a wait.
+func (r *Run) succeeded(u unit, live Live) {
+	if u.item > 0 {
+		r.itemSucceeded(u)
 		return
 	}
-	rec.err, rec.reason = "", rec.each.without()
-	r.decide(s, live)
-}
-
-// giveUp decides that a handler has failed for good. If it is critical, the run fails as soon as no
-// call is in flight.
-func (r *decisions) giveUp(s *planner.Step, err error, live Live) {
-	rec := &r.records[s.Position]
-	rec.outcome, rec.err, rec.reason = model.OutcomeFailed, model.CleanText(err.Error()), ""
-	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
-	r.decide(s, live)
-	if !s.Handler.IsCritical() {
-		r.standIn(s, live)
-		return
-	}
-	if r.failedPath == "" {
-		r.failedPath, r.class = s.Path, model.ClassOf(err)
-		if s.Loops {
-			r.failedPath = cmp.Or(rec.failedElement(), s.Path)
-		}
-		r.failure = s.Path + ": " + rec.err
-		if rec.attempts > 0 && rec.each == nil && s.Callee == nil {
-			r.failure = fmt.Sprintf("%s: attempt %d: %s", s.Path, rec.attempts, rec.err)
-		}
-	}
-}
-
-// skip decides that a handler is skipped.
-func (r *decisions) skip(s *planner.Step, reason string, live Live) {
-	rec := &r.records[s.Position]
-	rec.outcome, rec.reason = model.OutcomeSkipped, reason
-	r.decide(s, live)
-}
-
-// standIn sets the fallback result of a handler that is off or has failed. If the fallback result
-// cannot be computed, the run continues as if there were none, and the error is kept for people.
-func (r *decisions) standIn(s *planner.Step, live Live) {
-	if !s.StandsIn() {
-		return
-	}
-	if _, err := r.scope.assign(&r.records[s.Position], s.Handler.Fallback.Result, live); err != nil {
-		rec := &r.records[s.Position]
-		text := "fallback: " + err.Error()
-		if rec.err != "" {
-			text = rec.err + "; " + text
-		}
-		rec.err = model.CleanText(text)
-		r.ended[len(r.ended)-1].Error = rec.err
-	}
-}
-
-// decide completes the record of a handler.
-func (r *decisions) decide(s *planner.Step, live Live) {
-	r.further = true
-	rec := &r.records[s.Position]
-	rec.finished = model.Stamp(live.Now)
-	rec.due = time.Time{}
-	rec.body, rec.bodySize, rec.ready = nil, 0, false
-	// A handler that failed the run continues when an operator retries it.
-	goesOn := rec.outcome == model.OutcomeFailed && s.Handler.IsCritical()
-	if r.within != "" && !goesOn {
-		// Forgetting the calls in here also forgets what they have undone. It is done again when
-		// the call around this run restarts.
-		for sub := range rec.calls() {
-			sub.forgetUndone()
-		}
-	}
-	if rec.each != nil {
-		rec.sum()
-		rec.forgetItems(goesOn)
-	}
-	if !s.Keeps {
-		rec.response, rec.raw = nil, nil
-	}
-	r.touch()
-	r.scope.publish(s.Handler.ID, rec)
-	if s.Undo != nil && rec.outcome == model.OutcomeSucceeded {
-		r.undoable++
-		rec.done = r.undoable
-	}
-	if !goesOn {
-		rec.sub = nil
-	}
-	if s.Loops {
-		return // its handlers are reported one by one
-	}
-	r.tell(unitOf(s, rec))
-}
-
-// tell adds a notice for people about a handler.
-func (r *progress) tell(u unit) {
-	ended := u.rec.save(u.Path).View()
-	ended.Within = strings.TrimSuffix(r.within, model.IntoCall)
-	r.ended = append(r.ended, ended)
-}
-
-// after returns the time a while from now, rounded up. Rounding down would make it too early.
-func after(now time.Time, wait time.Duration) time.Time {
-	return model.Stamp(now.Add(wait + time.Millisecond - 1))
+	r.succeed(u.Step, live)
 }

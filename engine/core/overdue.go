@@ -21,18 +21,18 @@ func (l limit) error(u unit, what string, cause error) error {
 
 // bound sets the deadline of attempts that began while the clock stood still, if the clock runs
 // now.
-func bound(r *decisions, tasks []Attempt, live Live) {
-	stand(&r.progress, live.Now)
+func (r *Run) bound(tasks []Attempt, live Live) {
+	r.stand(live.Now)
 	for i := range tasks {
 		if tasks[i].Deadline.IsZero() {
-			tasks[i].Deadline = limitOf(tasks[i].run, tasks[i].unit).at
+			tasks[i].Deadline = tasks[i].run.limitOf(tasks[i].unit).at
 		}
 	}
 }
 
 // overdue decides a unit that has no time left, before it begins or while it waits.
-func overdue(r *decisions, u unit, live Live) bool {
-	l, rec := limitOf(&r.progress, u), u.rec
+func (r *Run) overdue(u unit, live Live) bool {
+	l, rec := r.limitOf(u), u.rec
 	if !l.passed(live.Now) || u.item == 0 && rec.lost(u.Step) {
 		return false
 	}
@@ -55,9 +55,9 @@ func overdue(r *decisions, u unit, live Live) bool {
 
 // inTime starts the clock of a unit whose turn has come. It returns false if the time is over,
 // which decides the unit.
-func inTime(r *decisions, u unit, live Live) bool {
-	startClock(&r.progress, u, live.Now)
-	return !overdue(r, u, live)
+func (r *Run) inTime(u unit, live Live) bool {
+	r.startClock(u, live.Now)
+	return !r.overdue(u, live)
 }
 
 // MissedDeadline begins the errors of handlers whose deadline has passed.
@@ -86,8 +86,8 @@ func (r *record) waited(u unit) string {
 
 // late returns the error that replaces the error of an attempt if no time is left for a retry, or
 // none was left for the attempt. It is nil if the deadline did not matter.
-func late(r *decisions, u unit, err error, again bool, live Live) error {
-	l, rec := limitOf(&r.progress, u), u.rec
+func (r *Run) late(u unit, err error, again bool, live Live) error {
+	l, rec := r.limitOf(u), u.rec
 	switch {
 	case l.passed(live.Now) && model.ClassOf(err) == "timeout":
 		rec.due = time.Time{}

@@ -43,7 +43,7 @@ func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	if s.Generation > c.Generation {
 		r.redrive()
 	}
-	r.extent.weighed = r.extent.event + r.weight()
+	r.whole.extent.weighed = r.whole.extent.event + r.weight()
 	return r, nil
 }
 
@@ -67,11 +67,11 @@ func (r *Run) restore(c checkpoint.Run) error {
 	r.undoing = c.Undoing
 	r.outputs = c.Outputs
 	if r.within == "" {
-		r.extent.parts, r.extent.looped = c.Parts, c.Looped
-		r.stood, r.paused, r.recording.RunRecording = c.Stood, c.Paused, c.Recording
+		r.whole.extent.parts, r.whole.extent.looped = c.Parts, c.Looped
+		r.whole.stood, r.whole.paused, r.whole.recording.RunRecording = c.Stood, c.Paused, c.Recording
 	}
 	for _, ref := range c.Redone {
-		r.redone[ref]++
+		r.whole.redone[ref]++
 	}
 	if c.Ended != "" {
 		if !c.Ended.Ended() {
@@ -191,7 +191,7 @@ func (r *Run) lose(u unit) {
 
 // checkPassed checks that all handlers of earlier stages are decided or detached, so the run never
 // goes back.
-func (r *progress) checkPassed() error {
+func (r *Run) checkPassed() error {
 	for _, s := range r.plan.Steps {
 		if s.Stage < r.stage && !s.Handler.Detached && !r.records[s.Position].decided() {
 			return fmt.Errorf("it has left the stage of the handler %s, which its checkpoint does not know: the definition has changed", s.Path)
@@ -217,7 +217,7 @@ func (r *Run) redrive() {
 	r.failure = ""
 	r.class = ""
 	r.clock, r.stageClock = time.Time{}, time.Time{} // an operator's retry gets the full time again
-	r.extent.parts = 0                               // the remaining parts get the full bound again
+	r.whole.extent.parts = 0                         // the remaining parts get the full bound again
 	r.touch()
 	for _, s := range r.plan.Steps {
 		rec := &r.records[s.Position]

@@ -2,9 +2,10 @@ package core
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
-	"procaas/dsl/tree"
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -25,65 +26,84 @@ import (
 // each task with [Run.Finish], and never start a task twice in one process. Then a crash may repeat
 // a call, but never skip one. If a save fails for good, drop the run, because it is ahead of the
 // store. A run is not safe for concurrent use.
+//
+// A called pipeline, and each element of a repeated stage, is a Run inside the run. It is reached
+// through the record of its handler, and shares whole with the run around it.
 type Run struct {
 	// Room is memory for the records of the next checkpoint. Between two checkpoints, the caller
 	// may lend it to another run.
 	Room []checkpoint.Record
 
-	decisions
+	// What the run was begun with. None of it changes.
 
-	underway int // tasks in flight
-	settled  bool
-}
+	plan     *planner.Plan
+	start    Start
+	whole    *whole // shared with all runs inside this one
+	caller   *Run   // the run around it; nil outside of calls
+	calledBy unit   // the unit of caller whose call it is
+	within   string // prefix of refs inside a call; empty outside
 
-// decisions are the rules for handlers: whether they run, and what follows from results and errors.
-// They start nothing, and do not know the calls in flight.
-type decisions struct {
-	progress
-
-	undoable int // handlers that have succeeded and can be undone
-}
-
-// A progress is the state of a run that its checkpoint stores. It answers questions, and decides nothing.
-type progress struct {
-	plan  *planner.Plan
-	start Start
-	*whole
+	// How far the run is. A checkpoint has all of this, so that another node can go on from it.
 
 	began   time.Time
 	stage   int      // index of the current stage; len(plan.Stages) when all are complete
 	records []record // by Step.Position
-	scope   scope
+	scope   scope    // values that expressions read, and the shared state
 
 	clock      time.Time // start of the time of the pipeline's deadline; zero: not yet
 	stageClock time.Time // and of the stage's deadline
 
-	caller    *progress       // the run around it; nil outside of calls
-	calledBy  unit            // the unit of caller
-	outputs   json.RawMessage // the result; nil before the end, and if the pipeline declares none
-	within    string          // prefix of refs inside a call; empty outside
 	rawInputs json.RawMessage // of a call
+	outputs   json.RawMessage // the result; nil before the end, and if the pipeline declares none
+
+	// How it ends. Once failedPath or stopping is set, no handler begins any more, and neither is
+	// taken back: only an operator's retry resets failedPath.
 
 	status     model.Status // Running until the end
-	failedPath string       // the critical handler that has given up; no new starts
-	failure    string
-	class      string // of the error
-	makesUp    string // the handler that it makes up for after its end; then it changes nothing for its key
-	stopping   string // why an operator ends it; no new starts
-	undoing    bool   // it is undoing what it has done
+	failedPath string       // the critical handler that has given up
+	failure    string       // what people read about it
+	class      string       // of the error
+	stopping   string       // why an operator ends it
+	undoing    bool         // it is undoing what it has done
+	makesUp    string       // the handler that it makes up for after its end; then it changes nothing for its key
 	reason     string
+
+	// undoable counts the handlers that have succeeded and can be undone. It gives each of them its
+	// rank, because they are undone in the reverse of this order. It is restored from the records.
+	undoable int
+
+	// What only this process knows. It is right to begin with zero after a crash: calls in flight
+	// are lost with their process.
+
+	underway int  // tasks in flight, also inside calls
+	settled  bool // Ready has decided everything that it can: only news or time can change more
 }
 
-// A whole is the state that a run shares with the runs inside its calls.
+// A whole is the state that a run shares with the runs inside its calls. Only the checkpoint of the
+// outermost run has it.
 type whole struct {
-	news
-	extent    extent
-	redone    redone
-	recording recording
+	extent    extent    // how large the run has become
+	redone    redone    // calls that were undone and are made again, so they need new keys
+	recording recording // of calls, for replay
 
-	stood  time.Duration // how far the clock of deadlines is behind
-	paused time.Time     // since when the clock stands still
+	// The clock of deadlines; see deadline.go.
+
+	stood  time.Duration // how far it is behind the time of the store
+	paused time.Time     // since when it stands still; zero if it runs
 	holds  bool          // an operator holds a handler, as of the current Ready
+
+	// What has changed since the last [Run.Change]. must implies dirty, and so does costly.
+
+	dirty   bool // something has changed
+	must    bool // and the change must survive a crash
+	costly  bool // outcomes of elements have changed: forgetting one in a crash repeats its call
+	further bool // a handler or an element was decided, or a call ended
+
+	// What the next change brings along.
+
+	emits []model.Event            // events to accept in its transaction
+	taken []model.Taken            // events that an await has taken; no other run may take them
+	ended []checkpoint.HandlerView // for logs and metrics; may be lost in a crash
 }
 
 // A Start has the values that a run begins with.
@@ -98,92 +118,48 @@ type Start struct {
 	Generation int            // how often an operator has retried the run; a number above the checkpoint's restarts it
 }
 
-// Live has the values that may change during a run. The caller passes it at every step.
-type Live struct {
-	Now     time.Time      // by the store's clock, which also tells when a parked run is due
-	Configs map[string]any // what expressions read as configs
-
-	// Off reports whether a handler is switched off now, and why. nil switches none off. The run
-	// calls it often and early, so it must be cheap and must not use up a limit. A handler that is
-	// off is skipped at once, and other handlers do not wait for it, unless it has a fallback
-	// result.
-	Off func(*planner.Step) (reason string, off bool)
-
-	// Share returns the percentage of runs that include a handler. ok is false, or Share is nil, if all runs include it.
-	Share func(*planner.Step) (percent float64, ok bool)
-
-	// Guard decides whether a call may start now. [Attempt.Ref] names the handler or one item of
-	// its for-each. nil allows all calls. The run asks Guard last, so Guard may take a token of a
-	// limit. It asks again at each Ready, so Guard must remember its grants. Due is when a retry
-	// became due, and zero for a first attempt. Guard skips a critical handler only if an operator
-	// has forced it.
-	Guard func(s *planner.Step, ref string, due time.Time) Verdict
-
-	// Memory decides whether the run may grow now, by the bytes that it keeps. nil always lets it
-	// grow. Hold parks the run, so it leaves the memory of its node.
-	Memory func(held int) Verdict
+// Begin starts a run at its first stage.
+func Begin(p *planner.Plan, s Start) *Run {
+	r := newRun(p, s, nil)
+	r.whole.dirty, r.whole.must = true, p.Contested
+	return r
 }
 
-// A Verdict of the guard. The zero Verdict lets the handler run.
-type Verdict struct {
-	Skip   bool      // leave the handler out
-	Hold   time.Time // park the run and ask again at this time; zero: do not hold
-	Cause  string    // what it waits for, in addition to the time; see [model.Change]
-	People bool      // an operator holds or limits it; deadlines stand still meanwhile
-	// Turn says that it only waits for its turn. Deadlines stand still meanwhile if an operator has
-	// held the run before.
-	Turn   bool
-	Reason string // why, for people
-	Beside bool   // with Skip: give the call all the same, as an [Attempt] beside the run
-
-	// Patience is how long a handler that is not critical is held before it is left out. 0 is forever.
-	Patience time.Duration
-}
-
-// An Attempt is one attempt of a handler that may start now, or the call that verifies one.
-type Attempt struct {
-	Step    *planner.Step // the handler, or its compensation
-	Item    int           // from 1, if the handler has a for-each; otherwise 0
-	within  string        // the calls around it
-	Type    tree.Type     // of Body
-	Verify  bool          // it asks the service for the outcome of the attempt
-	Attempt int           // from 1; a verification has the number of the attempt that it verifies
-	Body    any           // evaluated; may hold [datum.Secret] values; the handler may change it
-	// IdempotencyKey is the same for all attempts on all nodes. A call that was undone and is made
-	// again has a new one.
-	IdempotencyKey string
-	Timeout        time.Duration // 0: the type decides
-
-	// Beside says that the run does not wait for the call, and may have ended. The handler is
-	// already skipped, and the caller does not report the outcome.
-	Beside bool
-
-	// Deadline is when the attempt must have ended, by the clock of Ready. Zero means none. The
-	// attempt must not begin later.
-	Deadline time.Time
-
-	// Begun is when Ready returned the attempt, by its clock. A wait that the attempt asks for must
-	// not count from an earlier time: the run has seen Begun already, and would end it early.
-	Begun time.Time
-
-	run  *progress // the run of the attempt
-	unit unit
-}
-
-// Ref names the task among the run's tasks in flight. It is the path of the handler, with the index
-// of the item if there is one. The calls around it come first.
-func (t *Attempt) Ref() string { return t.within + model.RefOf(t.Step.Path, t.Item) }
-
-// An Outcome is how a task ended.
-type Outcome struct {
-	Result model.Result // when Err is nil
-	Err    error        // without the handler's path, which the run adds
-
-	// Probe says that the call tested whether its service is back. Its failure does not count
-	// against the attempts of a critical handler.
-	Probe bool
-
-	// Ended is when the task ended, by the clock of Ready. Zero means [Live].Now, which may be
-	// later.
-	Ended time.Time
+// newRun makes a run. in is the state of the run around it, or nil for the outermost run.
+func newRun(p *planner.Plan, s Start, in *whole) *Run {
+	r := &Run{plan: p, start: s, whole: in, status: model.Running, records: make([]record, len(p.Steps))}
+	r.scope = scope{
+		plan:    p,
+		shared:  make(map[string]any, len(p.Shared)),
+		sources: make(map[string]any, len(p.Steps)),
+		raw:     make(map[string]json.RawMessage, len(p.Shared)),
+		wrote:   map[string]bool{},
+		roots:   datum.Env{},
+	}
+	if in == nil {
+		most := holdMost + 4*int(p.Pipeline.MaxState)
+		if s.Most > 0 {
+			most = min(most, s.Most)
+		}
+		event := datum.Size(s.Event.Payload)
+		r.whole = &whole{redone: redone{}, extent: extent{run: r, most: most, event: event, weighed: event}}
+		r.scope.root, r.scope.origin = "event", model.EventData(s.Event)
+		r.scope.flow = map[string]any{"id": s.Flow, "key": s.Key, "state": planner.StateOf(p.Flow, s.State)}
+	}
+	r.scope.extent = &r.whole.extent
+	for _, n := range p.Shared {
+		r.scope.shared[n.Name], r.scope.raw[n.Name] = n.Value, n.Raw
+		value, ok := s.Shared[n.Name]
+		if !ok || !n.Kept {
+			continue
+		}
+		raw, err := model.EncodeData(value)
+		if err != nil {
+			r.failure = fmt.Sprintf("shared state %s of %s %s: %v", n.Name, s.Flow, s.Key, err)
+			r.end(model.Failed)
+			continue
+		}
+		r.scope.shared[n.Name], r.scope.raw[n.Name] = value, raw
+	}
+	return r
 }

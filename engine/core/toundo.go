@@ -13,7 +13,7 @@ import (
 // This file finds what a run has to undo when it gives up.
 
 // givesUp reports whether the run starts nothing more, except to undo.
-func (r *progress) givesUp() bool { return r.failedPath != "" || r.stopping != "" }
+func (r *Run) givesUp() bool { return r.failedPath != "" || r.stopping != "" }
 
 // lost reports whether the last call of a handler that can be undone has an unknown outcome. The
 // call is repeated with the same key although the run gives up, because the outcome must be known
@@ -23,7 +23,7 @@ func (r *record) lost(s *planner.Step) bool {
 }
 
 // firstLost returns a lost handler of the current stage, or nil.
-func (r *progress) firstLost() *planner.Step {
+func (r *Run) firstLost() *planner.Step {
 	if r.stage == len(r.plan.Stages) {
 		return nil
 	}
@@ -36,12 +36,13 @@ func (r *progress) firstLost() *planner.Step {
 }
 
 // toUndo returns the handler to undo next, which is the last one that has succeeded, or nil.
-func (r *progress) toUndo() *planner.Step {
+func (r *Run) toUndo() *planner.Step {
 	var last *planner.Step
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
-		if s.Undo == nil || rec.borrowed || rec.outcome != model.OutcomeSucceeded || rec.wentOn() ||
-			rec.undo != nil && rec.undo.decided() {
+		done := rec.outcome == model.OutcomeSucceeded && !rec.wentOn() && !rec.borrowed
+		undone := rec.undo != nil && rec.undo.decided()
+		if s.Undo == nil || !done || undone {
 			continue
 		}
 		// Several have no rank if a newer definition gave them a compensation after they had
@@ -54,13 +55,16 @@ func (r *progress) toUndo() *planner.Step {
 }
 
 // hasToUndo reports whether the run has something to undo when it gives up, or must find out.
-func (r *progress) hasToUndo() bool {
-	return r.plan.Undoes && (r.undoing || r.toUndo() != nil || r.firstLost() != nil || r.openCall() != nil)
+func (r *Run) hasToUndo() bool {
+	if !r.plan.Undoes {
+		return false // the most common case, and cheap to tell
+	}
+	return r.undoing || r.toUndo() != nil || r.firstLost() != nil || r.openCall() != nil
 }
 
 // openCall returns the last call of a pipeline that has not ended and has something to undo, or
 // nil.
-func (r *progress) openCall() *Run {
+func (r *Run) openCall() *Run {
 	var open *Run
 	for i, s := range r.plan.Steps {
 		if s.Callee == nil || !s.Callee.Undoes {
@@ -79,7 +83,7 @@ func (r *progress) openCall() *Run {
 type brokenUndo struct{ path, err, class string }
 
 // brokenUndo returns the compensation that has failed the run, or nil.
-func (r *progress) brokenUndo() *brokenUndo {
+func (r *Run) brokenUndo() *brokenUndo {
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
 		if rec.undo != nil && rec.undo.outcome == model.OutcomeFailed {
@@ -95,7 +99,7 @@ func (r *progress) brokenUndo() *brokenUndo {
 }
 
 // gaveUp returns where and why a run that ended without success has given up.
-func (r *progress) gaveUp() (path, failure, class string) {
+func (r *Run) gaveUp() (path, failure, class string) {
 	if broken := r.brokenUndo(); broken != nil && r.undoing {
 		what := broken.path + ": " + broken.err
 		if strings.Contains(r.failure, what) {
@@ -109,7 +113,7 @@ func (r *progress) gaveUp() (path, failure, class string) {
 
 // waitsToUndo returns when to retry a compensation, and what it waits for other than that time. It
 // is zero if none waits.
-func (r *progress) waitsToUndo() (due time.Time, cause string) {
+func (r *Run) waitsToUndo() (due time.Time, cause string) {
 	if sub := r.openCall(); sub != nil {
 		return sub.Next(), sub.Cause()
 	}

@@ -10,7 +10,7 @@ import (
 // This file keeps the outcomes of handlers inside ended calls, for people.
 
 // trail returns the outcomes of the handlers inside an ended call.
-func (r *progress) trail() []checkpoint.Record {
+func (r *Run) trail() []checkpoint.Record {
 	var out []checkpoint.Record
 	for i, s := range r.plan.Steps {
 		if rec := &r.records[i]; rec.reached() {
@@ -53,7 +53,7 @@ func (u unit) foldTrail() {
 }
 
 // leftOut lists what the run has continued without, also inside calls, each path once.
-func (r *progress) leftOut() (out []model.LeftOut) {
+func (r *Run) leftOut() (out []model.LeftOut) {
 	note := func(path, outcome, reason string) {
 		by := model.LeftBy(outcome, reason)
 		if by != "" && !slices.ContainsFunc(out, func(l model.LeftOut) bool { return l.Path == path }) {

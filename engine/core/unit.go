@@ -2,6 +2,9 @@ package core
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -33,4 +36,70 @@ func (u unit) within(err error) error {
 		return err
 	}
 	return fmt.Errorf("item %d: %w", u.item-1, err)
+}
+
+// open returns the handlers that may begin or continue: those of the current stage, and undecided
+// detached ones of earlier stages.
+func (r *Run) open() (steps []*planner.Step) {
+	if r.stage < len(r.plan.Stages) {
+		steps = r.plan.Stages[r.stage].Steps
+	}
+	for _, s := range r.plan.Detached {
+		if s.Stage < r.stage && !r.records[s.Position].decided() {
+			steps = append(slices.Clip(steps), s)
+		}
+	}
+	return steps
+}
+
+// unit returns the unit of a handler.
+func (r *Run) unit(s *planner.Step) unit { return unitOf(s, &r.records[s.Position]) }
+
+// find returns the unit of a ref. ok is false if there is none.
+func (r *Run) find(ref string) (u unit, ok bool) {
+	path, index, isItem := strings.Cut(ref, "[")
+	s := r.plan.ByPath[path]
+	if s == nil {
+		s = r.plan.ByPath[strings.TrimSuffix(path, model.UndoPath)]
+		if s != nil && s.Undo != nil && r.records[s.Position].undo != nil {
+			return unitOf(s.Undo, r.records[s.Position].undo), true
+		}
+		return unit{}, false
+	}
+	if !isItem {
+		return r.unit(s), true
+	}
+	n, err := strconv.Atoi(strings.TrimSuffix(index, "]"))
+	each := r.records[s.Position].each
+	if err != nil || each == nil || n < 0 || n >= len(each.of) {
+		return unit{}, false
+	}
+	return r.itemOf(s, n), true
+}
+
+// itemOf returns the unit of the i-th item of a handler, from 0.
+func (r *Run) itemOf(s *planner.Step, i int) unit {
+	rec := &r.records[s.Position]
+	return unit{Step: s, rec: &rec.each.of[i], item: i + 1, of: rec}
+}
+
+// called returns the call that a ref leads into, and the rest of the ref. ok is false if the call
+// has ended.
+func (r *Run) called(ref string) (u unit, rest string, inside, ok bool) {
+	head, rest, inside := strings.Cut(ref, model.IntoCall)
+	u, ok = r.find(head)
+	return u, rest, inside, ok && (!inside || u.rec.sub != nil)
+}
+
+// visit calls f for each unit of a handler: the handler itself, or its items once they
+// are known.
+func (r *Run) visit(s *planner.Step, f func(unit)) {
+	rec := &r.records[s.Position]
+	if rec.each == nil || rec.decided() {
+		f(r.unit(s))
+		return
+	}
+	for i := range rec.each.of {
+		f(r.itemOf(s, i))
+	}
 }

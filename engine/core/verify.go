@@ -29,7 +29,7 @@ func (r *Run) ask(u unit, live Live) (Attempt, bool) {
 
 // answered takes the outcome of a verification. The handler succeeds with it, or repeats its call,
 // or the verification itself has failed.
-func (r *decisions) answered(u unit, o Outcome, live Live) {
+func (r *Run) answered(u unit, o Outcome, live Live) {
 	rec := u.rec
 	rec.asking = false
 	done, err := r.done(u, o, live)
@@ -50,7 +50,7 @@ func (r *decisions) answered(u unit, o Outcome, live Live) {
 
 // unanswered retries a failed verification, or gives the handler up. The outcome stays unknown, so
 // that an operator's retry verifies first.
-func (r *decisions) unanswered(u unit, err error, live Live) {
+func (r *Run) unanswered(u unit, err error, live Live) {
 	rec := u.rec
 	rec.asked++
 	rec.err = model.CleanText(err.Error())
@@ -62,7 +62,7 @@ func (r *decisions) unanswered(u unit, err error, live Live) {
 }
 
 // done returns the result of a verification. If it is true, its answer becomes the handler's own.
-func (r *decisions) done(u unit, o Outcome, live Live) (bool, error) {
+func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
 	if o.Err != nil {
 		return false, o.Err
 	}

@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -10,92 +9,11 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file answers questions about a run from people, the driver and decisions.
-
-// beginsAt sets the time when the run begins, once.
-func (r *progress) beginsAt(now time.Time) {
-	if r.began.IsZero() {
-		r.begins(model.Stamp(now))
-	}
-}
-
-func (r *progress) begins(at time.Time) {
-	r.began = at
-	if r.within == "" {
-		r.extent.began = at
-	}
-	r.scope.begins(r.start.ID, at)
-}
-
-// open returns the handlers that may begin or continue: those of the current stage, and undecided
-// detached ones of earlier stages.
-func (r *progress) open() (steps []*planner.Step) {
-	if r.stage < len(r.plan.Stages) {
-		steps = r.plan.Stages[r.stage].Steps
-	}
-	for _, s := range r.plan.Detached {
-		if s.Stage < r.stage && !r.records[s.Position].decided() {
-			steps = append(slices.Clip(steps), s)
-		}
-	}
-	return steps
-}
-
-// unit returns the unit of a handler.
-func (r *progress) unit(s *planner.Step) unit { return unitOf(s, &r.records[s.Position]) }
-
-// find returns the unit of a ref. ok is false if there is none.
-func (r *progress) find(ref string) (u unit, ok bool) {
-	path, index, isItem := strings.Cut(ref, "[")
-	s := r.plan.ByPath[path]
-	if s == nil {
-		s = r.plan.ByPath[strings.TrimSuffix(path, model.UndoPath)]
-		if s != nil && s.Undo != nil && r.records[s.Position].undo != nil {
-			return unitOf(s.Undo, r.records[s.Position].undo), true
-		}
-		return unit{}, false
-	}
-	if !isItem {
-		return r.unit(s), true
-	}
-	n, err := strconv.Atoi(strings.TrimSuffix(index, "]"))
-	each := r.records[s.Position].each
-	if err != nil || each == nil || n < 0 || n >= len(each.of) {
-		return unit{}, false
-	}
-	return r.itemOf(s, n), true
-}
-
-// itemOf returns the unit of the i-th item of a handler, from 0.
-func (r *progress) itemOf(s *planner.Step, i int) unit {
-	rec := &r.records[s.Position]
-	return unit{Step: s, rec: &rec.each.of[i], item: i + 1, of: rec}
-}
-
-// called returns the call that a ref leads into, and the rest of the ref. ok is false if the call
-// has ended.
-func (r *progress) called(ref string) (u unit, rest string, inside, ok bool) {
-	head, rest, inside := strings.Cut(ref, model.IntoCall)
-	u, ok = r.find(head)
-	return u, rest, inside, ok && (!inside || u.rec.sub != nil)
-}
-
-// visit calls f for each unit of a handler: the handler itself, or its items once they
-// are known.
-func (r *progress) visit(s *planner.Step, f func(unit)) {
-	rec := &r.records[s.Position]
-	if rec.each == nil || rec.decided() {
-		f(r.unit(s))
-		return
-	}
-	for i := range rec.each.of {
-		f(r.itemOf(s, i))
-	}
-}
+// This file says how a run stands, for its driver and for people. It changes nothing.
 
 // Cause names what the run waits for, other than a time. Without a cause, nothing wakes the run
 // when that ends.
-func (r *progress) Cause() string {
+func (r *Run) Cause() string {
 	if r.undoing {
 		_, cause := r.waitsToUndo()
 		return cause
@@ -129,7 +47,7 @@ func (r *progress) Cause() string {
 // Next returns when Ready has something new without a Finish: the earliest retry, end of a wait, or
 // end of a hold. It is zero if there is none, and if the run waits until an operator decides about
 // a handler with [model.OutcomeUnknown].
-func (r *progress) Next() time.Time {
+func (r *Run) Next() time.Time {
 	var next time.Time
 	if r.undoing && !r.status.Ended() {
 		next, _ = r.waitsToUndo()
@@ -168,9 +86,9 @@ func (r *progress) Next() time.Time {
 
 // nextOf returns when a unit has something to do without the end of a task, which is at its
 // deadline at the latest. Zero means never.
-func (r *progress) nextOf(u unit) time.Time {
+func (r *Run) nextOf(u unit) time.Time {
 	due := u.rec.next()
-	if l := limitOf(r, u); !due.IsZero() && l.cuts(due) {
+	if l := r.limitOf(u); !due.IsZero() && l.cuts(due) {
 		return l.at
 	}
 	return due
@@ -178,7 +96,7 @@ func (r *progress) nextOf(u unit) time.Time {
 
 // StageTimes returns when the first handler of a stage began and when the last one was decided. ok
 // is false if none has been decided.
-func (r *progress) StageTimes(stage int) (from, to time.Time, ok bool) {
+func (r *Run) StageTimes(stage int) (from, to time.Time, ok bool) {
 	for _, s := range r.plan.Stages[stage].Steps {
 		rec := &r.records[s.Position]
 		if !rec.decided() {
@@ -200,7 +118,7 @@ func (r *progress) StageTimes(stage int) (from, to time.Time, ok bool) {
 }
 
 // Stuck returns the handler at which the run waits for an operator's decision, and why.
-func (r *progress) Stuck() (path, why string) {
+func (r *Run) Stuck() (path, why string) {
 	for i, s := range r.plan.Steps {
 		if !r.records[i].reached() {
 			continue
@@ -218,21 +136,30 @@ func (r *progress) Stuck() (path, why string) {
 }
 
 // Plan returns the plan of the run.
-func (r *progress) Plan() *planner.Plan { return r.plan }
+func (r *Run) Plan() *planner.Plan { return r.plan }
 
 // Began returns when the run began. It is zero before the first [Run.Ready].
-func (r *progress) Began() time.Time { return r.began }
+func (r *Run) Began() time.Time { return r.began }
 
 // Stage returns the index of the current stage in [planner.Plan.Stages], or their number if all are
 // complete.
-func (r *progress) Stage() int { return r.stage }
+func (r *Run) Stage() int { return r.stage }
 
 // IsStopping reports whether an operator wants to undo and end the run.
-func (r *progress) IsStopping() bool { return r.stopping != "" }
+func (r *Run) IsStopping() bool { return r.stopping != "" }
 
 // Multiplies reports whether the run has started others in its pipeline's loop.
-func (w *whole) Multiplies() bool { return w.extent.looped > 0 }
+func (r *Run) Multiplies() bool { return r.whole.extent.looped > 0 }
 
 // CauseRetry is the suffix of the cause of a run that waits to retry a handler. The path of the
 // handler comes before it. The run continues without the handler when fallback turns it off.
 const CauseRetry = " retry"
+
+// Status returns the status of the run. Running means that tasks are in flight or that the caller must ask Ready.
+// Parked means that the run only waits for a time or an operator.
+func (r *Run) Status() model.Status {
+	if r.status == model.Running && r.settled && r.underway == 0 {
+		return model.Parked
+	}
+	return r.status
+}
