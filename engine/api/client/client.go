@@ -15,20 +15,15 @@ import (
 	"time"
 
 	"procaas/engine/api/problem"
-
 	"procaas/engine/api/wire"
 )
 
 // A Client calls the API of a server. Errors from the server are [*problem.Problem]. After any
 // other error, the outcome of the call is unknown. It is safe for concurrent use.
 type Client struct {
-	eventsCalls
-	runsCalls
-	controlsCalls
-	clustersCalls
-	shardsCalls
-	queuesCalls
-	adminCalls
+	base  string // without a slash at the end
+	token string // empty for none
+	http  *http.Client
 }
 
 // callTime bounds one call. The server gives up earlier.
@@ -39,26 +34,19 @@ const maxReply = 64 << 20
 
 // New makes a client of the server at base, such as http://127.0.0.1:8080. The token may be empty.
 func New(base, token string) *Client {
-	c := &caller{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{Timeout: callTime}}
-	return &Client{eventsCalls{c}, runsCalls{c}, controlsCalls{c}, clustersCalls{c}, shardsCalls{c}, queuesCalls{c}, adminCalls{c}}
+	return &Client{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{Timeout: callTime}}
 }
 
-// A caller sends requests to a server.
-type caller struct {
-	base  string // without a slash at the end
-	token string // empty for none
-	http  *http.Client
-}
-
-// lasting returns the caller for calls that may wait.
-func (c *caller) lasting(wait time.Duration) *caller {
+// Lasting returns a client for calls that the server may answer this much later.
+func (c *Client) Lasting(wait time.Duration) *Client {
 	longer := *c
 	longer.http = &http.Client{Timeout: callTime + wait, Transport: c.http.Transport}
 	return &longer
 }
 
-// send sends one request, and returns the reply.
-func send[T any](ctx context.Context, c *caller, method, path string, body any, h http.Header) (reply T, err error) {
+// Send sends one request with a body as JSON, and decodes the reply. A nil body
+// sends none. The path may have a query.
+func Send[T any](ctx context.Context, c *Client, method, path string, body any, h http.Header) (reply T, err error) {
 	err = c.call(ctx, method, path, body, h, &reply)
 	return reply, err
 }
@@ -90,14 +78,14 @@ func limitText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// list reads a list that has one page.
-func list[T any](ctx context.Context, c *caller, path string) ([]T, error) {
-	page, err := send[wire.Page[T]](ctx, c, http.MethodGet, path, nil, nil)
+// List reads a list that has one page.
+func List[T any](ctx context.Context, c *Client, path string) ([]T, error) {
+	page, err := Send[wire.Page[T]](ctx, c, http.MethodGet, path, nil, nil)
 	return page.Items, err
 }
 
 // call sends one request and decodes the reply into out. Numbers in data keep their form.
-func (c *caller) call(ctx context.Context, method, path string, body any, h http.Header, out any) error {
+func (c *Client) call(ctx context.Context, method, path string, body any, h http.Header, out any) error {
 	var content io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)

@@ -12,65 +12,60 @@ import (
 	"procaas/engine/steering"
 )
 
-// controlsCalls are the calls about controls and settings.
-type controlsCalls struct{ *caller }
-
 // Controls lists the controls.
-func (c controlsCalls) Controls(ctx context.Context) ([]guard.ControlView, error) {
-	return list[guard.ControlView](ctx, c.caller, "/admin/v1/controls")
+func (c *Client) Controls(ctx context.Context) ([]guard.ControlView, error) {
+	return List[guard.ControlView](ctx, c, "/admin/v1/controls")
 }
 
 // SetControl sets the control of a path. ifRevision prevents lost updates: it is the revision to
 // replace, 0 for none, -1 for any.
-func (c controlsCalls) SetControl(ctx context.Context, path string, change wire.ControlChange,
+func (c *Client) SetControl(ctx context.Context, path string, change wire.ControlChange,
 	ifRevision int64,
 ) (guard.ControlView, error) {
-	return send[guard.ControlView](ctx, c.caller, http.MethodPut, controlURL(path), change, ifHeader(ifRevision))
+	return Send[guard.ControlView](ctx, c, http.MethodPut, controlURL(path), change, ifHeader(ifRevision))
 }
 
 // ControlEffect returns the effect that a control would have.
-func (c controlsCalls) ControlEffect(ctx context.Context, path string, change wire.ControlChange) (steering.ControlEffect, error) {
-	return send[steering.ControlEffect](ctx, c.caller, http.MethodPut, controlURL(path)+"?dry_run=true", change, nil)
+func (c *Client) ControlEffect(ctx context.Context, path string, change wire.ControlChange) (steering.ControlEffect, error) {
+	return Send[steering.ControlEffect](ctx, c, http.MethodPut, controlURL(path)+"?dry_run=true", change, nil)
 }
 
 // RemoveControl removes the control of a path. ifRevision is as in SetControl.
-func (c controlsCalls) RemoveControl(ctx context.Context, path, reason string, ifRevision int64) (wire.ControlRemoved, error) {
-	var removed wire.ControlRemoved
+func (c *Client) RemoveControl(ctx context.Context, path, reason string, ifRevision int64) (wire.ControlRemoved, error) {
 	q := ""
 	if reason != "" {
 		q = "?" + url.Values{"reason": {reason}}.Encode()
 	}
-	err := c.call(ctx, http.MethodDelete, controlURL(path)+q, nil, ifHeader(ifRevision), &removed)
-	return removed, err
+	return Send[wire.ControlRemoved](ctx, c, http.MethodDelete, controlURL(path)+q, nil, ifHeader(ifRevision))
 }
 
 // UndoControl undoes the change of a control.
-func (c controlsCalls) UndoControl(ctx context.Context, revision int64, reason string) (wire.Undone, error) {
-	return send[wire.Undone](ctx, c.caller, http.MethodPost, "/admin/v1/controls/undo", wire.Undo{Revision: revision, Reason: reason}, nil)
+func (c *Client) UndoControl(ctx context.Context, revision int64, reason string) (wire.Undone, error) {
+	return Send[wire.Undone](ctx, c, http.MethodPost, "/admin/v1/controls/undo", wire.Undo{Revision: revision, Reason: reason}, nil)
 }
 
 // EndFallbacks turns handlers below a path on again that fallback has turned off, and lists them.
-func (c controlsCalls) EndFallbacks(ctx context.Context, path, reason string) ([]string, error) {
-	ended, err := send[wire.FallbacksEnded](ctx, c.caller, http.MethodPost, "/admin/v1/fallbacks/end",
+func (c *Client) EndFallbacks(ctx context.Context, path, reason string) ([]string, error) {
+	ended, err := Send[wire.FallbacksEnded](ctx, c, http.MethodPost, "/admin/v1/fallbacks/end",
 		wire.FallbackEnd{Path: path, Reason: reason}, nil)
 	return ended.Handlers, err
 }
 
 // Configs lists the live settings.
-func (c controlsCalls) Configs(ctx context.Context) ([]settings.ConfigView, error) {
-	return list[settings.ConfigView](ctx, c.caller, "/admin/v1/configs")
+func (c *Client) Configs(ctx context.Context) ([]settings.ConfigView, error) {
+	return List[settings.ConfigView](ctx, c, "/admin/v1/configs")
 }
 
 // SetConfig changes a live setting. ifRevision prevents lost updates: it is the revision to
 // replace, -1 for any.
-func (c controlsCalls) SetConfig(ctx context.Context, name string, change wire.ConfigChange,
+func (c *Client) SetConfig(ctx context.Context, name string, change wire.ConfigChange,
 	ifRevision int64,
 ) (settings.ConfigView, error) {
 	h := http.Header{}
 	if ifRevision >= 0 {
 		h.Set("If-Match", wire.ETag(ifRevision))
 	}
-	return send[settings.ConfigView](ctx, c.caller, http.MethodPut, "/admin/v1/configs/"+url.PathEscape(name), change, h)
+	return Send[settings.ConfigView](ctx, c, http.MethodPut, "/admin/v1/configs/"+url.PathEscape(name), change, h)
 }
 
 // controlURL returns the address of a control.

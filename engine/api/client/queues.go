@@ -8,25 +8,22 @@ import (
 	"procaas/engine/api/wire"
 )
 
-// queuesCalls are the calls about tasks.
-type queuesCalls struct{ *caller }
-
 // Queues counts the tasks of each type.
-func (c queuesCalls) Queues(ctx context.Context) ([]wire.QueueStats, error) {
-	return list[wire.QueueStats](ctx, c.caller, "/v1/queues")
+func (c *Client) Queues(ctx context.Context) ([]wire.QueueStats, error) {
+	return List[wire.QueueStats](ctx, c, "/v1/queues")
 }
 
 // PeekTasks lists tasks of a type.
-func (c queuesCalls) PeekTasks(ctx context.Context, taskType string, query url.Values) ([]wire.QueuedTask, error) {
-	return list[wire.QueuedTask](ctx, c.caller, "/v1/queues/"+url.PathEscape(taskType)+"/tasks?"+query.Encode())
+func (c *Client) PeekTasks(ctx context.Context, taskType string, query url.Values) ([]wire.QueuedTask, error) {
+	return List[wire.QueuedTask](ctx, c, "/v1/queues/"+url.PathEscape(taskType)+"/tasks?"+query.Encode())
 }
 
 // SetQueue sets the mode of a type.
-func (c queuesCalls) SetQueue(ctx context.Context, taskType string, change wire.QueueChange) (wire.QueueChanged, error) {
-	return send[wire.QueueChanged](ctx, c.caller, http.MethodPut, "/admin/v1/queues/"+url.PathEscape(taskType), change, nil)
+func (c *Client) SetQueue(ctx context.Context, taskType string, change wire.QueueChange) (wire.QueueChanged, error) {
+	return Send[wire.QueueChanged](ctx, c, http.MethodPut, "/admin/v1/queues/"+url.PathEscape(taskType), change, nil)
 }
 
 // ChangeTasks cancels, retries or moves tasks of a type, and returns their number.
-func (c queuesCalls) ChangeTasks(ctx context.Context, verb, taskType string, choice wire.TaskChoice) (wire.TasksChanged, error) {
-	return send[wire.TasksChanged](ctx, c.caller, http.MethodPost, "/admin/v1/queues/"+url.PathEscape(taskType)+"/"+verb, choice, nil)
+func (c *Client) ChangeTasks(ctx context.Context, verb, taskType string, choice wire.TaskChoice) (wire.TasksChanged, error) {
+	return Send[wire.TasksChanged](ctx, c, http.MethodPost, "/admin/v1/queues/"+url.PathEscape(taskType)+"/"+verb, choice, nil)
 }

@@ -19,9 +19,6 @@ import (
 	"procaas/engine/store"
 )
 
-// runsCalls are the calls about runs and keys.
-type runsCalls struct{ *caller }
-
 // A Verb is a change of many runs.
 type Verb string
 
@@ -33,19 +30,19 @@ const (
 )
 
 // Run reads a run. If there is none, the error is a [*problem.Problem] with the code run_not_found.
-func (c runsCalls) Run(ctx context.Context, id string) (checkpoint.RunView, error) {
-	return send[checkpoint.RunView](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
+func (c *Client) Run(ctx context.Context, id string) (checkpoint.RunView, error) {
+	return Send[checkpoint.RunView](ctx, c, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
 }
 
 // AwaitRun waits for the end of a run, at most [rest.MaxWait], and reads it. The status of the run
 // says whether it has ended.
-func (c runsCalls) AwaitRun(ctx context.Context, id string, wait time.Duration) (checkpoint.RunView, error) {
-	return send[checkpoint.RunView](ctx, c.lasting(wait), http.MethodGet, "/v1/runs/"+url.PathEscape(id)+"?wait="+wait.String(), nil, nil)
+func (c *Client) AwaitRun(ctx context.Context, id string, wait time.Duration) (checkpoint.RunView, error) {
+	return Send[checkpoint.RunView](ctx, c.Lasting(wait), http.MethodGet, "/v1/runs/"+url.PathEscape(id)+"?wait="+wait.String(), nil, nil)
 }
 
 // FollowRun reads the steps of a run, the current state first. It calls step for each, the end
 // last. Without an end, the stream was cut: call it again.
-func (c runsCalls) FollowRun(ctx context.Context, id string, step func(v checkpoint.RunView, ended bool) error) error {
+func (c *Client) FollowRun(ctx context.Context, id string, step func(v checkpoint.RunView, ended bool) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/v1/runs/"+url.PathEscape(id)+"/progress", http.NoBody)
 	if err != nil {
 		return err
@@ -88,7 +85,7 @@ func (c runsCalls) FollowRun(ctx context.Context, id string, step func(v checkpo
 }
 
 // Runs reads a page of runs, newest first.
-func (c runsCalls) Runs(ctx context.Context, f store.RunFilter) (wire.Page[checkpoint.RunView], error) {
+func (c *Client) Runs(ctx context.Context, f store.RunFilter) (wire.Page[checkpoint.RunView], error) {
 	q := queryOf(map[string]string{
 		"pipeline": f.Pipeline, "flow": f.Flow, "key": f.Key, "label": f.Labels,
 		"version": f.Bundle, "status": string(f.Status), "cursor": f.Cursor,
@@ -98,86 +95,86 @@ func (c runsCalls) Runs(ctx context.Context, f store.RunFilter) (wire.Page[check
 	if f.Live && f.Begun {
 		q.Set("in_flight", "true")
 	}
-	return send[wire.Page[checkpoint.RunView]](ctx, c.caller, http.MethodGet, "/v1/runs?"+q.Encode(), nil, nil)
+	return Send[wire.Page[checkpoint.RunView]](ctx, c, http.MethodGet, "/v1/runs?"+q.Encode(), nil, nil)
 }
 
 // Recordings reads a page of recorded runs, oldest first.
-func (c runsCalls) Recordings(ctx context.Context, f store.RunFilter) (wire.Page[records.Recorded], error) {
+func (c *Client) Recordings(ctx context.Context, f store.RunFilter) (wire.Page[records.Recorded], error) {
 	q := queryOf(map[string]string{
 		"pipeline": f.Pipeline, "version": f.Bundle, "cursor": f.Cursor, "since": timeText(f.Since), "until": timeText(f.Until),
 		"limit": limitText(f.Limit),
 	})
-	return send[wire.Page[records.Recorded]](ctx, c.caller, http.MethodGet, "/v1/recordings?"+q.Encode(), nil, nil)
+	return Send[wire.Page[records.Recorded]](ctx, c, http.MethodGet, "/v1/recordings?"+q.Encode(), nil, nil)
 }
 
 // Explain returns why a handler ran in a run, or did not. The path may be shortened from
 // the left.
-func (c runsCalls) Explain(ctx context.Context, run, path string) (explain.Explanation, error) {
-	return send[explain.Explanation](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+
+func (c *Client) Explain(ctx context.Context, run, path string) (explain.Explanation, error) {
+	return Send[explain.Explanation](ctx, c, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+
 		url.Values{"path": {path}}.Encode(), nil, nil)
 }
 
 // Entity reads a key of a flow.
-func (c runsCalls) Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error) {
-	return send[checkpoint.EntityView](ctx, c.caller, http.MethodGet, "/v1/flows/"+url.PathEscape(flow)+"/keys/"+url.PathEscape(key), nil,
+func (c *Client) Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error) {
+	return Send[checkpoint.EntityView](ctx, c, http.MethodGet, "/v1/flows/"+url.PathEscape(flow)+"/keys/"+url.PathEscape(key), nil,
 		nil)
 }
 
 // Retry continues a run that has failed or waits for an operator. The reason may be empty.
-func (c runsCalls) Retry(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
-	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", wire.Reason{Reason: reason}, nil)
+func (c *Client) Retry(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
+	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", wire.Reason{Reason: reason}, nil)
 }
 
 // Cancel ends a run. If its pipeline has compensations, the run first undoes what it has done. The
 // reason may be empty.
-func (c runsCalls) Cancel(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
-	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel",
+func (c *Client) Cancel(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
+	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel",
 		wire.Cancellation{Reason: reason}, nil)
 }
 
 // Abandon ends a run as it is, without undoing what it has done. The reason may be empty.
-func (c runsCalls) Abandon(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
+func (c *Client) Abandon(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	how := wire.Cancellation{Reason: reason, Compensate: new(bool)}
-	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", how, nil)
+	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", how, nil)
 }
 
 // Rerun repeats a run as a new one, from a stage on, or completely if that is empty. The reason may
 // be empty.
-func (c runsCalls) Rerun(ctx context.Context, id, stage, reason string) (checkpoint.RunView, error) {
-	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
+func (c *Client) Rerun(ctx context.Context, id, stage, reason string) (checkpoint.RunView, error) {
+	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
 		wire.Rerun{From: stage, Reason: reason}, nil)
 }
 
 // RerunPlan returns what Rerun would do.
-func (c runsCalls) RerunPlan(ctx context.Context, id, stage string) (intake.RerunPlan, error) {
-	return send[intake.RerunPlan](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
+func (c *Client) RerunPlan(ctx context.Context, id, stage string) (intake.RerunPlan, error) {
+	return Send[intake.RerunPlan](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
 		wire.Rerun{From: stage, Preview: true}, nil)
 }
 
 // Preview returns which runs would be retried or cancelled.
-func (c runsCalls) Preview(ctx context.Context, verb Verb, r wire.Redrive) (records.RunsPreview, error) {
+func (c *Client) Preview(ctx context.Context, verb Verb, r wire.Redrive) (records.RunsPreview, error) {
 	r.Preview = true
-	return send[records.RunsPreview](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
+	return Send[records.RunsPreview](ctx, c, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
 }
 
 // Redrive retries or cancels a page of runs.
-func (c runsCalls) Redrive(ctx context.Context, verb Verb, r wire.Redrive) (records.RunsDone, error) {
-	return send[records.RunsDone](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
+func (c *Client) Redrive(ctx context.Context, verb Verb, r wire.Redrive) (records.RunsDone, error) {
+	return Send[records.RunsDone](ctx, c, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
 }
 
 // Fit reports whether a run fits the current definition.
-func (c runsCalls) Fit(ctx context.Context, id string) (records.RunFit, error) {
-	return send[records.RunFit](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Preview: true}, nil)
+func (c *Client) Fit(ctx context.Context, id string) (records.RunFit, error) {
+	return Send[records.RunFit](ctx, c, http.MethodPost, migratePath(id), wire.Migration{Preview: true}, nil)
 }
 
 // Migrate moves a run to the current definition.
-func (c runsCalls) Migrate(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
-	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Reason: reason}, nil)
+func (c *Client) Migrate(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
+	return Send[checkpoint.RunView](ctx, c, http.MethodPost, migratePath(id), wire.Migration{Reason: reason}, nil)
 }
 
 // MigrateRuns moves a page of runs, or with Preview reports which fit.
-func (c runsCalls) MigrateRuns(ctx context.Context, r wire.Redrive) (records.RunsMoved, error) {
-	return send[records.RunsMoved](ctx, c.caller, http.MethodPost, migratePath(""), r, nil)
+func (c *Client) MigrateRuns(ctx context.Context, r wire.Redrive) (records.RunsMoved, error) {
+	return Send[records.RunsMoved](ctx, c, http.MethodPost, migratePath(""), r, nil)
 }
 
 // migratePath returns the path for moving one run, or all runs of a filter if id is empty.
