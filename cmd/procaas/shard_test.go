@@ -36,6 +36,14 @@ func TestShardCommandsTellOfMapsAndShards(t *testing.T) {
     shards:
       - {id: s1, slots: 0-3, hosts: [{address: "HOST", dc: a}]}
       - {id: s2, hosts: [{address: "127.0.0.1:1"}]} # which nobody reaches
+  - id: free
+    key: [user]
+    strategy: slots
+    slots: 4
+    connect: {database: postgres, user: postgres, parameters: {sslmode: disable}}
+    shards:
+      - {id: s1, slots: 0-3, hosts: [{address: "HOST", dc: a}]}
+      - {id: s2, hosts: [{address: "127.0.0.1:1"}]}
 pipelines:
   - id: shard-transfer
     stages: [{id: move, handlers: [{id: move, set: {}}]}]
@@ -58,9 +66,9 @@ pipelines:
 	lines := []string{
 		"shard list", "shard resolve mail 42/inbox", "shard resolve mail 42 --mode replica", "shard resolve male 42", "shard resolve mail 1/2/3",
 		"shard check mail s9", "shard enroll mail s1", "shard enroll mail s9", "shard close mail s1", "shard close mail s1 --reason full --dry-run",
-		"shard drain mail s1 --reason moved --dry-run",
+		"shard drain mail s1 --reason moved --dry-run", "shard drain free s1 --reason moved --dry-run",
 		"shard show mail s9",
-		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard move mail 42 s22 --dry-run",
+		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move free 42 s2 --dry-run", "shard move mail 42 s22 --dry-run",
 		"shard move mail 42 archive", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",
 		"shard remove mail", "shard remove male --dry-run", "shard list male --format json", "shard resolve mail 42 --format xml",
 	}
@@ -88,7 +96,7 @@ pipelines:
 		}
 	}
 	for _, line := range []string{
-		"shard drain mail s1 --reason moved --format json", "shard open mail s1 --format json",
+		"shard drain free s1 --reason moved --format json", "shard open free s1 --format json",
 		"shard show mail s1 --format json", "shard list --format json", "shard list mail --format json", "shard resolve mail 42 --format json",
 	} {
 		eventually(t, line, func() bool { return strings.HasSuffix(run(line), "exit code 0\n\n") })
@@ -97,10 +105,16 @@ pipelines:
 			t.Errorf("%s", text)
 		}
 	}
-	if text := run("audit --kind shard"); !strings.Contains(text, "mail/s1") || !strings.Contains(text, "draining") {
+	if text := run("audit --kind shard"); !strings.Contains(text, "free/s1") || !strings.Contains(text, "draining") {
 		t.Errorf("the audit lacks what was done to s1: %s", text)
 	}
-	eventually(t, "a move", func() bool { return strings.Contains(run("shard move mail 42 s2"), "moves from s1 to s2: run ") })
+	// No run begins that the preflight would refuse, and no drain.
+	for _, line := range []string{"shard move mail 42 s2", "shard move mail 42 s2 --dry-run", "shard drain mail s1 --reason moved"} {
+		if text := run(line); !strings.Contains(text, "no_such_table") || strings.Contains(text, ": run ") || strings.HasSuffix(text, "exit code 0\n\n") {
+			t.Errorf("%s", text)
+		}
+	}
+	eventually(t, "a move", func() bool { return strings.Contains(run("shard move free 42 s2"), "moves from s1 to s2: run ") })
 }
 
 // withoutBlanks makes columns as wide as their words, for the width of a port differs, and

@@ -30,6 +30,9 @@ var (
 
 	// ErrShardBusy reports that a transfer has the key, or the shard refuses the change.
 	ErrShardBusy = errors.New("the shard or the key is busy")
+
+	// ErrShardFindings reports that a preflight stops the transfers of a shard.
+	ErrShardFindings = errors.New("shard check finds errors, and nothing was changed")
 )
 
 // ShardMaps answers where keys live. Each change is audited. If the change is in the store's
@@ -287,6 +290,8 @@ type ShardFinding struct {
 	Problem string `json:"problem" doc:"What was found."`
 	Effect  string `json:"effect" doc:"What would happen."`
 	Mend    string `json:"mend" doc:"What to do about it."`
+
+	StopsTransfers bool `json:"stops_transfers,omitempty" doc:"true if no transfer from or to the shard begins while it is open."`
 }
 
 // String returns the finding in one line, without its shard and level.

@@ -23,7 +23,8 @@ import (
 // The response has the fields moves and homeless. A move has map, key, source, target, estimates of
 // its rows and of its size in bytes, and id. The same move has the same id all day, and another one
 // after each request to drain the shard. Transfers that wait or run count as if they had ended.
-// homeless lists shards whose keys no shard can take, with map, shard and reason.
+// homeless lists shards whose keys no shard can take, with map, shard and reason. No transfer from or
+// to a shard is chosen while shard check finds an error in its tables.
 //
 //	id: choose
 //	shard.moves: {reason: usage, at: 0.85, until: 0.8}
@@ -75,6 +76,16 @@ type moveTarget struct {
 	view  transfers.ShardView
 	extra int64 // bytes of the assigned moves
 	busy  float64
+
+	checked, unfit bool // whether a preflight has checked its tables, and has refused them
+}
+
+// fit checks the tables of a target once.
+func (t *moveTarget) fit(ctx context.Context, m *shardmap.Map) bool {
+	if !t.checked {
+		t.checked, t.unfit = true, unfit(ctx, m, t.view.ID) != ""
+	}
+	return !t.unfit
 }
 
 func (t *moveTarget) usage() float64 {
@@ -119,15 +130,22 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (model.Result, 
 			if !h.leaves(v) {
 				continue
 			}
-			from, err := h.fromShard(ctx, c, m, v, targets, moving)
-			if err != nil {
-				return model.Result{}, err
+			if v.Placements == 0 {
+				continue
 			}
-			moves = append(moves, from...)
-			if len(from) == 0 && v.Placements > 0 && h.target(v, targets) == nil {
-				homeless = append(homeless, map[string]any{"map": m.ID, "shard": v.ID, "reason": "no shard of the class is open " +
-					"for transfers and " +
-					"below fill"})
+			reason := unfit(ctx, m, v.ID)
+			var from []any
+			if reason == "" {
+				if from, err = h.fromShard(ctx, c, m, v, targets, moving); err != nil {
+					return model.Result{}, err
+				}
+				moves = append(moves, from...)
+				if len(from) == 0 && h.target(ctx, m, v, targets) == nil {
+					reason = "no shard of the class is open for transfers, below fill, and without errors of shard check"
+				}
+			}
+			if reason != "" {
+				homeless = append(homeless, map[string]any{"map": m.ID, "shard": v.ID, "reason": reason})
 			}
 		}
 	}
@@ -147,8 +165,17 @@ func (h *ShardMoves) leaves(v transfers.ShardView) bool {
 	return v.Class == h.From
 }
 
+// unfit returns why no transfer from or to a shard may begin, or nothing.
+func unfit(ctx context.Context, m *shardmap.Map, shard string) string {
+	found, err := m.TableErrors(ctx, shard)
+	if err != nil {
+		found = append(found, "shard "+shard+" could not be checked: "+err.Error())
+	}
+	return strings.Join(found, "; ")
+}
+
 // target returns the emptiest shard that may take keys of another one, or nil.
-func (h *ShardMoves) target(source transfers.ShardView, targets []*moveTarget) *moveTarget {
+func (h *ShardMoves) target(ctx context.Context, m *shardmap.Map, source transfers.ShardView, targets []*moveTarget) *moveTarget {
 	class := source.Class
 	if h.Reason == "idle" || h.Reason == "busy" {
 		class = h.To
@@ -159,7 +186,7 @@ func (h *ShardMoves) target(source transfers.ShardView, targets []*moveTarget) *
 			h.filled(t) >= cmp.Or(h.Fill, h.Until) {
 			continue
 		}
-		if best == nil || h.filled(t) < h.filled(best) {
+		if (best == nil || h.filled(t) < h.filled(best)) && t.fit(ctx, m) {
 			best = t
 		}
 	}
@@ -197,7 +224,7 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.
 			busy < h.Until {
 			break
 		}
-		t := h.target(source, targets)
+		t := h.target(ctx, m, source, targets)
 		if t == nil {
 			break
 		}

@@ -180,9 +180,7 @@ func (t *task) preflight(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, f := range found {
-			reasons = append(reasons, "shard "+shard+": "+f)
-		}
+		reasons = append(reasons, found...)
 	}
 	if len(reasons) > 0 {
 		return &transfer.RefusedError{Reasons: reasons}

@@ -3,6 +3,7 @@ package sharding_test
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -421,5 +422,50 @@ func TestEachDrainIsARequestOfItsOwn(t *testing.T) {
 	set("old disks")
 	if second := id(); second == "" || second == first {
 		t.Errorf("the second request has the move %q, as the first one", second)
+	}
+}
+
+// While a preflight stops the transfers of a shard, none is chosen, and the shard cannot be drained.
+func TestNothingIsChosenWhileAFindingIsOpen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, mailMap)
+	m, ctx := r.enroll("mail"), t.Context()
+	if _, err := m.Place(ctx, "1", "s1", nil); err != nil {
+		t.Fatal(err)
+	}
+	const broken = "alter table messages drop constraint messages_pkey, add primary key (user_id, id, folder) deferrable"
+	const mended = "alter table messages drop constraint messages_pkey, add primary key (user_id, id, folder)"
+	drain := func(why string) error {
+		_, err := r.SetShard(ctx, "mail", "s1", transfers.ShardChange{Draining: &why}, store.Actor{})
+		return err
+	}
+	for _, shard := range []string{"s1", "s2"} {
+		r.exec(shard, broken)
+		if err := drain("old disks"); !errors.Is(err, transfers.ErrShardFindings) || !strings.Contains(err.Error(), "shard "+shard+": table messages") {
+			t.Errorf("a drain with a finding of %s: %v", shard, err)
+		}
+		views, err := m.ShardViews(ctx, "s1")
+		if err != nil || views[0].Draining != "" {
+			t.Errorf("after the refusal: %+v, %v", views, err)
+		}
+		r.exec(shard, mended)
+		if err := drain("old disks"); err != nil {
+			t.Fatal(err)
+		}
+		r.exec(shard, broken)
+		choice := r.must("shard.moves", map[string]any{"reason": "drain"})
+		if have := r.list(choice, "moves", "key"); have != "" {
+			t.Errorf("with a finding of %s the choice is %q, want none", shard, have)
+		}
+		if have := r.list(choice, "homeless", "shard", "reason"); !strings.HasPrefix(have, "s1 ") || shard == "s1" && !strings.Contains(have, "deferrable") {
+			t.Errorf("with a finding of %s the homeless are %q", shard, have)
+		}
+		r.exec(shard, mended)
+		if have := r.list(r.must("shard.moves", map[string]any{"reason": "drain"}), "moves", "key"); have != "1" {
+			t.Errorf("after the mend of %s the choice is %q, want 1", shard, have)
+		}
+		if err := drain(""); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -19,7 +19,8 @@ func (g *Group) adminOperations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/shard-maps/{map}/shards/{shard}", ID: "set-shard", Tag: "shards",
 			Summary: "Close a shard for new keys, open it, or drain it", Example: map[string]any{"closed": "disk at 78 %"},
-			Replies: rest.OK("The shard."), Refusals: refusals(problem.UnknownShard),
+			About:   "A drain is refused while a finding of `check` stops all transfers of its keys.",
+			Replies: rest.OK("The shard."), Refusals: refusals(problem.UnknownShard, problem.ShardBusy),
 		}, g.set),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/check", ID: "check-shards", Tag: "shards",

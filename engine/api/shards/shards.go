@@ -109,6 +109,7 @@ func shardProblem(err error) error {
 	for known, code := range map[error]string{
 		transfers.ErrShardMap: problem.UnknownShardMap, transfers.ErrShard: problem.UnknownShard, transfers.ErrShardKey: problem.InvalidShardKey,
 		transfers.ErrUnplaced: problem.KeyNotPlaced, transfers.ErrShardBusy: problem.ShardBusy,
+		transfers.ErrShardFindings: problem.ShardBusy,
 	} {
 		if errors.Is(err, known) {
 			return problem.New(code, "%s", err)

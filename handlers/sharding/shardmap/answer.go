@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -215,6 +216,11 @@ func (s *Service) SetShard(ctx context.Context, shardMap, id string, c transfers
 	if c.Draining != nil {
 		draining = *c.Draining
 	}
+	if draining != "" {
+		if err := m.mayDrain(ctx, id); err != nil {
+			return transfers.ShardView{}, err
+		}
+	}
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, setShard, m.ID, id, c.Closed != nil, closed, c.Draining != nil, draining)
 		if err != nil {
@@ -234,6 +240,39 @@ func (s *Service) SetShard(ctx context.Context, shardMap, id string, c transfers
 		return transfers.ShardView{}, errors.Join(err, transfers.ErrShard)
 	}
 	return views[0], nil
+}
+
+// mayDrain refuses to drain a shard if a preflight stops transfers from it, or those to each shard that
+// could take its keys. A shard that does not answer now may do so before its keys move.
+func (m *Map) mayDrain(ctx context.Context, shard string) error {
+	reasons, err := m.TableErrors(ctx, shard)
+	if err != nil && m.Declared.Shard(shard) != nil {
+		m.service.log.Warn("the tables of a shard to drain cannot be checked", "map", m.ID, "shard", shard, "error", err)
+	}
+	if err != nil {
+		return nil
+	}
+	if len(reasons) == 0 {
+		views, err := m.ShardViews(ctx, "")
+		if err != nil {
+			return err
+		}
+		own := slices.IndexFunc(views, func(v transfers.ShardView) bool { return v.ID == shard })
+		for _, v := range views {
+			if own < 0 || v.ID == shard || v.Class != views[own].Class || !v.Transfer {
+				continue
+			}
+			found, err := m.TableErrors(ctx, v.ID)
+			if err != nil || len(found) == 0 {
+				return nil
+			}
+			reasons = append(reasons, found...)
+		}
+	}
+	if len(reasons) > 0 {
+		return fmt.Errorf("map %s: shard %s cannot be drained: %w: %s", m.ID, shard, transfers.ErrShardFindings, strings.Join(reasons, "; "))
+	}
+	return nil
 }
 
 // EnrollShard implements [transfers.ShardMaps].

@@ -125,7 +125,13 @@ func (m enroller) check(ctx context.Context, q Querier, shard string) ([]transfe
 	if err != nil {
 		return nil, err
 	}
-	return preflight.Check(want, facts), nil
+	found := preflight.Check(want, facts)
+	// A transfer judges the server by its method, and other tables by the rows that it would leave there.
+	for i, f := range found {
+		listed := slices.ContainsFunc(m.Declared.Tables, func(t *tree.ShardTable) bool { return t.Table == f.Table })
+		found[i].StopsTransfers = listed && f.Level == transfers.FindingError
+	}
+	return found, nil
 }
 
 // place returns the place of a shard in the map, from 0.
@@ -133,8 +139,7 @@ func (m *Map) place(shard string) int {
 	return slices.IndexFunc(m.Declared.Shards, func(s *tree.Shard) bool { return s.ID == shard })
 }
 
-// TableErrors returns the errors of a preflight that are about tables of the map, for a transfer. It
-// judges the server by its method, and other tables by the rows that it would leave there.
+// TableErrors returns the findings of a preflight because of which no transfer with a shard may begin.
 func (m *Map) TableErrors(ctx context.Context, shard string) (out []string, err error) {
 	pool, err := m.service.Connect(ctx, m, shard)
 	if err != nil {
@@ -142,9 +147,8 @@ func (m *Map) TableErrors(ctx context.Context, shard string) (out []string, err 
 	}
 	found, err := enroller{m}.check(ctx, pool, shard)
 	for _, f := range found {
-		listed := slices.ContainsFunc(m.Declared.Tables, func(t *tree.ShardTable) bool { return t.Table == f.Table })
-		if f.Level == transfers.FindingError && listed {
-			out = append(out, f.String())
+		if f.StopsTransfers {
+			out = append(out, "shard "+shard+": "+f.String())
 		}
 	}
 	return out, err

@@ -326,7 +326,8 @@ func shardMove() *cobra.Command {
 	c := &cobra.Command{
 		Use: "move MAP KEY SHARD", Aliases: []string{"transfer"}, Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
 		Long: "move submits the event " + transferEvent +
-			", which starts a transfer, and prints its run.\nThe key moves while services write to it.",
+			", which starts a transfer, and prints its run.\nThe key moves while services write to it. While shard check " +
+			"finds an error in the\ntables of its shards, move lists the findings, changes nothing and exits with 1.",
 		Example: "  procaas shard move mail 42 s2",
 	}
 	var method string
@@ -346,6 +347,9 @@ func shardMove() *cobra.Command {
 		if err := checkTarget(q, a.Map, target); err != nil {
 			return err
 		}
+		if err := checkTables(q, a.Map, a.Shard, target); err != nil {
+			return err
+		}
 		plan := map[string]any{"map": a.Map, "key": a.Placement, "from": a.Shard, "to": target, "dry_run": dryRun}
 		if dryRun {
 			return q.Tell(plan, "would move %s from %s to %s\n", a.Placement, a.Shard, target)
@@ -363,12 +367,38 @@ func shardMove() *cobra.Command {
 	})
 }
 
+// checkTables lists the findings because of which the transfer would be refused. Submitters may move keys but not
+// check shards. For them the run reports the findings.
+func checkTables(q *cli.Call, shardMap string, shards ...string) error {
+	var all transfers.ShardCheck
+	for _, shard := range shards {
+		found, err := q.CheckShards(q.Ctx, shardMap, shard)
+		if forbidden(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		all.Map, all.Findings = found.Map, append(all.Findings, found.Findings...)
+	}
+	all.Findings = slices.DeleteFunc(all.Findings, func(f transfers.ShardFinding) bool { return !f.StopsTransfers })
+	if len(all.Findings) == 0 {
+		return nil
+	}
+	err := q.Show(all, func() error { printCheck(q, all); return nil })
+	return cmp.Or(err, cli.FindingsIf(true))
+}
+
+func forbidden(err error) bool {
+	refused, ok := errors.AsType[*problem.Problem](err)
+	return ok && refused.Status == http.StatusForbidden
+}
+
 // checkTarget refuses an unknown shard before a run fails. Submitters may move keys but not list shards. For
 // them the run reports the error.
 func checkTarget(q *cli.Call, shardMap, target string) error {
 	shards, err := q.Shards(q.Ctx, shardMap)
-	var refused *problem.Problem
-	if errors.As(err, &refused) && refused.Status == http.StatusForbidden {
+	if forbidden(err) {
 		return nil
 	}
 	known := cli.Names(shards, func(x transfers.ShardView) string { return x.ID })
@@ -420,6 +450,11 @@ func setsShard(c *cobra.Command, prepare func() (wire.ShardChangeRequest, error)
 		}
 		if change.Closed != nil {
 			x.Closed = *change.Closed
+		}
+		if change.Draining != nil && *change.Draining != "" {
+			if err := checkTables(q, x.Map, x.ID); err != nil {
+				return x, err
+			}
 		}
 		if change.Draining != nil {
 			x.Draining = *change.Draining
