@@ -8,10 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/builtin"
-	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/file"
-	"github.com/expr-lang/expr/parser"
 
 	"procaas/dsl/rules"
 )
@@ -20,7 +17,7 @@ import (
 type Tree struct {
 	Root   ast.Node
 	Tokens []Token
-	origin []int // the token of each rune that the parser saw
+	origin origin
 }
 
 // A Cache has parse results by text, since teams repeat conditions and paths. Trees never change after parsing,
@@ -61,24 +58,14 @@ func Parse(source string) (*Tree, *Flaw) {
 	if w.flaw != nil {
 		return nil, w.flaw
 	}
-	s := &Tree{Tokens: tokens, origin: w.origin}
-	tree, err := parser.ParseWithConfig(w.out.String(), parserConfig())
+	s := &Tree{Tokens: tokens, origin: w.draft.origin}
+	root, err := w.draft.parse(tokens)
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	s.Root = tree.Node
+	s.Root = root
 	return s, nil
 }
-
-// parserConfig disables all functions of expr-lang, so that calls become plain calls. Only loops remain, which
-// have their own syntax. The parser does not change it, so all share one.
-var parserConfig = sync.OnceValue(func() *conf.Config {
-	disabled := make(map[string]bool, len(builtin.Builtins))
-	for _, f := range builtin.Builtins {
-		disabled[f.Name] = true
-	}
-	return &conf.Config{MaxNodes: maxNodes, Disabled: disabled}
-})
 
 // explain translates an error of the parser for authors.
 func (s *Tree) explain(err error) *Flaw {
@@ -102,7 +89,7 @@ func (s *Tree) explain(err error) *Flaw {
 		}
 		return f
 	}
-	t := s.Tokens[s.origin[max(e.From, 0)]]
+	t := s.Tokens[s.origin.at(e.From)]
 	f.From, f.To = t.From, t.To
 	switch {
 	case t.Kind == itemToken:
@@ -134,22 +121,16 @@ func (s *Tree) explain(err error) *Flaw {
 
 // before returns the token before the parser's position.
 func (s *Tree) before(from int) Token {
-	if i := s.origin[max(from, 0)]; i > 0 {
+	if i := s.origin.at(from); i > 0 {
 		return s.Tokens[i-1]
 	}
 	return Token{}
 }
 
 // At returns the index of the token that a node was made from.
-func (s *Tree) At(n ast.Node) int {
-	from := n.Location().From
-	if from >= len(s.origin) {
-		return len(s.Tokens) - 1
-	}
-	return s.origin[from]
-}
+func (s *Tree) At(n ast.Node) int { return s.origin.at(n.Location().From) }
 
-// Name returns the name of a node that the rewriter has hidden.
+// Name returns the name that a node was made from.
 func (s *Tree) Name(n ast.Node) string { return s.Tokens[s.At(n)].Text }
 
 // Literal returns the string of a literal node. ok is false for other nodes. It includes names of members and
@@ -158,9 +139,6 @@ func (s *Tree) Literal(n ast.Node) (string, bool) {
 	x, ok := n.(*ast.StringNode)
 	if !ok {
 		return "", false
-	}
-	if t := s.Tokens[s.At(n)]; t.Kind == NameToken {
-		return t.Text, true
 	}
 	return x.Value, true
 }
@@ -285,7 +263,7 @@ func (s *Tree) words(n ast.Node) string {
 // isComma reports whether a comma between two digits is probably a decimal comma. Spaces around it would
 // separate elements.
 func (s *Tree) isComma(from int) bool {
-	i := s.origin[max(from, 0)]
+	i := s.origin.at(from)
 	return i > 0 && i+1 < len(s.Tokens) && s.Tokens[i-1].Kind == numberToken && s.Tokens[i+1].Kind == numberToken &&
 		s.Tokens[i-1].To == s.Tokens[i].From && s.Tokens[i].To == s.Tokens[i+1].From
 }

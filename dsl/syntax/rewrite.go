@@ -9,20 +9,12 @@ import (
 	"procaas/dsl/rules"
 )
 
-// The parser is that of expr-lang. It knows neither names with hyphens nor
-// Python's "x if c else y", "is None" and the low precedence of not. So the
-// tokens are written out again for it:
+// This file writes the author's tokens out again for the parser of expr-lang, which knows neither
+// Python's "x if c else y" nor "is None" and the low precedence of not:
 //
-//	shared-state.order-id        →  ー.ー
-//	not a in b                   →  not (ー in ー)
-//	a if b else c                →  ((ー)?(ー):(ー))
-//	x is None                    →  ー == nil
-//
-// All names look alike to the parser. The tree gets the real ones back by position, so no name can collide with
-// a keyword or a function of expr-lang. origin has the token of each rune of the new text.
-
-// hidden replaces every name. For expr-lang it is a letter (U+30FC).
-const hidden = "ー"
+//	not a in b                   →  not (a in b)
+//	a if b else c                →  ((b)?(a):(c))
+//	x is None                    →  x == nil
 
 // comparisons are operators that do not chain.
 var comparisons = []string{
@@ -32,19 +24,12 @@ var comparisons = []string{
 // A rewriter writes tokens for the parser of expr-lang.
 type rewriter struct {
 	tokens []Token
-	out    strings.Builder
-	origin []int // the token of each rune of out
+	draft  draft
 	flaw   *Flaw // the first one
 }
 
-func (w *rewriter) put(text string, i int) {
-	w.out.WriteString(text)
-	w.out.WriteByte(' ')
-	for range text {
-		w.origin = append(w.origin, i)
-	}
-	w.origin = append(w.origin, i)
-}
+// put writes a text for token i.
+func (w *rewriter) put(text string, i int) { w.draft.write(text, i) }
 
 // fail records the first flaw. It is about tokens[lo:hi].
 func (w *rewriter) fail(lo, hi int, code diag.Code, message, hint string) {
@@ -113,7 +98,7 @@ func (w *rewriter) piece(lo, hi int) {
 	if lo < hi && w.tokens[lo].Is("let") && w.word(lo) {
 		if lo+2 < hi && w.tokens[lo+1].Kind == NameToken && w.tokens[lo+2].Is("=") {
 			w.put("let", lo)
-			w.put(hidden, lo+1)
+			w.draft.hide(lo + 1)
 			w.put("=", lo+2)
 			lo += 3
 			if lo == hi {
@@ -236,7 +221,7 @@ func (w *rewriter) token(i, hi int) int {
 	case t.Kind != NameToken:
 		w.put(t.Text, i)
 	case !w.word(i):
-		w.put(hidden, i)
+		w.draft.hide(i)
 	default:
 		return w.name(i, hi)
 	}
@@ -262,7 +247,7 @@ func (w *rewriter) name(i, hi int) int {
 		case fn != nil && fn.Call == nil && i+1 < hi && w.tokens[i+1].Is("("):
 			w.loop(i)
 		default:
-			w.put(hidden, i)
+			w.draft.hide(i)
 		}
 	}
 	return i + 1
