@@ -47,7 +47,7 @@ type Options struct {
 	Log      *slog.Logger        // nil logs nothing
 	Registry prometheus.Gatherer // the metrics of /metrics; nil for none
 	Token    string              // of an admin, in the form of [credentials.HashToken]; may be empty
-	Open     []string            // groups of calls that never need a token; see [access.OpenGroups]
+	Open     []string            // groups of calls that never need a token; see [rest.OpenGroups]
 
 	// Local says that only this machine reaches the server. Callers without a token must then call
 	// it localhost, a loopback address or one of Hosts. A page of another site whose name resolves
@@ -137,12 +137,12 @@ func NewWithConsole(o Options) (http.Handler, *ui.Console) {
 type server struct {
 	Options
 	access  *access.Checker
-	shards  *shards.Group
 	streams *rest.Streams
 	router  *chi.Mux
 	doc     *rest.Document
 	console *ui.Console
-	tabs    *tabs // of the console
+	quick   []*rest.Operation // those with Quick
+	tabs    *tabs             // of the console
 
 	described func() *description // encodes the description when it is first asked for
 }
@@ -162,14 +162,13 @@ func newServer(o Options) *server {
 	s.console = s.newConsole()
 	s.tabs = newTabs(s.console, o.Memory)
 	s.streams = &rest.Streams{Ended: s.console.Ended(), Closing: o.Closing, MayGoOn: s.access.MayGoOn}
-	s.shards = &shards.Group{Maps: o.Shards, Transfers: o.Engine.Transfers, Streams: s.streams}
 	s.router.Use(middleware.GetHead)
 	s.router.NotFound(s.access.Serve(s.unknownPath))
 	s.router.MethodNotAllowed(s.access.Serve(s.unknownMethod))
 	for _, o := range s.operations() {
 		s.add(&o)
 	}
-	s.router.Handle(ui.Root+"*", s.access.Serve(s.serveConsole))
+	s.router.Handle(ui.Root+"*", transport.Within((&rest.Operation{}).Time, s.access.Serve(s.serveConsole)))
 	s.router.Handle(strings.TrimSuffix(ui.Root, "/"), http.RedirectHandler(ui.Overview, http.StatusFound))
 	s.doc.Refine()
 	describeFields(s.doc)
@@ -193,7 +192,7 @@ func (s *server) operations() []rest.Operation {
 		&clusters.Group{Clusters: p.Clusters, Streams: s.streams},
 		office,
 		&controls.Group{Controls: p.Controls, Settings: p.Settings},
-		s.shards,
+		&shards.Group{Maps: s.Shards, Transfers: p.Transfers, Streams: s.streams},
 	} {
 		all = append(all, group.Operations()...)
 	}
@@ -202,13 +201,15 @@ func (s *server) operations() []rest.Operation {
 
 // add serves and describes an operation.
 func (s *server) add(o *rest.Operation) {
-	n, known := access.Needs[o.ID]
-	if !known {
-		panic("api: operation " + o.ID + " has no place in the table of needs")
+	if o.Need == (rest.Need{}) {
+		panic("api: operation " + o.ID + " does not say what it needs of its caller")
 	}
-	s.doc.Add(o, string(n.Role))
-	s.router.Method(o.Method, o.Path, s.access.Serve(func(w http.ResponseWriter, r *http.Request) error {
-		r, err := s.access.Admit(r, n)
+	if o.Quick != nil {
+		s.quick = append(s.quick, o)
+	}
+	s.doc.Add(o)
+	s.router.Method(o.Method, o.Path, transport.Within(o.Time, s.access.Serve(func(w http.ResponseWriter, r *http.Request) error {
+		r, err := s.access.Admit(r, o.Need)
 		if err != nil {
 			return err
 		}
@@ -216,24 +217,33 @@ func (s *server) add(o *rest.Operation) {
 		if err := o.CheckQuery(r); err != nil {
 			return err
 		}
-		if rest.Lasts(r) && n.Role != "" {
+		if o.Time(r) == 0 && !o.Need.Anybody {
 			var release func()
-			r, release = s.access.WhileAdmitted(r, n)
+			r, release = s.access.WhileAdmitted(r, o.Need)
 			defer release()
 		}
-		return o.Serve(&rest.Call{W: w, R: r, MaxBody: max(o.MaxBody, s.MaxBody)})
-	}))
+		return o.Serve(&rest.Call{W: w, R: r, MaxBody: max(o.MaxBody, s.MaxBody), Need: o.Need})
+	})))
 }
 
 // handler puts the middleware in front of the router.
 func (s *server) handler() http.Handler {
-	f := &transport.Middleware{
-		Access: s.access, Log: s.Log, Healthy: s.healthy, Memory: s.Memory,
-		Quickly: func(next http.Handler) http.Handler {
-			return s.shards.Quickly(next, s.access.May, s.access.Refuse)
-		},
-	}
+	f := &transport.Middleware{Access: s.access, Log: s.Log, Healthy: s.healthy, Memory: s.Memory, Quickly: s.quickly}
 	return f.Wrap(s.router)
+}
+
+// quickly lets operations answer without the router.
+func (s *server) quickly(next http.Handler) http.Handler {
+	for _, o := range s.quick {
+		next = o.Quick(next, func(w http.ResponseWriter, r *http.Request) bool {
+			err := s.access.May(r, o.Need)
+			if err != nil {
+				s.access.Refuse(w, r, err)
+			}
+			return err == nil
+		})
+	}
+	return next
 }
 
 // healthy returns why the node cannot work.

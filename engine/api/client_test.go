@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"procaas/engine/api"
-	"procaas/engine/api/access"
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -21,7 +21,7 @@ import (
 func newClient(t *testing.T, token, serverToken string) (*client.Client, *fakeEngine) {
 	t.Helper()
 	f := newFake(taxi(t))
-	srv := httptest.NewServer(api.New(api.Options{Engine: portsOf(f), Token: serverToken, Open: access.OpenGroups()}))
+	srv := httptest.NewServer(api.New(api.Options{Engine: portsOf(f), Token: serverToken, Open: rest.OpenGroups()}))
 	t.Cleanup(srv.Close)
 	return client.New(srv.URL+"/", token), f
 }

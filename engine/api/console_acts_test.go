@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"procaas/engine/api"
-	"procaas/engine/api/access"
+	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/credentials"
 	"procaas/engine/guard"
@@ -69,7 +69,7 @@ func TestConsoleRetriesForAnOperatorOfTheHandler(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
 	f.known = map[string]credentials.Grant{"on-call-of-orders": {Name: "ann", Role: credentials.RoleOperator, Paths: []string{getOrder}}}
-	h := api.New(api.Options{Engine: portsOf(f), Token: "correct-horse-battery-staple", Open: []string{access.OpenEvents}})
+	h := api.New(api.Options{Engine: portsOf(f), Token: "correct-horse-battery-staple", Open: []string{rest.OpenEvents}})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
 	f.end("run-1", model.Failed)
 	for act, want := range map[string]int{

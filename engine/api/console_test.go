@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"procaas/engine/api"
-	"procaas/engine/api/access"
+	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/credentials"
 	"procaas/engine/guard"
@@ -175,7 +175,7 @@ func TestSignInKeepsPeopleIn(t *testing.T) {
 	t.Parallel()
 	at := "http://" + serve(t, api.New(api.Options{
 		Engine: portsOf(newFake(taxi(t))), Token: "correct-horse-battery-staple",
-		Open: []string{access.OpenRuns},
+		Open: []string{rest.OpenRuns},
 	}))
 	c := browser(t)
 	if code, to, _ := do(t, c, http.MethodGet, at+"/console/audit?kind=run", nil); code != http.StatusSeeOther ||

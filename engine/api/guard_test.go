@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"procaas/engine/api/access"
+	"procaas/engine/api/rest"
 )
 
 // TestGuardLetsThroughByTheRulesOfTheAPI sends the token in a header of its own: that of
@@ -34,7 +35,7 @@ func TestGuardLetsThroughByTheRulesOfTheAPI(t *testing.T) {
 	if status, _, _ := send(open, "other.example", "", ""); status != http.StatusMisdirectedRequest {
 		t.Errorf("by another name: have %d", status)
 	}
-	guarded := access.Guard(access.Options{Access: newFake(taxi(t)), Token: "t0", Open: access.OpenGroups()}, next)
+	guarded := access.Guard(access.Options{Access: newFake(taxi(t)), Token: "t0", Open: rest.OpenGroups()}, next)
 	for _, c := range []struct {
 		proxy, own string
 		status     int

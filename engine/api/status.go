@@ -35,23 +35,27 @@ func (s *server) statusOperations() []rest.Operation {
 	health := func(about string) []rest.Reply { return []rest.Reply{{About: about, Body: wire.Health{}}} }
 	return []rest.Operation{
 		{
-			Method: http.MethodGet, Path: "/healthz", ID: "health", Tag: "status", Summary: "Check that the process is alive",
+			Method: http.MethodGet, Path: "/healthz", ID: "health", Need: rest.Anybody, Tag: "status",
+			Summary: "Check that the process is alive",
 			Replies: health("The process is alive."), Serve: s.getHealth,
 		},
 		{
-			Method: http.MethodGet, Path: "/readyz", ID: "ready", Tag: "status", Summary: "Check that the node accepts and runs events",
+			Method: http.MethodGet, Path: "/readyz", ID: "ready", Need: rest.Anybody, Tag: "status",
+			Summary: "Check that the node accepts and runs events",
 			Replies: health("The node is ready."), Refusals: []string{problem.NotReady}, Serve: s.getReady,
 		},
 		{
-			Method: http.MethodGet, Path: "/metrics", ID: "metrics", Tag: "status", Summary: "Metrics in the text format of Prometheus",
+			Method: http.MethodGet, Path: "/metrics", ID: "metrics", Need: rest.Scrapes, Tag: "status",
+			Summary: "Metrics in the text format of Prometheus",
 			Replies: []rest.Reply{{About: "The metrics.", ContentType: "text/plain"}}, Serve: s.metricsHandler(),
 		},
 		{
-			Method: http.MethodGet, Path: "/openapi.json", ID: "describe", Tag: "status", Summary: "Read this description",
+			Method: http.MethodGet, Path: "/openapi.json", ID: "describe", Need: rest.Anybody, Tag: "status",
+			Summary: "Read this description",
 			Replies: []rest.Reply{{About: "An OpenAPI 3.1 document.", Body: map[string]any{}}}, Serve: s.getDescription,
 		},
 		{
-			Method: http.MethodGet, Path: "/", ID: "page", Tag: "status", Summary: "Show the console, for people",
+			Method: http.MethodGet, Path: "/", ID: "page", Need: rest.Anybody, Tag: "status", Summary: "Show the console, for people",
 			Replies: []rest.Reply{{
 				About:       "The overview. The server redirects people who must sign in to that page.",
 				ContentType: "text/html",

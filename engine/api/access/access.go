@@ -22,140 +22,6 @@ import (
 	"procaas/engine/store"
 )
 
-// A Need is what a call requires of its caller. The zero Need requires nothing.
-type Need struct {
-	Role       credentials.Role
-	everywhere bool   // a grant with paths is not enough
-	open       string // the group of [Options].Open that frees the call; empty for none
-}
-
-// These are the needs of calls. Calls that name a path, a pipeline or a run also check the paths of
-// the grant. Lists leave out what a bound caller may not read; see [scope].
-var (
-	free    = Need{}
-	Submits = Need{Role: credentials.RoleSubmitter, open: OpenEvents}
-	reads   = Need{Role: credentials.RoleViewer, open: OpenRuns}
-	scrapes = Need{Role: credentials.RoleViewer, open: OpenMetrics}
-	Views   = Need{Role: credentials.RoleViewer}
-	surveys = Need{Role: credentials.RoleViewer, everywhere: true} // data of all pipelines
-	asks    = Need{Role: credentials.RoleSubmitter}                // services, whose questions may register keys
-	works   = Need{Role: credentials.RoleWorker}                   // see mayWork
-	steers  = Need{Role: credentials.RoleOperator}
-	tunes   = Need{Role: credentials.RoleOperator, everywhere: true}
-	rules   = Need{Role: credentials.RoleAdmin}
-)
-
-// These are the groups of calls that need no token if [Options].Open has them.
-const (
-	OpenEvents  = "events"  // submitting events and tasks
-	OpenRuns    = "runs"    // reading runs and keys
-	OpenMetrics = "metrics" // /metrics
-)
-
-// OpenGroups lists these groups.
-func OpenGroups() []string { return []string{OpenEvents, OpenRuns, OpenMetrics} }
-
-// Needs is the table of the needs of all operations, by id.
-var Needs = map[string]Need{
-	"submit-events": Submits,
-	"put-tasks":     Submits,
-
-	"set-queue":       steers,
-	"cancel-queued":   steers,
-	"retry-queued":    steers,
-	"move-queued":     steers,
-	"claim-tasks":     works,
-	"heartbeat-tasks": works,
-	"complete-tasks":  works,
-	"fail-tasks":      works,
-	"snooze-tasks":    works,
-	"list-queues":     Views,
-	"list-tasks":      Views,
-
-	"list-runs":       reads,
-	"list-recordings": Views,
-	"get-run":         reads,
-	"follow-run":      reads,
-	"explain-run":     reads,
-	"get-key":         reads,
-	"page":            free, // serveConsole checks
-	"retry-run":       steers,
-	"cancel-run":      steers,
-	"rerun-run":       steers,
-	"retry-runs":      steers,
-	"make-up-runs":    steers,
-	"cancel-runs":     steers,
-	"migrate-run":     steers,
-	"migrate-runs":    steers,
-
-	"route-key":      Views,
-	"get-assignment": Views,
-
-	"list-clusters":     Views,
-	"get-cluster":       Views,
-	"list-moves":        Views,
-	"explain-partition": Views,
-	"record-cluster":    surveys,
-	"pull-lever":        tunes,
-	"release-lever":     tunes,
-
-	"list-handlers": Views,
-	"list-services": Views,
-	"get-backlog":   Views,
-	"list-nodes":    Views,
-	"list-audit":    Views,
-	"verify-audit":  Views,
-	"list-configs":  surveys,
-	"list-controls": Views,
-
-	"get-inbox":   Views,
-	"move-slots":  rules,
-	"remove-cell": rules,
-
-	"list-shard-maps":  Views,
-	"resolve-shard":    asks,
-	"resolve-shards":   asks,
-	"watch-shard-map":  asks,
-	"list-shards":      Views,
-	"set-shard":        tunes,
-	"check-shards":     Views,
-	"enroll-shard":     rules,
-	"remove-shard-map": rules,
-	"split-placement":  tunes,
-	"merge-placement":  tunes,
-
-	"list-shard-transfers": surveys,
-	"order-shard-transfer": tunes,
-
-	"set-pipeline-control":    steers,
-	"set-stage-control":       steers,
-	"set-handler-control":     steers,
-	"remove-pipeline-control": steers,
-	"remove-stage-control":    steers,
-	"remove-handler-control":  steers,
-	"undo-control":            steers,
-	"end-fallbacks":           steers,
-	"set-config":              tunes,
-
-	"list-versions": Views,
-	"get-version":   surveys,
-	"diff-versions": surveys,
-	"get-canary":    surveys,
-
-	"reload":       rules,
-	"deploy":       rules,
-	"roll-back":    rules,
-	"promote":      rules,
-	"list-tokens":  rules,
-	"new-token":    rules,
-	"revoke-token": rules,
-
-	"metrics":  scrapes,
-	"health":   free,
-	"ready":    free,
-	"describe": free,
-}
-
 // Access identifies callers.
 type Access interface {
 	Guarded(ctx context.Context) (bool, error)
@@ -186,7 +52,7 @@ type Options struct {
 
 	// Token is that of an admin, in the form of [credentials.HashToken]. Empty for none.
 	Token string
-	Open  []string // groups of calls that never need a token; see [OpenGroups]
+	Open  []string // groups of calls that never need a token; see [rest.OpenGroups]
 
 	// Local says that only this machine reaches the server. Callers without a token must then call
 	// it localhost, a loopback address or one of Hosts. A page of another site whose name resolves
@@ -218,8 +84,8 @@ func New(o Options) *Checker {
 const anonymous = "anonymous"
 
 // Admit returns a request with the grant of its caller, or refuses it.
-func (d *Checker) Admit(r *http.Request, n Need) (*http.Request, error) {
-	if n.Role == "" {
+func (d *Checker) Admit(r *http.Request, n rest.Need) (*http.Request, error) {
+	if n.Anybody {
 		return r, nil
 	}
 	g, err := d.grantFor(r, n)
@@ -230,7 +96,7 @@ func (d *Checker) Admit(r *http.Request, n Need) (*http.Request, error) {
 }
 
 // grantFor returns the grant of a request's caller, or an error if it does not suffice.
-func (d *Checker) grantFor(r *http.Request, n Need) (credentials.Grant, error) {
+func (d *Checker) grantFor(r *http.Request, n rest.Need) (credentials.Grant, error) {
 	g, err := d.identify(r, n)
 	if err != nil {
 		return g, err
@@ -238,7 +104,7 @@ func (d *Checker) grantFor(r *http.Request, n Need) (credentials.Grant, error) {
 	switch {
 	case d.isOpen(n):
 		g.Paths = nil // paths do not restrict what everybody may do
-	case !g.Has(n.Role), n.everywhere && !g.Covers(""):
+	case !g.Has(n.Role), n.Everywhere && !g.Covers(""):
 		return g, forbidden(g, n)
 	}
 	return g, nil
@@ -247,7 +113,7 @@ func (d *Checker) grantFor(r *http.Request, n Need) (credentials.Grant, error) {
 // identify returns the grant of a request's caller. A caller without a token is anonymous, and
 // admitted where that is allowed. Even there, a wrong token is refused, so that its bearer notices
 // before a call that needs it.
-func (d *Checker) identify(r *http.Request, n Need) (credentials.Grant, error) {
+func (d *Checker) identify(r *http.Request, n rest.Need) (credentials.Grant, error) {
 	if g, given, err := d.signedIn(r); given || err != nil {
 		return g, err
 	}
@@ -275,7 +141,7 @@ func (d *Checker) identify(r *http.Request, n Need) (credentials.Grant, error) {
 
 // isOpen reports whether a call's group needs no token. A call without a group is never open, even
 // if the open groups contain an empty name.
-func (d *Checker) isOpen(n Need) bool { return n.open != "" && slices.Contains(d.open, n.open) }
+func (d *Checker) isOpen(n rest.Need) bool { return n.Open != "" && slices.Contains(d.open, n.Open) }
 
 // bearer returns the token of a request. given is false if there is none.
 func bearer(r *http.Request) (token string, given bool, err error) {
@@ -358,23 +224,23 @@ func (d *Checker) signedIn(r *http.Request) (g credentials.Grant, given bool, er
 // admitEvery is how often a long call checks whether its caller may still make it.
 const admitEvery = time.Second
 
-// May returns an error if the caller may not call an operation.
-func (d *Checker) May(r *http.Request, operation string) error {
-	_, err := d.grantFor(r, Needs[operation])
+// May returns an error if the caller may not make a call with this need.
+func (d *Checker) May(r *http.Request, n rest.Need) error {
+	_, err := d.grantFor(r, n)
 	return err
 }
 
-// MayGoOn reports whether a caller may continue a long call of an operation. It returns false if
+// MayGoOn reports whether a caller may continue a long call. It returns false if
 // the token was revoked. If the store is unreachable it returns true, because the answer comes from
 // memory.
-func (d *Checker) MayGoOn(r *http.Request, operation string) bool {
-	err := d.May(r, operation)
+func (d *Checker) MayGoOn(r *http.Request, n rest.Need) bool {
+	err := d.May(r, n)
 	return err == nil || problem.Of(err).Status >= http.StatusInternalServerError
 }
 
 // WhileAdmitted ends a long call when its caller may no longer make it, because the token is
 // revoked or the session has ended. Call release when the call is over.
-func (d *Checker) WhileAdmitted(r *http.Request, n Need) (lasting *http.Request, release func()) {
+func (d *Checker) WhileAdmitted(r *http.Request, n rest.Need) (lasting *http.Request, release func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -457,7 +323,7 @@ func isLoopback(host string) bool {
 }
 
 // forbidden returns the problem of a role without permission.
-func forbidden(g credentials.Grant, n Need) *problem.Problem {
+func forbidden(g credentials.Grant, n rest.Need) *problem.Problem {
 	if g.Has(n.Role) {
 		return by(g, problem.New(problem.Forbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name,
 			strings.Join(g.Paths, ", ")))

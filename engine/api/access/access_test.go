@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
 	"procaas/engine/credentials"
 )
 
@@ -41,14 +41,20 @@ func (doorkeeper) GrantOf(_ context.Context, hash [sha256.Size]byte) (credential
 	return g, nil
 }
 
-// TestCallersGetInWhereTheyMay calls every operation as everybody.
+// needs are the needs that operations have.
+var needs = map[string]rest.Need{
+	"anybody": rest.Anybody, "submits": rest.Submits, "reads": rest.Reads, "scrapes": rest.Scrapes, "views": rest.Views,
+	"surveys": rest.Surveys, "asks": rest.Asks, "works": rest.Works, "steers": rest.Steers, "tunes": rest.Tunes, "rules": rest.Rules,
+}
+
+// TestCallersGetInWhereTheyMay calls as everybody.
 func TestCallersGetInWhereTheyMay(t *testing.T) {
 	t.Parallel()
 	callers := []string{"", "wrong", "viewer", "submitter", "worker", "operator", "operator:p", "admin"}
-	for _, open := range [][]string{nil, OpenGroups(), {""}} { // the last opens nothing
+	for _, open := range [][]string{nil, rest.OpenGroups(), {""}} { // the last opens nothing
 		s := New(Options{Access: doorkeeper{}, Open: open})
 		var have []string
-		for id, n := range Needs {
+		for id, n := range needs {
 			var in []string
 			for _, caller := range callers {
 				r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -70,11 +76,11 @@ func TestCallersGetInWhereTheyMay(t *testing.T) {
 			want := map[string]string{
 				"viewer": "viewer operator operator:p admin", "submitter": "submitter operator operator:p admin",
 				"worker": "worker operator operator:p admin", "operator": "operator operator:p admin", "admin": "admin", "": everybody,
-			}[string(Needs[id].Role)]
-			if Needs[id].everywhere {
+			}[string(needs[id].Role)]
+			if needs[id].Everywhere {
 				want = strings.ReplaceAll(want, " operator:p", "")
 			}
-			if group := Needs[id].open; group != "" && slices.Contains(open, group) {
+			if group := needs[id].Open; group != "" && slices.Contains(open, group) {
 				want = "anybody viewer submitter worker operator operator:p admin"
 			}
 			if in != want {
@@ -90,7 +96,7 @@ func tries(s *Checker, wrong int, from, token string) int {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.RemoteAddr = from + ":4711"
-		if _, err := s.Admit(r, Views); err != nil {
+		if _, err := s.Admit(r, rest.Views); err != nil {
 			return problem.Of(err).Status
 		}
 		return http.StatusOK
@@ -145,7 +151,7 @@ func TestForeignHostsAreRefusedOnThisMachine(t *testing.T) {
 		"notlocalhost": 421,
 		"":             421, "0.0.0.0:8080": 421, "[::]": 421,
 	} {
-		for id, n := range maps.All(Needs) {
+		for id, n := range needs {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Host = host
 			status := http.StatusOK
@@ -167,7 +173,7 @@ func TestForeignHostsAreRefusedOnThisMachine(t *testing.T) {
 			r.Host = host
 			r.Header.Set(header, "203.0.113.7")
 			status := http.StatusOK
-			if _, err := s.Admit(r, rules); err != nil {
+			if _, err := s.Admit(r, rest.Rules); err != nil {
 				status = problem.Of(err).Status
 			}
 			if status != want {
@@ -179,7 +185,7 @@ func TestForeignHostsAreRefusedOnThisMachine(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Host = "orders.example"
 	r.Header.Set("Authorization", "Bearer viewer")
-	if _, err := guarded.Admit(r, Views); err != nil {
+	if _, err := guarded.Admit(r, rest.Views); err != nil {
 		t.Errorf("want the bearer of a token let in by any name, have %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
 	"procaas/engine/credentials"
 )
 
@@ -31,7 +32,7 @@ func (d *Checker) letThrough(r *http.Request) error {
 	if token := r.Header.Get(proxyAuthorization); token != "" {
 		asked.Header.Set("Authorization", token)
 	}
-	_, err := d.Admit(asked, Need{Role: credentials.RoleSubmitter, everywhere: true})
+	_, err := d.Admit(asked, rest.Need{Role: credentials.RoleSubmitter, Everywhere: true})
 	var p *problem.Problem
 	if errors.As(err, &p) && p.Status == http.StatusUnauthorized {
 		p = problem.New(problem.Unauthorized, "the proxy needs the header %s: Bearer TOKEN, with the token of a submitter", proxyAuthorization).

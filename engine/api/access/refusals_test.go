@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"procaas/engine/api/rest"
 	"procaas/engine/credentials"
 	"procaas/engine/store"
 )
@@ -74,11 +75,11 @@ func (c *clerk) GrantOf(ctx context.Context, hash [sha256.Size]byte) (credential
 	return c.doorkeeper.GrantOf(ctx, hash)
 }
 
-// TestEveryRefusalIsWrittenDown calls every operation with every kind of caller that it refuses: the
+// TestEveryRefusalIsWrittenDown makes every kind of call with every kind of caller that it refuses: the
 // log has each refusal, and the audit each one whose caller has a token.
 func TestEveryRefusalIsWrittenDown(t *testing.T) {
 	t.Parallel()
-	for id, n := range Needs {
+	for id, n := range needs {
 		for _, caller := range []string{"", "wrong", "expired", "viewer", "submitter", "worker", "operator", "operator:p", "evil.example", "basic"} {
 			access := &clerk{}
 			var lines bytes.Buffer
@@ -126,7 +127,7 @@ func TestUsesOfTokensAreLogged(t *testing.T) {
 	for _, path := range []string{"/v1/runs/a", "/v1/runs/a", "/v1/runs/b"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.Header.Set("Authorization", "Bearer viewer")
-		r, err := s.Admit(r, Views)
+		r, err := s.Admit(r, rest.Views)
 		if err != nil {
 			t.Fatal(err)
 		}

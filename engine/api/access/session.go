@@ -84,9 +84,9 @@ func (d *Checker) SignIn(w http.ResponseWriter, r *http.Request, token string) e
 // AdmitToConsole admits callers who may view it, and to the page of events also those who may only
 // submit.
 func (d *Checker) AdmitToConsole(r *http.Request, events bool) (*http.Request, error) {
-	admitted, err := d.Admit(r, Views)
+	admitted, err := d.Admit(r, rest.Views)
 	if p := (*problem.Problem)(nil); events && errors.As(err, &p) && p.Status == http.StatusForbidden {
-		return d.Admit(r, Submits)
+		return d.Admit(r, rest.Submits)
 	}
 	return admitted, err
 }

@@ -71,19 +71,19 @@ func (g *Group) Operations() []rest.Operation {
 	g.verifying = make(chan struct{}, 1)
 	return append([]rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/handlers", ID: "list-handlers", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/handlers", ID: "list-handlers", Need: rest.Views, Tag: "admin",
 			Summary: "List handlers with the statistics of this node", Replies: rest.OK("All handlers, in order."),
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[stats.HandlerInfo], error) {
 			return rest.Listed(scope.Handlers(rest.Granted(c.R), g.Status.Handlers()), nil)
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/services", ID: "list-services", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/services", ID: "list-services", Need: rest.Views, Tag: "admin",
 			Summary: "List the services that handlers call, with the limits of this node", Replies: rest.OK("All services, in order."),
 		}, func(*rest.Call, *rest.Nothing) (wire.Page[guard.ServiceInfo], error) {
 			return rest.Listed(g.Status.Services(), nil)
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/backlog", ID: "get-backlog", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/backlog", ID: "get-backlog", Need: rest.Views, Tag: "admin",
 			Summary: "Count the runs that wait on all nodes, by cause",
 			About:   "Counts are exact, but some seconds old. The more runs there are, the less often the node counts.",
 			Replies: rest.OK("What waits."),
@@ -91,14 +91,14 @@ func (g *Group) Operations() []rest.Operation {
 			return scope.Backlog(rest.Granted(c.R), g.Status.Backlog()), nil
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/nodes", ID: "list-nodes", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/nodes", ID: "list-nodes", Need: rest.Views, Tag: "admin",
 			Summary: "List live nodes, and nodes that died recently",
 			Replies: rest.OK("The nodes."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[records.NodeView], error) {
 			return rest.Listed(g.Status.Nodes(c.Context()))
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/reload", ID: "reload", Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/reload", ID: "reload", Need: rest.Rules, Tag: "admin",
 			Summary: "Read the pipelines of this node again, for new events on all nodes",
 			About: "The server refuses pipelines with errors and returns all findings. It also refuses files without pipelines if it has " +
 				"some now. It refuses to remove a pipeline while accepted events wait for it, unless `drop` cancels them. A refusal changes " +
@@ -111,7 +111,7 @@ func (g *Group) Operations() []rest.Operation {
 			},
 		}, g.reload),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/deploy", ID: "deploy", Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/deploy", ID: "deploy", Need: rest.Rules, Tag: "admin",
 			Summary: "Make a set of pipelines from outside current on all nodes",
 			About: "The body has all files of the set, so nodes need none. The checks are those of a reload, and so are `canary`, `shadow` and " +
 				"`drop`. The same set again changes nothing. With `dry_run` nothing changes at all.",

@@ -25,12 +25,12 @@ import (
 func (g *Group) auditOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/audit", ID: "list-audit", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/audit", ID: "list-audit", Need: rest.Views, Tag: "admin",
 			Summary: "List who changed what, newest first",
 			Replies: rest.OK("A page of changes."), Refusals: []string{problem.InvalidParameter, problem.StoreUnavailable},
 		}, g.audit),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/audit/verify", ID: "verify-audit", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/audit/verify", ID: "verify-audit", Need: rest.Views, Tag: "admin",
 			Summary: "Verify that nobody changed the audit",
 			About: "Reads all records, oldest first. Each record has a hash of its contents and of the hash before it. A record that " +
 				"somebody changed, removed or inserted later does not fit. Somebody who can write to the database can recompute the whole " +

@@ -24,7 +24,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 	}
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/inbox", ID: "get-inbox", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/inbox", ID: "get-inbox", Need: rest.Views, Tag: "admin",
 			Summary: "Read which database of the inbox has which keys, and current moves",
 			About: "The slot of a key is the first two bytes of its SHA-256, modulo 4096. With `loads` the databases count what each slot " +
 				"has, which takes seconds if that is millions.",
@@ -32,7 +32,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 			Refusals: []string{problem.NoCells, problem.StoreUnavailable},
 		}, g.readInbox),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/inbox/moves", ID: "move-slots", Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/inbox/moves", ID: "move-slots", Need: rest.Rules, Tag: "admin",
 			Summary: "Move slots of keys from one database of the inbox to another",
 			About: "The move runs in the background. Read the inbox to see its progress. While slots are frozen, usually for milliseconds, " +
 				"calls that submit events of their keys wait up to five seconds. A move that fails is undone.",
@@ -44,7 +44,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 			Refusals: []string{problem.InvalidMove, problem.NoCells, problem.StoreUnavailable},
 		}, g.moveSlots),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/inbox/removals", ID: "remove-cell", Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/inbox/removals", ID: "remove-cell", Need: rest.Rules, Tag: "admin",
 			Summary: "Remove a database from the inbox for good",
 			About: "The server refuses while the database has slots, events for other databases, or runs. All nodes drop it within a " +
 				"second. Its name and its number are never reused. Afterwards restart the nodes without it, and drop the database.",

@@ -15,14 +15,14 @@ import (
 func (g *Group) tokenOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/tokens", ID: "list-tokens", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/tokens", ID: "list-tokens", Need: rest.Rules, Tag: "admin",
 			Summary: "List tokens, without their secrets",
 			Replies: rest.OK("All tokens, by name."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[credentials.TokenView], error) {
 			return rest.Listed(g.Tokens.Tokens(c.Context()))
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/tokens", ID: "new-token", Tag: "admin", Summary: "Make a token",
+			Method: http.MethodPost, Path: "/admin/v1/tokens", ID: "new-token", Need: rest.Rules, Tag: "admin", Summary: "Make a token",
 			About: "The first token must be an admin's, unless the configuration of the server has one. From then on calls need tokens. " +
 				"You can reuse the name of a revoked or expired token.",
 			Example:  wire.NewToken{Name: "on-call", Role: "operator", Paths: []string{"new-order-created/notify"}},
@@ -30,7 +30,8 @@ func (g *Group) tokenOperations() []rest.Operation {
 			Refusals: []string{problem.InvalidToken, problem.TokenExists, problem.FirstToken, problem.ControlPath, problem.StoreUnavailable},
 		}, g.newToken),
 		rest.Typed(rest.Operation{
-			Method: http.MethodDelete, Path: "/admin/v1/tokens/{name}", ID: "revoke-token", Tag: "admin", Summary: "Revoke a token on all nodes",
+			Method: http.MethodDelete, Path: "/admin/v1/tokens/{name}", ID: "revoke-token", Need: rest.Rules, Tag: "admin",
+			Summary: "Revoke a token on all nodes",
 			About:   "No node accepts it after a second. The server keeps the last token of an admin, unless its configuration has one.",
 			Replies: rest.OK("The revoked token."),
 			Refusals: []string{

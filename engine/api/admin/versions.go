@@ -37,7 +37,7 @@ func (g *Group) versionOperations() []rest.Operation {
 	refusals := []string{problem.UnknownVersion, problem.StoreUnavailable}
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/versions", ID: "list-versions", Tag: "admin",
+			Method: http.MethodGet, Path: "/v1/versions", ID: "list-versions", Need: rest.Views, Tag: "admin",
 			Summary: "List the versions of the pipelines, newest first",
 			About: "A version is a set of pipelines that was current once. The store keeps all versions. `changes` names the first " +
 				"difference to the version before.",
@@ -46,35 +46,35 @@ func (g *Group) versionOperations() []rest.Operation {
 			return rest.Listed(g.Versions.Versions(c.Context(), in.Limit))
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/versions/{version}", ID: "get-version", Tag: "admin",
+			Method: http.MethodGet, Path: "/v1/versions/{version}", ID: "get-version", Need: rest.Surveys, Tag: "admin",
 			Summary: "Read a version: its files, and what it changed", Replies: rest.OK("The version."), Refusals: refusals,
 		}, func(c *rest.Call, in *versionPath) (definitions.VersionDetail, error) {
 			d, err := g.Versions.Show(c.Context(), in.Version)
 			return d, ofVersion(err)
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/versions/{version}/diff/{other}", ID: "diff-versions", Tag: "admin",
+			Method: http.MethodGet, Path: "/v1/versions/{version}/diff/{other}", ID: "diff-versions", Need: rest.Surveys, Tag: "admin",
 			Summary: "Compare two versions", Replies: rest.OK("What the other version changes."), Refusals: refusals,
 		}, func(c *rest.Call, in *versionsPath) (diff.Diff, error) {
 			d, err := g.Versions.Differ(c.Context(), in.Version, in.Other)
 			return d, ofVersion(err)
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/canary", ID: "get-canary", Tag: "admin",
+			Method: http.MethodGet, Path: "/v1/canary", ID: "get-canary", Need: rest.Surveys, Tag: "admin",
 			Summary: "Read how the last canary or version in the shadow does",
 			About: "A canary compares the new version with the old one over the same time. Counts begin anew at each share of keys. " +
 				"`shadow` has what nodes found when they replayed ended runs with a version in the shadow.",
 			Replies: rest.OK("The canary."),
 		}, func(*rest.Call, *rest.Nothing) (canary.View, error) { return g.Versions.Canary().View(), nil }),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/promote", ID: "promote", Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/promote", ID: "promote", Need: rest.Rules, Tag: "admin",
 			Summary: "Let more keys, or all, use the version of the canary or in the shadow",
 			About:   "At 100 % the version becomes current on all nodes within a second. A version in the shadow becomes a canary.",
 			Example: wire.Promotion{Reason: "looks good"}, Replies: rest.OK("The canary."),
 			Refusals: []string{problem.CanaryRefused, problem.StoreUnavailable},
 		}, g.promote),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/rollback", ID: "roll-back", Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/rollback", ID: "roll-back", Need: rest.Rules, Tag: "admin",
 			Summary: "End the canary or the shadow, or make an earlier version current on all nodes",
 			About: "If a canary runs, new runs of all keys use the old version again. A version in the shadow is dropped. " +
 				"Otherwise the server reads the version from its store and needs no files. The checks are those of a reload. Runs that have " +

@@ -46,14 +46,14 @@ func (g *Group) Operations() []rest.Operation {
 	refusals := []string{problem.ClusterNotFound, problem.InvalidParameter, problem.StoreUnavailable}
 	return append([]rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/route", ID: "route-key", Tag: "clusters",
+			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/route", ID: "route-key", Need: rest.Views, Tag: "clusters",
 			Summary:  "Find the worker that serves a key",
 			About:    "A caller with many keys should follow the assignment instead, and compute the partition itself.",
 			Replies:  rest.OK("The worker."),
 			Refusals: append(refusals, problem.NoWorker),
 		}, g.routeKey),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/assignment", ID: getAssignment, Tag: "clusters",
+			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/assignment", ID: "get-assignment", Need: rest.Views, Tag: "clusters",
 			Summary: "Read which worker serves which partition, or wait for a change",
 			About: "With `Accept: text/event-stream` the server sends each newer assignment as an event, until the stream ends. The id of " +
 				"the event is the version. Reconnect with `Last-Event-ID` to continue from there.\n\n" +
@@ -66,8 +66,6 @@ func (g *Group) Operations() []rest.Operation {
 		}, g.assignment),
 	}, g.leverOperations(refusals)...)
 }
-
-const getAssignment = "get-assignment"
 
 // A clusterPath names a cluster.
 type clusterPath struct {
@@ -185,7 +183,7 @@ func (g *Group) assignmentAfter(c *rest.Call, cluster string, after int64, wait 
 
 // stream sends each later assignment.
 func (g *Group) stream(c *rest.Call, cluster string, after int64) error {
-	return g.Streams.Stream(c, getAssignment, func(ctx context.Context) (rest.Event, error) {
+	return g.Streams.Stream(c, func(ctx context.Context) (rest.Event, error) {
 		a, err := g.Clusters.AwaitAssignment(ctx, cluster, after)
 		if ctx.Err() != nil {
 			return rest.Event{}, nil

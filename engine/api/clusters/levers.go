@@ -18,30 +18,32 @@ func (g *Group) leverOperations(refusals []string) []rest.Operation {
 	steered := []string{problem.ClusterNotFound, problem.InvalidParameter, problem.InvalidLever, problem.StoreUnavailable}
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/clusters", ID: "list-clusters", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/clusters", ID: "list-clusters", Need: rest.Views, Tag: "admin",
 			Summary: "List clusters with the last observation of their balancers",
 			Replies: rest.OK("All clusters, in the order of the definition."), Refusals: []string{problem.StoreUnavailable},
 		}, g.list),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}", ID: "get-cluster", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}", ID: "get-cluster", Need: rest.Views, Tag: "admin",
 			Summary: "Read a cluster: its workers, their loads, and its levers", Replies: rest.OK("The cluster."), Refusals: refusals,
 		}, g.get),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/moves", ID: "list-moves", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/moves", ID: "list-moves", Need: rest.Views, Tag: "admin",
 			Summary: "List the latest moves of partitions with their reasons, newest first", Replies: rest.OK("The moves."), Refusals: refusals,
 		}, g.moves),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/recording", ID: "record-cluster", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/recording",
+			ID: "record-cluster", Need: rest.Surveys, Tag: "admin",
 			Summary: "Read recent observations, to replay them with other policies",
 			About:   "It has the observations of the last 15 minutes, and what a policy knows in advance.",
 			Replies: rest.OK("The recording."), Refusals: refusals,
 		}, g.recording),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/partitions/{partition}", ID: "explain-partition", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/partitions/{partition}",
+			ID: "explain-partition", Need: rest.Views, Tag: "admin",
 			Summary: "Explain why a worker serves a partition", Replies: rest.OK("The partition."), Refusals: refusals,
 		}, g.explain),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPut, Path: "/admin/v1/clusters/{cluster}/levers/{lever}", ID: "pull-lever", Tag: "admin",
+			Method: http.MethodPut, Path: "/admin/v1/clusters/{cluster}/levers/{lever}", ID: "pull-lever", Need: rest.Tunes, Tag: "admin",
 			Summary: "Set a lever: ban, drain, pin, freeze, dry-run or evacuate",
 			About: "ban takes all partitions off a worker at once. drain does so gradually. pin keeps a partition on a worker while the " +
 				"worker is up. freeze stops all moves. dry-run shows moves without making them. evacuate moves partitions off silent workers even if half of the " +
@@ -50,7 +52,8 @@ func (g *Group) leverOperations(refusals []string) []rest.Operation {
 			Replies: rest.OK("All levers that are set."), Refusals: steered,
 		}, g.pull),
 		rest.Typed(rest.Operation{
-			Method: http.MethodDelete, Path: "/admin/v1/clusters/{cluster}/levers/{lever}", ID: "release-lever", Tag: "admin",
+			Method: http.MethodDelete, Path: "/admin/v1/clusters/{cluster}/levers/{lever}",
+			ID: "release-lever", Need: rest.Tunes, Tag: "admin",
 			Summary: "Release a lever", Replies: rest.OK("All levers that remain."), Refusals: append(steered, problem.LeverNotFound),
 		}, g.release),
 	}

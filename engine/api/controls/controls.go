@@ -52,7 +52,7 @@ type Group struct {
 func (g *Group) Operations() []rest.Operation {
 	ops := []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/controls", ID: "list-controls", Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/controls", ID: "list-controls", Need: rest.Views, Tag: "admin",
 			Summary: "List switches, limits and rollouts that are set at run time",
 			Replies: rest.OK("All controls, by path."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[guard.ControlView], error) {
@@ -60,7 +60,7 @@ func (g *Group) Operations() []rest.Operation {
 			return rest.Listed(scope.Controls(rest.Granted(c.R), all), err)
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/controls/undo", ID: "undo-control", Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/controls/undo", ID: "undo-control", Need: rest.Steers, Tag: "admin",
 			Summary: "Undo a change of a control",
 			About: "Restores the control from before a change. The change is named by its revision, which its reply and the audit show. " +
 				"The server refuses if the control has changed since.",
@@ -68,7 +68,7 @@ func (g *Group) Operations() []rest.Operation {
 			Refusals: []string{problem.ControlNotFound, problem.ControlChanged, problem.StoreUnavailable},
 		}, g.undo),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/fallbacks/end", ID: "end-fallbacks", Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/fallbacks/end", ID: "end-fallbacks", Need: rest.Steers, Tag: "admin",
 			Summary: "Bring back handlers that a fallback took out of the flow",
 			About: "Handlers below the path get all their calls again, on all nodes within a second. If their calls fail again, they go " +
 				"out again. A control with the mode keep prevents that.",
@@ -76,13 +76,15 @@ func (g *Group) Operations() []rest.Operation {
 			Replies: rest.OK("The handlers that are back."), Refusals: []string{problem.ControlPath, problem.StoreUnavailable},
 		}, g.endFallbacks),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/configs", ID: "list-configs", Tag: "admin", Summary: "List live settings",
+			Method: http.MethodGet, Path: "/admin/v1/configs", ID: "list-configs", Need: rest.Surveys, Tag: "admin",
+			Summary: "List live settings",
 			Replies: rest.OK("All settings, by name."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[settings.ConfigView], error) {
 			return rest.Listed(g.Settings.Configs(c.Context()))
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPut, Path: "/admin/v1/configs/{name}", ID: "set-config", Tag: "admin", Summary: "Change a live setting on all nodes",
+			Method: http.MethodPut, Path: "/admin/v1/configs/{name}", ID: "set-config", Need: rest.Tunes, Tag: "admin",
+			Summary: "Change a live setting on all nodes",
 			About: "`If-Match` with the revision of the setting prevents lost updates. `If-None-Match: *` changes only a setting that " +
 				"nobody has changed before.",
 			Example: wire.ConfigChange{Value: map[string]any{"enabled": false}, Reason: "push service is down"},
@@ -104,7 +106,7 @@ func (g *Group) Operations() []rest.Operation {
 // setOperation returns the call that sets a control of a level.
 func (g *Group) setOperation(level, path string) rest.Operation {
 	return rest.Typed(rest.Operation{
-		Method: http.MethodPut, Path: path, ID: "set-" + level + "-control", Tag: "admin",
+		Method: http.MethodPut, Path: path, ID: "set-" + level + "-control", Need: rest.Steers, Tag: "admin",
 		Summary: "Switch off, hold or limit a " + level + " on all nodes",
 		About: "Replaces the control of the path. It takes effect on every node within a second: no forbidden call starts, and calls in " +
 			"flight finish. `If-Match` with the revision of the control prevents lost updates. `If-None-Match: *` only sets a control if " +
@@ -124,7 +126,7 @@ func (g *Group) setOperation(level, path string) rest.Operation {
 // removeOperation returns the call that removes a control of a level.
 func (g *Group) removeOperation(level, path string) rest.Operation {
 	return rest.Typed(rest.Operation{
-		Method: http.MethodDelete, Path: path, ID: "remove-" + level + "-control", Tag: "admin",
+		Method: http.MethodDelete, Path: path, ID: "remove-" + level + "-control", Need: rest.Steers, Tag: "admin",
 		Summary: "Remove the control of a " + level + " on all nodes", Replies: rest.OK("The removed control."),
 		Refusals: []string{problem.InvalidParameter, problem.ControlNotFound, problem.ControlChanged, problem.StoreUnavailable},
 	}, g.remove)

@@ -94,7 +94,7 @@ func withResult(replies []rest.Reply) []rest.Reply {
 // Operations lists the calls.
 func (g *Group) Operations() []rest.Operation {
 	return []rest.Operation{rest.WithParameters(rest.Operation{
-		Method: http.MethodPost, Path: "/v1/events", ID: "submit-events", Tag: "events", Summary: "Submit events",
+		Method: http.MethodPost, Path: "/v1/events", ID: "submit-events", Need: rest.Submits, Tag: "events", Summary: "Submit events",
 		About: "Accepts the plain form, one event or an array, and CloudEvents 1.0: structured, batched, or binary with the attributes " +
 			"in `ce-` headers. Extensions of CloudEvents: `partitionkey` (or `subject`) is the key. `priority`, `delaytolerance` and `at` " +
 			"are as in the plain form. `labels` is text such as `city=berlin,vip=yes`. `traceparent` and `tracestate`, or the headers " +
@@ -106,6 +106,7 @@ func (g *Group) Operations() []rest.Operation {
 			"`outputs`. If the run has not ended in time, or the node stops, it answers 202, and `Location` says where to ask. For a " +
 			"repeated event it waits for the first run.",
 		Body: eventBody, Replies: withResult(Receipts(nil)), Refusals: Refusals(problem.InvalidParameter),
+		Waits: rest.ForRun,
 	}, g.postEvents)}
 }
 

@@ -29,14 +29,15 @@ func (g *Group) officeOperations() []rest.Operation {
 	}
 	choose := func(verb, summary, about string, change changeTasks) rest.Operation {
 		return typed(g, rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Tag: "queues", Summary: summary,
+			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Need: rest.Steers, Tag: "queues",
+			Summary: summary,
 			About:   about,
 			Example: wire.TaskChoice{Key: "user-1", Limit: 100}, Replies: rest.OK("How many."), Refusals: refusals,
 		}, func(c *rest.Call, in *chooseTasks) (wire.TasksChanged, error) { return g.change(c, in, verb, change) })
 	}
 	return []rest.Operation{
 		typed(g, rest.Operation{
-			Method: http.MethodPut, Path: "/admin/v1/queues/{pipeline}", ID: "set-queue", Tag: "queues",
+			Method: http.MethodPut, Path: "/admin/v1/queues/{pipeline}", ID: "set-queue", Need: rest.Steers, Tag: "queues",
 			Summary: "Pause, drain or open a type of tasks", Example: wire.QueueChange{Mode: "paused", Reason: "the service is down"},
 			Replies: rest.OK("The new mode, on all nodes."), Refusals: refusals,
 		}, g.set),

@@ -23,7 +23,8 @@ import (
 
 func (g *Group) putOperation() rest.Operation {
 	o := rest.Typed(rest.Operation{
-		Method: http.MethodPost, Path: "/v1/queues/{pipeline}/tasks", ID: "put-tasks", Tag: "events", Summary: "Put tasks into a queue",
+		Method: http.MethodPost, Path: "/v1/queues/{pipeline}/tasks", ID: "put-tasks", Need: rest.Submits, Tag: "events",
+		Summary: "Put tasks into a queue",
 		About: "If the type is a pipeline with a `queue` section, or is no pipeline, the tasks go into the queue for workers. For any " +
 			"other pipeline, each task becomes an event of the first type that it serves, and the reply is that for events. If no pipeline " +
 			"declares the type, and no worker has asked for it within a month, the reply has a `warning`. A server with `--strict-queues` " +

@@ -47,10 +47,7 @@ const (
 	maxTasks     = 1000 // in one call
 	pollAtLeast  = 50 * time.Millisecond
 	pollAtMost   = time.Second
-
-	// ClaimPath is the path for claiming tasks, which may wait up to MaxClaimWait.
-	ClaimPath    = "/v1/queues/claim"
-	MaxClaimWait = 20 * time.Second
+	maxClaimWait = 20 * time.Second
 )
 
 // Operations lists the calls.
@@ -78,18 +75,21 @@ func (g *Group) workerOperations() []rest.Operation {
 	receipts := []string{example}
 	post := func(verb, summary, about string, example any, replies []rest.Reply) rest.Operation {
 		return rest.Operation{
-			Method: http.MethodPost, Path: "/v1/queues/" + verb, ID: verb + "-tasks", Tag: "queues", Summary: summary, About: about,
+			Method: http.MethodPost, Path: "/v1/queues/" + verb, ID: verb + "-tasks", Need: rest.Works, Tag: "queues",
+			Summary: summary, About: about,
 			Example: example, Replies: slices.Clone(replies), Refusals: refusals,
 		}
 	}
+	claim := post("claim", "Take tasks",
+		"Takes the most urgent ready tasks of several types. It can wait if there is none. A task belongs to the caller until its "+
+			"lease ends. Send heartbeats to extend the lease.",
+		wire.ClaimTasks{
+			Worker: "worker-1", Types: []wire.ClaimType{{Type: "thumbnails", Limit: 10}}, Lease: wire.Duration(30 * time.Second),
+			Wait: wire.Duration(20 * time.Second),
+		}, rest.OK("The tasks, the most urgent first."))
+	claim.Waits = func(*http.Request) time.Duration { return maxClaimWait } // and the call extends the server's deadlines
 	return []rest.Operation{
-		typed(g, post("claim", "Take tasks",
-			"Takes the most urgent ready tasks of several types. It can wait if there is none. A task belongs to the caller until its "+
-				"lease ends. Send heartbeats to extend the lease.",
-			wire.ClaimTasks{
-				Worker: "worker-1", Types: []wire.ClaimType{{Type: "thumbnails", Limit: 10}}, Lease: wire.Duration(30 * time.Second),
-				Wait: wire.Duration(20 * time.Second),
-			}, rest.OK("The tasks, the most urgent first.")), g.claim),
+		typed(g, claim, g.claim),
 		typed(g, post("heartbeat", "Extend the leases of "+
 			"tasks", "", wire.TaskHeartbeat{Receipts: receipts, Lease: wire.Duration(30 * time.Second)},
 			done), g.heartbeat),
@@ -100,11 +100,12 @@ func (g *Group) workerOperations() []rest.Operation {
 		typed(g, post("snooze", "Return tasks without counting an attempt", "",
 			wire.SnoozedTasks{Tasks: []wire.SnoozedTask{{Receipt: example, Delay: wire.Duration(time.Minute)}}}, done), g.snooze),
 		typed(g, rest.Operation{
-			Method: http.MethodGet, Path: "/v1/queues", ID: "list-queues", Tag: "queues", Summary: "Count the tasks of each type",
+			Method: http.MethodGet, Path: "/v1/queues", ID: "list-queues", Need: rest.Views, Tag: "queues",
+			Summary: "Count the tasks of each type",
 			Replies: rest.OK("All types that have tasks, or were paused or drained."), Refusals: refusals,
 		}, g.list),
 		typed(g, rest.Operation{
-			Method: http.MethodGet, Path: "/v1/queues/{pipeline}/tasks", ID: "list-tasks", Tag: "queues",
+			Method: http.MethodGet, Path: "/v1/queues/{pipeline}/tasks", ID: "list-tasks", Need: rest.Views, Tag: "queues",
 			Summary: "List the tasks of a type without taking them",
 			About:   "Lists tasks in the order in which workers will take them, and ended tasks newest first. The default is all unfinished tasks.",
 			Replies: rest.OK("The tasks."), Refusals: append([]string{problem.InvalidParameter, problem.UnknownTaskType}, refusals...),

@@ -133,8 +133,8 @@ func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 		ask.Limit = maxTasks
 	}
 	wait := time.Duration(b.Wait)
-	if wait > MaxClaimWait {
-		r.fault("/wait", "want at most %v, have %v", MaxClaimWait, wait)
+	if wait > maxClaimWait {
+		r.fault("/wait", "want at most %v, have %v", maxClaimWait, wait)
 	}
 	done := r.receipts("/complete", b.Complete)
 	if err := problem.Body(r.faults); err != nil {

@@ -37,6 +37,7 @@ type Call struct {
 	W       http.ResponseWriter
 	R       *http.Request
 	MaxBody int64 // of the request, in bytes
+	Need    Need  // of the caller
 
 	status   int // of the answer; 0 means that of the operation's first reply
 	answered bool

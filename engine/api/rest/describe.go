@@ -38,9 +38,8 @@ func (d *Document) Schema(v any) *huma.Schema {
 	return d.Components.Schemas.Schema(t, true, t.Name())
 }
 
-// Add describes an operation that callers with a role may call, or all callers if it is empty. It
-// adds the problems of all calls of its kind, so that each operation lists only its own.
-func (d *Document) Add(o *Operation, role string) {
+// Add describes an operation. It adds the problems of all calls of its kind, so that each operation lists only its own.
+func (d *Document) Add(o *Operation) {
 	op := &huma.Operation{
 		Method: o.Method, Path: o.Path, OperationID: o.ID, Summary: o.Summary, Description: o.About, Tags: []string{o.Tag},
 		Responses: map[string]*huma.Response{}, RequestBody: d.body(o),
@@ -50,9 +49,9 @@ func (d *Document) Add(o *Operation, role string) {
 	}
 	codes := append([]string{problem.Internal}, o.Refusals...)
 	op.Security = []map[string][]string{}
-	if role != "" {
+	if !o.Need.Anybody {
 		// Roles are listed as scopes. Without any token, none is needed.
-		op.Security = []map[string][]string{{"token": {role}}, {}}
+		op.Security = []map[string][]string{{"token": {string(o.Need.Role)}}, {}}
 		codes = append(codes, problem.Unauthorized, problem.Forbidden, problem.TooManyFailures, problem.UnknownHost, problem.StoreUnavailable)
 	}
 	if o.Method != http.MethodGet {

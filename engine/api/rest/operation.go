@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -16,6 +17,7 @@ import (
 // An Operation is one route: its implementation and its description.
 type Operation struct {
 	Method, Path, ID string
+	Need             Need // of the caller
 	Tag              string
 	Summary          string // one line
 	About            string // the rest; may be empty
@@ -37,7 +39,28 @@ type Operation struct {
 	// Serve answers. [Typed] makes it.
 	Serve func(*Call) error
 
+	// Waits returns how much longer than [RequestTime] a request may take, because its caller waits for something. Nil is no longer.
+	Waits func(*http.Request) time.Duration
+
+	// Lasts reports whether a request has its own deadlines, such as a stream has. Nil is false.
+	Lasts func(*http.Request) bool
+
+	// Quick answers some requests before the checks of all requests and the router, and passes the others to next. It calls
+	// admit before it answers. If that returns false, the caller was refused. Nil answers none.
+	Quick func(next http.Handler, admit func(http.ResponseWriter, *http.Request) bool) http.Handler
+
 	takes shape
+}
+
+// Time returns how long the work for a request may take, or 0 if the request has its own deadlines.
+func (o *Operation) Time(r *http.Request) time.Duration {
+	switch {
+	case o.Lasts != nil && o.Lasts(r):
+		return 0
+	case o.Waits != nil:
+		return RequestTime + o.Waits(r)
+	}
+	return RequestTime
 }
 
 // A Reply is one successful reply of an operation.

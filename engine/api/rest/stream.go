@@ -34,22 +34,17 @@ func WantsStream(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), MediaStream)
 }
 
-// Lasts reports whether a request may wait for news. It then has its own deadlines.
-func Lasts(r *http.Request) bool {
-	path := r.URL.Path
-	return strings.HasPrefix(path, "/v1/runs/") && strings.HasSuffix(path, "/progress") ||
-		strings.HasPrefix(path, "/v1/clusters/") && strings.HasSuffix(path, "/assignment") ||
-		strings.HasPrefix(path, "/v1/shard-maps/") && strings.HasSuffix(path, "/watch") && WantsStream(r)
-}
+// Always is for operations that always last.
+func Always(*http.Request) bool { return true }
 
 // Streams has what long answers share.
 type Streams struct {
 	Ended   <-chan struct{} // closed when the server has ended
 	Closing <-chan struct{} // closed when it is about to end; calls in flight may keep a node for a while
 
-	// MayGoOn reports whether the caller may still call an operation. If the store is unreachable,
+	// MayGoOn reports whether the caller may still make a call. If the store is unreachable,
 	// it returns true, because the answer comes from memory.
-	MayGoOn func(r *http.Request, operation string) bool
+	MayGoOn func(r *http.Request, n Need) bool
 }
 
 // UntilEnd bounds an answer by a time and by the end of the server.
@@ -97,7 +92,7 @@ func (e Event) encode() []byte {
 // enough. next waits for an event until its context ends, then returns none. An error ends the
 // stream. The caller reconnects, and gets the error as an answer if it persists. A revoked token
 // ends the stream at the next keep-alive.
-func (s *Streams) Stream(c *Call, operation string, next func(ctx context.Context) (Event, error)) error {
+func (s *Streams) Stream(c *Call, next func(ctx context.Context) (Event, error)) error {
 	ctx, cancel := s.UntilEnd(c.Context(), longestStream)
 	defer cancel()
 	c.Answered()
@@ -125,7 +120,7 @@ func (s *Streams) Stream(c *Call, operation string, next func(ctx context.Contex
 		if err != nil || ctx.Err() != nil {
 			return nil
 		}
-		if e.Data == nil && !s.MayGoOn(c.R, operation) {
+		if e.Data == nil && !s.MayGoOn(c.R, c.Need) {
 			return nil
 		}
 		part = e.encode()

@@ -61,11 +61,10 @@ func preferred(h http.Header, name string) (value string, ok bool) {
 	return "", false
 }
 
-// Waits reports whether a request may wait for the end of a run. It then has more time.
-func Waits(r *http.Request) bool {
-	if r.URL.Path != "/v1/events" && !strings.HasPrefix(r.URL.Path, "/v1/runs/") {
-		return false
+// ForRun returns the time of a request that may have a [WaitQuery].
+func ForRun(r *http.Request) time.Duration {
+	if _, prefers := preferred(r.Header, "wait"); prefers || strings.Contains(r.URL.RawQuery, "wait=") {
+		return MaxWait
 	}
-	_, prefers := preferred(r.Header, "wait")
-	return prefers || strings.Contains(r.URL.RawQuery, "wait=")
+	return 0
 }

@@ -41,7 +41,8 @@ func (g *Group) redriveOperations() []rest.Operation {
 		"leads to the rest. A walk by cursor visits each run once, and you may repeat it from the start. The call needs at least one condition."
 	operation := func(v *verb, summary, about string, example wire.RunChoice) rest.Operation {
 		return rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/runs/" + v.name, ID: v.name + "-runs", Tag: "runs", Summary: summary, About: about,
+			Method: http.MethodPost, Path: "/v1/runs/" + v.name, ID: v.name + "-runs", Need: rest.Steers, Tag: "runs",
+			Summary: summary, About: about,
 			Example: wire.Redrive{RunChoice: example, Preview: true},
 			Replies: []rest.Reply{{
 				About: "The changes, or with `preview` what would change.", Body: records.RunsDone{},
@@ -167,7 +168,7 @@ func redriveProblem(err error) error {
 func (g *Group) migrateOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/runs/{id}/migrate", ID: "migrate-run", Tag: "runs",
+			Method: http.MethodPost, Path: "/v1/runs/{id}/migrate", ID: "migrate-run", Need: rest.Steers, Tag: "runs",
 			Summary: "Move a run to the present definition",
 			About: "A run keeps its definition until somebody moves it. You can move a run that has begun and has not ended, or that " +
 				"failed. It must fit: the present definition could have written its checkpoint, and the checkpoint has everything that later " +
@@ -178,7 +179,7 @@ func (g *Group) migrateOperations() []rest.Operation {
 			Refusals: []string{problem.RunNotFound, problem.InvalidParameter, problem.RunNotMovable, problem.RunPinned, problem.StoreUnavailable},
 		}, g.migrate),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/runs/migrate", ID: "migrate-runs", Tag: "runs",
+			Method: http.MethodPost, Path: "/v1/runs/migrate", ID: "migrate-runs", Need: rest.Steers, Tag: "runs",
 			Summary: "Move the runs that a filter chooses to the present definition",
 			About: "Moves runs in flight and failed runs of older definitions to the present one, in the order of acceptance, up to " +
 				"`limit` per call. `cursor` continues after the previous call. Runs that do not fit stay, and the reply lists them. A call " +

@@ -86,20 +86,22 @@ func (g *Group) Operations() []rest.Operation {
 	and := func(more ...string) []string { return append(more, steered...) }
 	return append([]rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/runs", ID: "list-runs", Tag: "runs", Summary: "List runs, newest first",
+			Method: http.MethodGet, Path: "/v1/runs", ID: "list-runs", Need: rest.Reads, Tag: "runs", Summary: "List runs, newest first",
 			About: "Items have no payloads and no shared states: read them with `GET /v1/runs/{id}`. A page may have fewer items than " +
 				"`limit` if the runs are large. `next` is the cursor of the rest.",
 			Replies: rest.OK("A page of runs."), Refusals: []string{problem.InvalidParameter, problem.UnknownVersion, problem.StoreUnavailable},
 		}, g.list),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/recordings", ID: "list-recordings", Tag: "runs", Summary: "List recorded runs, oldest first",
+			Method: http.MethodGet, Path: "/v1/recordings", ID: "list-recordings", Need: rest.Views, Tag: "runs",
+			Summary: "List recorded runs, oldest first",
 			About: "`serve --record` chooses the runs to record. Only ended runs are listed. Each has what `procaas replay` needs: its " +
 				"event, the live settings, the shared state of its key as it began, and how its calls ended. A page may have " +
 				"fewer items than `limit`, or none. `next` is the cursor of the rest.",
 			Replies: rest.OK("A page of runs."), Refusals: []string{problem.InvalidParameter, problem.UnknownVersion, problem.StoreUnavailable},
 		}, g.recorded),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/runs/{id}", ID: "get-run", Tag: "runs", Summary: "Read a run, or wait for its end",
+			Method: http.MethodGet, Path: "/v1/runs/{id}", ID: "get-run", Need: rest.Reads, Tag: "runs",
+			Summary: "Read a run, or wait for its end",
 			About: "With `wait`, or `Prefer: wait=10`, the server answers as soon as the run has ended. " +
 				"If the run has not ended in time, or the node stops, it answers 202 with the run as it is. Ask again.",
 			Replies: []rest.Reply{
@@ -109,10 +111,11 @@ func (g *Group) Operations() []rest.Operation {
 					Headers: []string{"Location: the run"},
 				},
 			},
-			Refusals: and(problem.TooManyWait),
+			Refusals: and(problem.TooManyWait), Waits: rest.ForRun,
 		}, g.get),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/runs/{id}/progress", ID: followRun, Tag: "runs", Summary: "Follow a run until its end",
+			Method: http.MethodGet, Path: "/v1/runs/{id}/progress", ID: "follow-run", Need: rest.Reads, Tag: "runs",
+			Summary: "Follow a run until its end",
 			About: "A stream of server-sent events. `progress` has the run as lists show it: first as it is now, and then after each saved step, " +
 				"at most ten times a second. `end` is the last event, and has the run as `GET /v1/runs/{id}` does. " +
 				"A new connection begins with the present state. With the `Last-Event-ID` of the end, the server answers 204.",
@@ -120,28 +123,30 @@ func (g *Group) Operations() []rest.Operation {
 				{About: "The stream.", Body: checkpoint.RunView{}, ContentType: rest.MediaStream},
 				{Status: http.StatusNoContent, About: "The caller has seen the end of the run."},
 			},
-			Refusals: and(problem.TooManyWait),
+			Refusals: and(problem.TooManyWait), Lasts: rest.Always,
 		}, g.progress),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/runs/{id}/explain", ID: "explain-run", Tag: "runs",
+			Method: http.MethodGet, Path: "/v1/runs/{id}/explain", ID: "explain-run", Need: rest.Reads, Tag: "runs",
 			Summary: "Explain why a handler ran in a run, or did not",
 			About: "The reply says what decided, with the value of each part of the conditions. It comes from the stored run, names what " +
 				"is no longer known, and never guesses.",
 			Replies: rest.OK("Why."), Refusals: and(problem.HandlerNotFound, problem.TooLong),
 		}, g.explain),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/runs/{id}/retry", ID: "retry-run", Tag: "runs",
+			Method: http.MethodPost, Path: "/v1/runs/{id}/retry", ID: "retry-run", Need: rest.Steers, Tag: "runs",
 			Summary: "Resume a run that failed or waits for an operator, from that handler",
 			Example: wire.Reason{Reason: "wrong city"}, Replies: rest.OK("The run."), Refusals: and(problem.RunNotFailed, problem.RunOfTask),
 		}, g.retry),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/runs/{id}/cancel", ID: "cancel-run", Tag: "runs", Summary: "Cancel a run",
+			Method: http.MethodPost, Path: "/v1/runs/{id}/cancel", ID: "cancel-run", Need: rest.Steers, Tag: "runs",
+			Summary: "Cancel a run",
 			About: "If the pipeline has compensations, the run first waits for its calls in flight. Then it compensates, the latest " +
 				"handler first. Meanwhile `cancelling` has the reason. Any other run ends at once, or when its node has aborted its calls.",
 			Example: wire.Cancellation{Reason: "wrong city"}, Replies: rest.OK("The run."), Refusals: and(problem.RunFinished, problem.RunUndoing),
 		}, g.cancel),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/runs/{id}/rerun", ID: "rerun-run", Tag: "runs", Summary: "Run a run again",
+			Method: http.MethodPost, Path: "/v1/runs/{id}/rerun", ID: "rerun-run", Need: rest.Steers, Tag: "runs",
+			Summary: "Run a run again",
 			About: "Starts a new run with the event of a run that has ended: succeeded, failed, cancelled or ignored. The new run has its " +
 				"own id and its own idempotency keys, so services do its calls again. It uses the present definition, and waits behind the " +
 				"other runs of its key. `rerun_of` and `rerun_as` link the two runs.\n\n" +
@@ -158,7 +163,8 @@ func (g *Group) Operations() []rest.Operation {
 				problem.InvalidPayload, problem.Overloaded, problem.TooLong),
 		}, g.rerun),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/flows/{flow}/keys/{key}", ID: "get-key", Tag: "runs", Summary: "Read a key of a flow",
+			Method: http.MethodGet, Path: "/v1/flows/{flow}/keys/{key}", ID: "get-key", Need: rest.Reads, Tag: "runs",
+			Summary:  "Read a key of a flow",
 			About:    "A key without events is in its initial state. Encode a slash in a key as %2F.",
 			Replies:  rest.OK("The entity."),
 			Refusals: []string{problem.FlowNotFound, problem.InvalidParameter, problem.CellAway, problem.StoreUnavailable},

@@ -65,9 +65,6 @@ func tooManyWait() error {
 		watch.MostWatchers, watch.MostFollowers).With("Retry-After", "1")
 }
 
-// followRun is the id of the streaming operation.
-const followRun = "follow-run"
-
 type followQuery struct {
 	runPath
 	Last string `header:"Last-Event-ID" doc:"The id of the last event that the caller has."`
@@ -92,7 +89,7 @@ func (g *Group) progress(c *rest.Call, in *followQuery) (none checkpoint.RunView
 		return none, nil
 	}
 	over := false
-	return none, g.Streams.Stream(c, followRun, func(ctx context.Context) (rest.Event, error) {
+	return none, g.Streams.Stream(c, func(ctx context.Context) (rest.Event, error) {
 		if over {
 			return rest.Event{}, io.EOF
 		}

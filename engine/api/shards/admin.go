@@ -17,26 +17,27 @@ import (
 func (g *Group) adminOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodPut, Path: "/admin/v1/shard-maps/{map}/shards/{shard}", ID: "set-shard", Tag: "shards",
+			Method: http.MethodPut, Path: "/admin/v1/shard-maps/{map}/shards/{shard}", ID: "set-shard", Need: rest.Tunes, Tag: "shards",
 			Summary: "Close a shard for new keys, open it, or drain it", Example: map[string]any{"closed": "disk at 78 %"},
 			About:   "A drain is refused while a finding of `check` stops all transfers of its keys.",
 			Replies: rest.OK("The shard."), Refusals: refusals(problem.UnknownShard, problem.ShardBusy),
 		}, g.set),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/check", ID: "check-shards", Tag: "shards",
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/check", ID: "check-shards", Need: rest.Views, Tag: "shards",
 			Summary: "Check the tables of the shards",
 			About: "Reads the settings and the catalog of each shard, and changes nothing. Each finding names the table, what would happen, " +
 				"and the mend. `enroll` refuses a shard while a finding of level `error` is open.",
 			Replies: rest.OK("The findings."), Refusals: refusals(problem.UnknownShard),
 		}, g.checkShards),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/shards/{shard}/enroll", ID: "enroll-shard", Tag: "shards",
+			Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/shards/{shard}/enroll",
+			ID: "enroll-shard", Need: rest.Rules, Tag: "shards",
 			Summary: "Install the fence and the publications on a shard",
 			About:   "You can repeat the call. It does not change a shard that fails the conditions: the reply has the reasons.",
 			Replies: rest.OK("The findings and changes."), Refusals: refusals(problem.UnknownShard, problem.NoFitHost),
 		}, g.enroll),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/remove", ID: "remove-shard-map", Tag: "shards",
+			Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/remove", ID: "remove-shard-map", Need: rest.Rules, Tag: "shards",
 			Summary: "Remove what a former map has on its shards",
 			About: "The map must not be declared any more. Removes its fences, publications, replication slots and prepared transactions " +
 				"from each shard, and keeps the rows of your tables. The store keeps its placements, unless `forget` is true. If a shard fails, " +
@@ -125,7 +126,8 @@ type regroupShard struct {
 
 func (g *Group) regroupOperation(verb, id, summary, about string, do regroup) rest.Operation {
 	return rest.Typed(rest.Operation{
-		Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/" + verb, ID: id, Tag: "shards", Summary: summary, About: about,
+		Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/" + verb, ID: id, Need: rest.Tunes, Tag: "shards",
+		Summary: summary, About: about,
 		Example: wire.ShardRegroupRequest{At: "5000"},
 		Replies: []rest.Reply{{
 			About:   "The change, or what would change.",
@@ -149,7 +151,7 @@ func (g *Group) transferOperations() []rest.Operation {
 	}
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/transfers", ID: "list-shard-transfers", Tag: "shards",
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/transfers", ID: "list-shard-transfers", Need: rest.Surveys, Tag: "shards",
 			Summary: "List current transfers of keys, and the latest ended ones",
 			About:   "A transfer is a run of the pipeline shard-transfer. Submit that event to start one. The list of runs has all transfers.",
 			Replies: []rest.Reply{{
@@ -159,7 +161,8 @@ func (g *Group) transferOperations() []rest.Operation {
 			Refusals: refusals(),
 		}, g.transfers),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/transfers/{transfer}/order", ID: "order-shard-transfer", Tag: "shards",
+			Method: http.MethodPost, Path: "/admin/v1/transfers/{transfer}/order",
+			ID: "order-shard-transfer", Need: rest.Tunes, Tag: "shards",
 			Summary: "Pause, resume, cancel, roll back or finish a transfer",
 			About: "You can pause and cancel a transfer until the map names the target. The source then keeps the key. Afterwards, while " +
 				"the transfer is observed, you can roll it back without a loss.",

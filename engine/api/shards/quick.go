@@ -20,10 +20,8 @@ const (
 // answers are buffers for replies.
 var answers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Quickly answers questions about shards from memory, if the caller may ask.
-func (g *Group) Quickly(next http.Handler, may func(r *http.Request, operation string) error,
-	refuse func(http.ResponseWriter, *http.Request, error),
-) http.Handler {
+// quickly answers questions about shards from memory, if the caller may ask.
+func (g *Group) quickly(next http.Handler, admit func(http.ResponseWriter, *http.Request) bool) http.Handler {
 	maps, ok := g.Maps.(transfers.QuickShardMaps)
 	if !ok {
 		return next
@@ -34,8 +32,7 @@ func (g *Group) Quickly(next http.Handler, may func(r *http.Request, operation s
 			next.ServeHTTP(w, r)
 			return
 		}
-		if err := may(r, resolveShard); err != nil {
-			refuse(w, r, err)
+		if !admit(w, r) {
 			return
 		}
 		buffer := answers.Get().(*[]byte)

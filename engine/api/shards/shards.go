@@ -48,11 +48,13 @@ func refusals(more ...string) []string {
 func (g *Group) Operations() []rest.Operation {
 	return append([]rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/shard-maps", ID: "list-shard-maps", Tag: "shards", Summary: "List the shard maps",
+			Method: http.MethodGet, Path: "/v1/shard-maps", ID: "list-shard-maps", Need: rest.Views, Tag: "shards",
+			Summary: "List the shard maps",
 			Replies: rest.OK("The maps."), Refusals: []string{problem.StoreUnavailable},
 		}, g.list),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/resolve", ID: resolveShard, Tag: "shards", Summary: "Find the shard of a key",
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shard", Need: rest.Asks, Tag: "shards",
+			Summary: "Find the shard of a key",
 			About: "The reply has the shard, its hosts in the order in which to try them, and the placement and its epoch for " +
 				"`procaas.guard`. Call the guard first in each transaction that writes. If it fails with PC001 or PC002, ask again with " +
 				"`after-epoch`. If the map allows it, the call registers a key without a placement.",
@@ -62,33 +64,30 @@ func (g *Group) Operations() []rest.Operation {
 				DSN:   "postgres://app@db1.example.com:5432/mail?target_session_attrs=read-write",
 			}}},
 			Refusals: refusals(problem.InvalidShardKey, problem.KeyNotPlaced, problem.NoFitHost, problem.ShardBusy),
+			Quick:    g.quickly,
 		}, g.resolve),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shards", Tag: "shards",
+			Method: http.MethodPost, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shards", Need: rest.Asks, Tag: "shards",
 			Summary: "Find the shards of many keys",
 			Example: wire.ShardBatch{Keys: []string{"42", "43"}, Mode: transfers.ShardReplica, DC: "a"},
 			Replies: rest.OK("An answer, or the reason why there is none, for each key in order."), Refusals: refusals(),
 		}, g.resolveMany),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/watch", ID: watchMap, Tag: "shards", Summary: "Wait for placements to change",
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/watch", ID: "watch-shard-map", Need: rest.Asks, Tag: "shards",
+			Summary: "Wait for placements to change",
 			About: "Returns the placements that changed since a position, as soon as there are any, or none after five seconds. With " +
 				"`reset`, everything that the caller has may be old. This happens without a position, or with one of another node.\n\n" +
 				"With `Accept: text/event-stream` the server sends the same as events named `changes`, with the position as id. It sends the " +
 				"first event at once, others as placements change, and a comment every 15 seconds. The stream ends with the node, or after an " +
 				"hour. Reconnect with `Last-Event-ID` to continue from there.",
-			Replies: []rest.Reply{{About: "The changes.", ContentType: rest.MediaStream}}, Refusals: refusals(),
+			Replies: []rest.Reply{{About: "The changes.", ContentType: rest.MediaStream}}, Refusals: refusals(), Lasts: rest.WantsStream,
 		}, g.watch),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/shards", ID: "list-shards", Tag: "shards",
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/shards", ID: "list-shards", Need: rest.Views, Tag: "shards",
 			Summary: "List the shards of a map with their hosts", Replies: rest.OK("The shards."), Refusals: refusals(),
 		}, g.shards),
 	}, append(g.adminOperations(), g.transferOperations()...)...)
 }
-
-const (
-	resolveShard = "resolve-shard"
-	watchMap     = "watch-shard-map"
-)
 
 // A mapPath names a shard map.
 type mapPath struct {
@@ -247,7 +246,7 @@ func (g *Group) stream(c *rest.Call, id, after string) error {
 		return shardProblem(err)
 	}
 	begun := false
-	return g.Streams.Stream(c, watchMap, func(ctx context.Context) (rest.Event, error) {
+	return g.Streams.Stream(c, func(ctx context.Context) (rest.Event, error) {
 		changes := first
 		if begun {
 			var err error

@@ -104,6 +104,24 @@ func (a *arriving) drain(length int64) {
 	_, _ = io.Copy(io.Discard, a) // after an error the connection is cut off
 }
 
+// Within bounds the work for each request by a time. 0 is no bound.
+func Within(most func(*http.Request) time.Duration, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		bound := most(r)
+		if bound == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := newWorkTime(r.Context(), bound)
+		defer cancel()
+		r = r.WithContext(ctx)
+		if r.ContentLength != 0 && r.Body != nil {
+			r.Body = ctx.outside(r.Body)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // A workTime is the context of a request. It ends when the work takes too long. The time in which
 // the body comes does not count.
 type workTime struct {

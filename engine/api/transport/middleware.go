@@ -10,7 +10,6 @@ import (
 
 	"procaas/engine/api/access"
 	"procaas/engine/api/problem"
-	"procaas/engine/api/queues"
 	"procaas/engine/api/rest"
 	"procaas/engine/budget"
 	"procaas/engine/store"
@@ -23,7 +22,7 @@ type Middleware struct {
 	Healthy func(ctx context.Context) error // returns why the node cannot work
 	Memory  *budget.Memory                  // for bodies; nil for no bound
 
-	// Quickly answers what needs no route; see [shards.Group.Quickly].
+	// Quickly answers what needs no route; see [rest.Operation].
 	Quickly func(next http.Handler) http.Handler
 }
 
@@ -31,35 +30,11 @@ type Middleware struct {
 // meets the last one first. So the log sees every reply, also after panics.
 func (f *Middleware) Wrap(h http.Handler) http.Handler {
 	for _, wrap := range []func(http.Handler) http.Handler{
-		f.countMemory, f.refuseLost, f.withDeadline, f.refuseCrossOrigin, f.refuseChunked, f.Quickly, f.withHeaders, f.recovered, f.logged,
+		f.countMemory, f.refuseLost, f.refuseCrossOrigin, f.refuseChunked, f.Quickly, f.withHeaders, f.recovered, f.logged,
 	} {
 		h = wrap(h)
 	}
 	return h
-}
-
-// withDeadline bounds the work for a request, unless the call waits for news.
-func (f *Middleware) withDeadline(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rest.Lasts(r) { // it has its own deadlines
-			next.ServeHTTP(w, r)
-			return
-		}
-		most := rest.RequestTime
-		if r.URL.Path == queues.ClaimPath { // it may wait, and then extends the server's deadlines
-			most += queues.MaxClaimWait
-		}
-		if rest.Waits(r) { // so may this one
-			most += rest.MaxWait
-		}
-		ctx, cancel := newWorkTime(r.Context(), most)
-		defer cancel()
-		r = r.WithContext(ctx)
-		if r.ContentLength != 0 && r.Body != nil {
-			r.Body = ctx.outside(r.Body)
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // countMemory lets a request hold memory until it ends. Bodies of all requests must fit into memory,

@@ -20,9 +20,9 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
-	"procaas/engine/api/access"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
+	"procaas/engine/api/rest"
 	"procaas/engine/clock"
 	"procaas/engine/stub"
 	"procaas/pipelines"
@@ -77,7 +77,7 @@ func demoCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	var o demoOptions
-	o.node.Add(c, "", access.OpenGroups()...)
+	o.node.Add(c, "", rest.OpenGroups()...)
 	flags := c.Flags()
 	flags.IntVar(&o.orders, "orders", 0, "stop the traffic after this many orders; 0 continues until Ctrl-C")
 	flags.BoolVar(&o.exit, "exit", false, "print a summary and exit when all orders are done")

@@ -19,8 +19,8 @@ import (
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine/api/access"
 	"procaas/engine/api/cli"
+	"procaas/engine/api/rest"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
 	"procaas/pipelines"
@@ -63,7 +63,7 @@ func demoBalancerCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	var o clusterDemoOptions
-	o.node.Add(c, "", access.OpenGroups()...)
+	o.node.Add(c, "", rest.OpenGroups()...)
 	flags := c.Flags()
 	flags.IntVar(&o.workers, "workers", 8, "number of workers")
 	flags.Float64Var(&o.capacity, "capacity", 140, "requests per second that a worker can serve")

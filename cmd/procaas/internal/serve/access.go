@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine/api"
-	"procaas/engine/api/access"
 	"procaas/engine/api/cli"
+	"procaas/engine/api/rest"
 	"procaas/engine/api/transport"
 	"procaas/engine/credentials"
 )
@@ -26,7 +26,7 @@ func (f *AccessFlags) add(c *cobra.Command, open []string) {
 	flags.StringVar(&f.Token, "admin-token", "", "bearer token of an admin, or sha256: and its hash. Listening beyond loopback "+
 		"needs it, or a token made before")
 	flags.StringVar(&f.File, "admin-token-file", "", "file with the admin token or its hash")
-	flags.StringSliceVar(&f.Open, "open", open, "calls that never need a token: "+strings.Join(access.OpenGroups(), ", ")+
+	flags.StringSliceVar(&f.Open, "open", open, "calls that never need a token: "+strings.Join(rest.OpenGroups(), ", ")+
 		", or none")
 	flags.StringSliceVar(&f.Hosts, "host", nil, "host name under which callers need no token when the server listens on loopback, "+
 		"in addition to localhost (repeatable)")
@@ -67,11 +67,11 @@ func (f *AccessFlags) options(listen string) (api.Options, error) {
 	for _, group := range f.Open {
 		switch {
 		case group == "none" && len(f.Open) == 1:
-		case slices.Contains(access.OpenGroups(), group):
+		case slices.Contains(rest.OpenGroups(), group):
 			o.Open = append(o.Open, group)
 		default:
 			return o, cli.Usagef("--open %q: %s", group,
-				cli.Meant(group, access.OpenGroups(), "did you mean %s?", "want "+strings.Join(access.OpenGroups(), ", ")+", or "+
+				cli.Meant(group, rest.OpenGroups(), "did you mean %s?", "want "+strings.Join(rest.OpenGroups(), ", ")+", or "+
 					"none alone"))
 		}
 	}

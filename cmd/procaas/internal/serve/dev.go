@@ -12,8 +12,8 @@ import (
 
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
-	"procaas/engine/api/access"
 	"procaas/engine/api/cli"
+	"procaas/engine/api/rest"
 	"procaas/engine/definitions"
 	"procaas/engine/store"
 )
@@ -31,7 +31,7 @@ never replaces a good one.`,
 		Args:    cobra.ArbitraryArgs,
 	}
 	var f Flags
-	f.Add(c, "sqlite:.procaas/procaas.db", access.OpenGroups()...)
+	f.Add(c, "sqlite:.procaas/procaas.db", rest.OpenGroups()...)
 	f.Overrule = true // what is edited here runs here
 	stubs := c.Flags().Bool("stubs", true, "serve the stub services beside the pipelines")
 	ephemeral := c.Flags().Bool("ephemeral", false, "delete the store at the end")
