@@ -61,7 +61,6 @@ var homes = []struct {
 		[]string{"engine/api", "engine/api/rest", "engine/api/intake", "engine/api/queues"},
 		"only the API describes itself",
 	},
-	{"github.com/cloudevents/sdk-go", []string{"engine/api"}, "events are decoded at the border"},
 	{"github.com/jackc/pgx", []string{
 		"engine/postgres", "engine/pgkit", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue",
 		"handlers/sharding", "handlers/sharding/preflight", "handlers/sharding/shardmap", "handlers/sharding/template", "handlers/sharding/transfer",
