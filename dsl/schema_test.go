@@ -13,10 +13,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
-	"procaas/handlers"
 )
 
 var update = flag.Bool("update", false, "write the generated files anew")
@@ -79,7 +79,7 @@ func untag(n *yaml.Node) {
 
 func builtinTypes() []tree.Type {
 	var types []tree.Type
-	for _, h := range handlers.All() {
+	for _, h := range addons.HandlerTypes() {
 		types = append(types, h.Type)
 	}
 	return types

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
@@ -90,7 +91,7 @@ func load(text string, alone bool) (*tree.Bundle, []diag.Diagnostic) {
 }
 
 func loadFiles(files ...diag.File) (*tree.Bundle, []diag.Diagnostic) {
-	return dsl.Load(files, dsl.Options{Types: engine.Types(handlers.All())})
+	return dsl.Load(files, dsl.Options{Types: addons.Types()})
 }
 
 // describe writes findings with their places in the text of the script.
@@ -112,7 +113,7 @@ func describe(found []diag.Diagnostic) string {
 // call runs the first handler of a pipeline as the driver does.
 func call(t *testing.T, b *tree.Bundle, d *datadriven.TestData) string {
 	h := b.Pipeline("p").Stages[0].Handlers[0]
-	typ := handlers.All()[slices.IndexFunc(handlers.All(), func(t engine.HandlerType) bool { return t.Name == h.Type })]
+	typ := addons.HandlerTypes()[slices.IndexFunc(addons.HandlerTypes(), func(t engine.HandlerType) bool { return t.Name == h.Type })]
 	state, _ := b.Pipeline("p").SharedState.Literal()
 	data, err := h.Body.Eval(datum.Env{
 		"event":        map[string]any{"id": "e-1", "payload": map[string]any{"id": "o/1?"}},
@@ -187,7 +188,7 @@ func answering(out io.Writer, d *datadriven.TestData) transport {
 func TestExamplesLoad(t *testing.T) {
 	t.Parallel()
 	families := map[string]string{}
-	for _, h := range handlers.All() {
+	for _, h := range addons.HandlerTypes() {
 		text := "- " + strings.ReplaceAll(handlers.Example(h.Type), "\n", "\n  ")
 		if family, _, ok := strings.Cut(h.Name, "."); ok {
 			text = families[family] + text

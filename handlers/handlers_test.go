@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl/spec"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -28,7 +29,7 @@ such as ` + "`enabled`, `critical`, `result`, `retry` and `timeout`" + `, stand 
 `
 
 func TestReferenceIsFresh(t *testing.T) {
-	want := preamble + handlers.Reference(engine.Types(handlers.All())...)
+	want := preamble + handlers.Reference(addons.Types()...)
 	if *update {
 		if err := os.WriteFile("README.md", []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -46,7 +47,7 @@ func TestReferenceIsFresh(t *testing.T) {
 func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, h := range handlers.All() {
+	for _, h := range addons.HandlerTypes() {
 		if seen[h.Name] {
 			t.Errorf("two types are called %s", h.Name)
 		}

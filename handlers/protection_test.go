@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
@@ -15,7 +16,6 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/store"
 	"procaas/engine/stub"
-	"procaas/handlers"
 )
 
 // collapsing is a service that gets slower the more requests are in flight, and does
@@ -56,12 +56,12 @@ func newCaller(t *testing.T, server *stub.Server, service, protection string) *c
 	text := strings.NewReplacer("SERVICE", service, "PROTECTION", protection).Replace(stubborn)
 	urls := map[string]string{service: server.URLs()[service]}
 	b, found := dsl.Load([]diag.File{{Name: "work.yaml", Data: []byte(text)}},
-		dsl.Options{Types: engine.Types(handlers.All()), ServiceURLs: urls})
+		dsl.Options{Types: addons.Types(), ServiceURLs: urls})
 	if b == nil {
 		t.Fatalf("have %+v", found)
 	}
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.ServiceURLs, o.Drain = memory.New(nil).Ports(), handlers.All(), b, urls, time.Millisecond
+	o.Store, o.Types, o.Bundle, o.ServiceURLs, o.Drain = memory.New(nil).Ports(), addons.HandlerTypes(), b, urls, time.Millisecond
 	return &caller{Engine: enginetest.Start(t, o)}
 }
 

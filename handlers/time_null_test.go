@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/handlers"
+	"procaas/cmd/procaas/addons"
 )
 
 // A time that is missing in an event is null. It must not be now.
 func TestTimesAreNotNull(t *testing.T) {
 	t.Parallel()
 	for name, field := range map[string]string{"wait": "until", "emit": "at"} {
-		for _, typ := range handlers.All() {
+		for _, typ := range addons.HandlerTypes() {
 			if typ.Name != name {
 				continue
 			}

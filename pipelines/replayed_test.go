@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/engine/definitions"
 	"procaas/engine/flowtest"
 	"procaas/engine/replay"
@@ -32,7 +33,7 @@ func TestRunsReplayAsTheyWent(t *testing.T) {
 			t.Parallel()
 			files, _ := read(t, d.Name())
 			bundle := load(t, files)
-			program, err := replay.NewProgram(bundle, replay.Env{Types: handlers.All(), Alone: handlers.Alone()}, nil)
+			program, err := replay.NewProgram(bundle, replay.Env{Types: addons.HandlerTypes(), Alone: handlers.Alone()}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

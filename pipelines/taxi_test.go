@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
@@ -29,7 +30,6 @@ import (
 	"procaas/engine/planner"
 	"procaas/engine/store"
 	"procaas/engine/stub"
-	"procaas/handlers"
 )
 
 var update = flag.Bool("update", false, "rewrite the goldens")
@@ -60,7 +60,7 @@ func read(t *testing.T, dir string) (files, stubs []diag.File) {
 // load checks files, which must be without findings.
 func load(t *testing.T, files []diag.File) *tree.Bundle {
 	t.Helper()
-	bundle, found := dsl.Load(files, dsl.Options{Types: engine.Types(handlers.All())})
+	bundle, found := dsl.Load(files, dsl.Options{Types: addons.Types()})
 	noFindings(t, files, found)
 	return bundle
 }
@@ -121,7 +121,7 @@ func TestTaxiPlans(t *testing.T) {
 	t.Parallel()
 	files, _ := read(t, "taxi")
 	bundle := load(t, files)
-	types := engine.Types(handlers.All())
+	types := addons.Types()
 	var have bytes.Buffer
 	for _, p := range bundle.Pipelines {
 		plan, err := planner.New(bundle, p, types)
@@ -168,7 +168,7 @@ func open(t *testing.T) company {
 		}
 	}
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.Name = enginetest.NewMemory().Ports(), handlers.All(), load(t, files), "test"
+	o.Store, o.Types, o.Bundle, o.Name = enginetest.NewMemory().Ports(), addons.HandlerTypes(), load(t, files), "test"
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)

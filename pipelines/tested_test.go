@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
 	"procaas/engine/store"
-	"procaas/handlers"
 )
 
 // leastCovered is the share of what a flow does that its tests must reach, as
@@ -70,7 +70,7 @@ func suitesOf(t *testing.T, dir string, bundle *tree.Bundle) []*flowtest.Suite {
 		t.Fatal(err)
 	}
 	slices.Sort(names)
-	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() }}
+	env := flowtest.Env{Types: addons.HandlerTypes(), Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() }}
 	var suites []*flowtest.Suite
 	for _, name := range names {
 		data, err := os.ReadFile(name)

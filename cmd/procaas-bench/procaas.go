@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
@@ -18,7 +19,6 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
-	"procaas/handlers"
 )
 
 // pipelines are the measured pipelines. call is the flow of the contest. entity is the same for events with ids
@@ -81,7 +81,7 @@ func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	types := handlers.All()
+	types := addons.HandlerTypes()
 	o := dsl.Options{}
 	for _, t := range types {
 		o.Types = append(o.Types, t.Type)

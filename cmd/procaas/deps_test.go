@@ -33,12 +33,12 @@ var rooms = map[string][]string{
 var commandRooms = []string{
 	"source", "runview", "simulate", "authoring",
 	"operate/control", "operate/placement", "operate/runs", "operate/versions", "operate/top", "operate",
-	"serve/web", "serve/secret", "serve/stores", "serve/observe", "serve/playground", "serve", "demo",
+	"serve/secret", "serve/stores", "serve/observe", "serve/playground", "serve", "demo",
 }
 
 // commandLine lists the packages of the command line.
 func commandLine() []string {
-	all := []string{"cmd/procaas", "engine/api/cli"}
+	all := []string{"cmd/procaas", "engine/api/cli", "cmd/procaas/addons"}
 	for _, room := range commandRooms {
 		all = append(all, "cmd/procaas/internal/"+room)
 	}
@@ -163,7 +163,7 @@ func TestFoldersImportOnlyToTheirLeft(t *testing.T) {
 			if from == "engine" && target == "engine" {
 				t.Errorf("engine imports its part %s; parts that are no rooms import the whole, never the reverse", to)
 			}
-			if from != folder && target == folder && to != folder && folder != "cmd" && !harness(from) && !within(from, to) && !within(to, from) &&
+			if from != folder && target == folder && to != folder && folder != "cmd" && !harness(from) && !pluggedIn(from) && !within(from, to) && !within(to, from) &&
 				!together(from, to) {
 				t.Errorf("%s imports its sibling %s; parts of %s never import each other", from, to, folder)
 			}
@@ -228,8 +228,53 @@ func together(a, b string) bool {
 	return len(x) == 3 && len(y) == 3 && x[0] == y[0] && x[1] == y[1]
 }
 
+// pluggable are the libraries that add-ons may use at their seam.
+var pluggable = []string{"github.com/spf13/cobra", "github.com/prometheus/client_golang", "github.com/danielgtaylor/huma"}
+
+// pluggedIn reports whether a package plugs an add-on into procaas, or is the place where that is done.
+func pluggedIn(from string) bool {
+	return from == "engine/addon" || strings.HasPrefix(from, "handlers/") && strings.HasSuffix(from, "/addon")
+}
+
 // harness reports whether a package only serves tests, which may import siblings.
 func harness(from string) bool { return strings.HasPrefix(from, "engine/enginetest") }
+
+// products are the folders of the add-ons.
+var products = []string{"handlers/balancer", "handlers/queue", "handlers/sharding"}
+
+// knowProducts are packages that know a product although they are neither its own nor the list of add-ons. The
+// commands that simulate and show the balancer are the last ones.
+var knowProducts = []string{
+	"cmd/procaas/internal/demo", "cmd/procaas/internal/operate/placement", "cmd/procaas/internal/serve/stores",
+	"cmd/procaas/internal/simulate",
+	"cmd/procaas-bench", // the workbench measures all of them
+}
+
+// TestOnlyTheListKnowsAddons checks that the core can be read, and built, without any of the products.
+func TestOnlyTheListKnowsAddons(t *testing.T) {
+	t.Parallel()
+	knows := map[string]bool{}
+	for _, p := range listPackages(t) {
+		from := strings.TrimPrefix(p.ImportPath, "procaas/")
+		for _, imported := range p.Imports {
+			to := strings.TrimPrefix(imported, "procaas/")
+			for _, product := range products {
+				if !within(to, product) && to != product || within(from, product) || from == product || from == "cmd/procaas/addons" {
+					continue
+				}
+				knows[from] = true
+				if !slices.Contains(knowProducts, from) {
+					t.Errorf("%s imports %s; only cmd/procaas/addons may know a product", from, to)
+				}
+			}
+		}
+	}
+	for _, from := range knowProducts {
+		if !knows[from] {
+			t.Errorf("%s no longer knows a product; take it from the list", from)
+		}
+	}
+}
 
 func TestLibrariesStayAtHome(t *testing.T) {
 	t.Parallel()
@@ -240,7 +285,7 @@ func TestLibrariesStayAtHome(t *testing.T) {
 				if imported != home.library && !strings.HasPrefix(imported, home.library+"/") {
 					continue
 				}
-				if !slices.Contains(home.allowed, from) {
+				if !slices.Contains(home.allowed, from) && !(pluggedIn(from) && slices.Contains(pluggable, home.library)) {
 					t.Errorf("%s imports %s, whose home is %s: %s", from, imported, strings.Join(home.allowed, ", "), home.why)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -81,7 +82,9 @@ func (x *fanout) start(dir string) {
 		Store: "sqlite:" + filepath.Join(x.t.TempDir(), "o.db"), Listen: "127.0.0.1:0", Name: "here", Migrate: true, MaxInFlight: 64,
 		Lease: 30 * time.Second,
 		Drain: time.Second, MaxBody: "1MiB", LogFormat: "json", LogLevel: "error", Pipelines: []string{dir},
-		Proxy: serve.ProxyFlags{Addresses: map[string]string{"fanout": ":0"}, Patience: 2 * time.Minute, Replay: "1MiB"},
+	}
+	if err := errors.Join(f.Set("proxy", "fanout=:0"), f.Set("proxy-patience", "2m")); err != nil {
+		x.t.Fatal(err)
 	}
 	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{})
 	if err != nil {
@@ -90,7 +93,7 @@ func (x *fanout) start(dir string) {
 	if x.node, err = serve.Open(x.t.Context(), s, f, bundle); err != nil {
 		x.t.Fatal(err)
 	}
-	x.proxy = x.node.ProxyURL()
+	x.proxy = "http://" + x.node.Listening()[0]
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- x.node.Run(ctx) }()

@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
@@ -36,7 +37,6 @@ import (
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
 	"procaas/engine/stub"
-	"procaas/handlers"
 )
 
 // sweepFlow has three stages, a parallel one of two calls, an emit beside a wait and a
@@ -491,14 +491,14 @@ func sweepUntilKilled(t *testing.T, text string) {
 	proxy := httptest.NewServer(d.between(httputil.NewSingleHostReverseProxy(service)))
 	defer proxy.Close()
 
-	types := engine.Types(handlers.All())
+	types := addons.Types()
 	services := map[string]string{"svc": proxy.URL}
 	bundle, found := dsl.Load([]diag.File{{Name: "sweep.yaml", Data: []byte(sweepFlow)}}, dsl.Options{Types: types, ServiceURLs: services})
 	if bundle == nil {
 		t.Fatalf("%+v", found)
 	}
 	e, err := engine.New(engine.Options{
-		Store: d.ports(), Types: handlers.All(), Bundle: bundle, ServiceURLs: services, Name: "swept", Lease: sweepLease,
+		Store: d.ports(), Types: addons.HandlerTypes(), Bundle: bundle, ServiceURLs: services, Name: "swept", Lease: sweepLease,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/tree"
-	"procaas/engine"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/checkpoint"
@@ -19,7 +19,6 @@ import (
 	"procaas/engine/planner"
 	"procaas/engine/records"
 	"procaas/engine/store"
-	"procaas/handlers"
 )
 
 func diffCommand() *cobra.Command {
@@ -49,7 +48,7 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 		if err != nil {
 			return err
 		}
-		diff, err := diff.Compare(old, now, engine.Types(handlers.All()))
+		diff, err := diff.Compare(old, now, addons.Types())
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/docs"
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
@@ -152,7 +153,7 @@ func explainName(s cli.Streams, name string) (bool, error) {
 		_, err := fmt.Fprint(s.Out, handlers.Reference(flowtest.Reference()...))
 		return true, err
 	}
-	for _, t := range handlers.All() {
+	for _, t := range addons.HandlerTypes() {
 		if t.Name == name {
 			_, err := fmt.Fprint(s.Out, handlers.Reference(t.Type))
 			return true, err
@@ -205,7 +206,7 @@ func explainable() []string {
 	for _, r := range rules.All() {
 		names = append(names, string(r.Code))
 	}
-	for _, t := range handlers.All() {
+	for _, t := range addons.HandlerTypes() {
 		names = append(names, t.Name)
 	}
 	for _, p := range tree.Parts() {
@@ -222,7 +223,7 @@ func explainAll(s cli.Streams) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	section := func(title string) { fmt.Fprintf(w, "%s:\n", title) }
 	section("Handler types")
-	for _, t := range handlers.All() {
+	for _, t := range addons.HandlerTypes() {
 		fmt.Fprintf(w, "  %s\t%s\n", t.Name, inShort(t.Type))
 	}
 	section("\nOther parts of pipeline files")

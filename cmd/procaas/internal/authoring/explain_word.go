@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/docs"
 	"procaas/dsl/tree"
 	"procaas/engine/api/cli"
@@ -95,7 +96,7 @@ func everyType() (all []tree.Type) {
 	for _, p := range tree.Parts() {
 		all = append(all, p.Type)
 	}
-	for _, t := range handlers.All() {
+	for _, t := range addons.HandlerTypes() {
 		all = append(all, t.Type)
 	}
 	return append(all, flowtest.Reference()...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
@@ -120,7 +121,7 @@ func starterFiles() ([]diag.File, error) {
 	if err := add(settingsFile, data, err); err != nil {
 		return nil, err
 	}
-	data, err = tree.JSONSchema(source.Types())
+	data, err = tree.JSONSchema(addons.Types())
 	if err := add("schemas/pipeline.schema.json", data, err); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
@@ -81,7 +82,7 @@ func (f *replayFlags) replay(q *cli.Call, format flowtest.Format) error {
 	if err != nil {
 		return err
 	}
-	env := replay.Env{Types: handlers.All(), Alone: handlers.Alone()}
+	env := replay.Env{Types: addons.HandlerTypes(), Alone: handlers.Alone()}
 	now, err := replay.NewProgram(bundle, env, stubs)
 	if err != nil {
 		return err
@@ -175,7 +176,7 @@ func (v *versions) add(d definitions.VersionDetail) error {
 	for _, f := range d.Files {
 		files = append(files, diag.File{Name: f.Name, Data: []byte(f.Text)})
 	}
-	b, found := dsl.Load(files, dsl.Options{Types: source.Types()})
+	b, found := dsl.Load(files, dsl.Options{Types: addons.Types()})
 	if b == nil {
 		return fmt.Errorf("this procaas cannot read the version %s of the pipelines: %s", d.Version.Version, definitions.FirstError(found))
 	}

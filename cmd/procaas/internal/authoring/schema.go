@@ -3,7 +3,7 @@ package authoring
 import (
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/source"
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl/tree"
 	"procaas/engine/flowtest"
 )
@@ -26,7 +26,7 @@ In VS Code:
 	}
 	test := c.Flags().Bool("test", false, "print the schema of *.test.yaml")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		write := func() ([]byte, error) { return tree.JSONSchema(source.Types()) }
+		write := func() ([]byte, error) { return tree.JSONSchema(addons.Types()) }
 		if *test {
 			write = flowtest.JSONSchema
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
@@ -22,7 +23,6 @@ import (
 	"procaas/engine/memory"
 	"procaas/engine/store"
 	"procaas/engine/stub"
-	"procaas/handlers"
 )
 
 const testHelp = `test runs the tests of pipelines: every *.test.yaml below the given paths (default:
@@ -243,7 +243,7 @@ func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 		return nil, err
 	}
 	env := flowtest.Env{
-		Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() },
+		Types: addons.HandlerTypes(), Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() },
 		Progress: func(file, test string, calls, most int) {
 			fmt.Fprintf(l.Err, "%s: %s: %d calls so far, at most %d\n", file, test, calls, most)
 		},
@@ -296,7 +296,7 @@ func (l *testLoader) pipelines(paths []string) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, found := dsl.Load(files, dsl.Options{Types: source.Types(), Read: l.trees.Read})
+	b, found := dsl.Load(files, dsl.Options{Types: addons.Types(), Read: l.trees.Read})
 	l.bundles[key] = &loaded{bundle: b, files: files, found: found}
 	return l.bundles[key], nil
 }

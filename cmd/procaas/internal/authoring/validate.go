@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
@@ -60,7 +61,7 @@ func validate(s cli.Streams, paths []string, format render.Format, level diag.Se
 	if err != nil {
 		return err
 	}
-	o := dsl.Options{Types: source.Types(), Read: source.TreesOf(paths).Read}
+	o := dsl.Options{Types: addons.Types(), Read: source.TreesOf(paths).Read}
 	var found []diag.Diagnostic
 	if fix {
 		if files, found, err = fixFiles(s, files, o, slices.Contains(paths, "-")); err != nil {

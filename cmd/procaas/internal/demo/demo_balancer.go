@@ -114,7 +114,7 @@ func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions) erro
 		return errors.Join(err, g.Wait())
 	}
 	g.Go(func() error { return node.Run(working) })
-	load := newKeyLoad(node.ProxyURL(), o)
+	load := newKeyLoad("http://"+node.Listening()[0], o)
 	if o.format == "text" {
 		fmt.Fprintf(s.Out, "%d workers, requests come to %s, the console is at %s\n", o.workers, load.url, node.URL())
 		fmt.Fprintf(s.Out, "to break one: kill -9 %d, which is %s; to empty one: procaas balancer drain %s --reason trial --server %s\n",
@@ -235,7 +235,10 @@ func openDemoNode(ctx context.Context, s cli.Streams, o clusterDemoOptions, work
 	if err != nil {
 		return nil, err
 	}
-	o.node.Proxy = serve.ProxyFlags{Addresses: map[string]string{demoCluster: ":0"}, Patience: time.Minute, Replay: "1MiB"}
+	err = errors.Join(o.node.Set("proxy", demoCluster+"=:0"), o.node.Set("proxy-patience", "1m"))
+	if err != nil {
+		return nil, err
+	}
 	return serve.Open(ctx, s, o.node, bundle)
 }
 

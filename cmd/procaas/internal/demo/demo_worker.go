@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/serve"
-	"procaas/cmd/procaas/internal/serve/web"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/transport"
+	"procaas/engine/api/web"
 	"procaas/handlers/balancer/handoff/reference"
 )
 

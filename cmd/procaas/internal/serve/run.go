@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/cmd/procaas/internal/serve/secret"
 	"procaas/cmd/procaas/internal/source"
@@ -23,7 +24,6 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/sqlite"
-	"procaas/handlers"
 )
 
 // runCommand needs no server. The run has its own engine.
@@ -145,7 +145,7 @@ func (r oneRun) execute(ctx context.Context, b *tree.Bundle, services map[string
 	}
 	o := engine.DefaultOptions()
 	o.Store = store.Ports()
-	o.Types = handlers.All()
+	o.Types = addons.HandlerTypes()
 	o.Bundle = b
 	o.Name = "run"
 	o.Secrets, o.ServiceURLs = secret.Store{}.Value, services

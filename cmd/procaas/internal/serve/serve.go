@@ -17,23 +17,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/serve/observe"
 	"procaas/cmd/procaas/internal/serve/playground"
 	"procaas/cmd/procaas/internal/serve/secret"
 	"procaas/cmd/procaas/internal/serve/stores"
-	"procaas/cmd/procaas/internal/serve/web"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/addon"
 	"procaas/engine/alert"
 	"procaas/engine/api"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
+	"procaas/engine/api/web"
 	"procaas/engine/budget"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
@@ -43,9 +46,7 @@ import (
 	"procaas/engine/replay"
 	"procaas/engine/stats"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 	"procaas/handlers"
-	"procaas/handlers/sharding/shardmap"
 )
 
 // Flags are the flags of every command that runs a node.
@@ -64,18 +65,19 @@ type Flags struct {
 	Targets             []string
 	Alerts              AlertFlags
 	Services            map[string]string
-	Proxy               ProxyFlags
 	Pipelines           []string
 	Named               bool // somebody has said where the pipelines are
 	Overrule            bool // these pipelines replace those in the store
 	Patient             bool // wait for an unreachable store
 	TraceURL            string
-	StrictQueues        bool // refuse tasks of types without workers
 
 	// Unread is why the files of Pipelines cannot run, if the bundle is the store's current one instead.
 	Unread error
 
 	read func(name string) ([]byte, error) // reads files that pipelines name; nil for the default
+
+	addons []*addon.Process // see processes
+	own    *pflag.FlagSet   // flags of add-ons that the command does not declare
 }
 
 // Add declares the flags. open lists calls that need no token.
@@ -97,8 +99,7 @@ func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 	flags.StringVar(&f.MaxBody, "max-body", "1MiB", "largest body of an event")
 	flags.StringVar(&f.Memory, "memory", "", "memory that the node may use, such as 512MiB (default: the limit of its container, "+
 		"or half of the machine)")
-	flags.BoolVar(&f.StrictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has "+
-		"asked for, instead of warning")
+	f.declare(flags)
 	if len(open) == 0 {
 		open = []string{"none"}
 	}
@@ -152,7 +153,7 @@ collector. The other OTEL_ variables work too.`,
 	var f Flags
 	f.Add(c, "sqlite:.procaas/procaas.db")
 	c.Flags().StringSliceVarP(&f.Pipelines, "pipelines", "p", []string{"."}, "directories or files with pipelines")
-	f.Proxy.add(c.Flags())
+	f.declareServed(c.Flags())
 	c.Flags().StringArrayVar(&f.Cells, "cell", nil, "another PostgreSQL for the inbox, in addition to --store: NAME=postgres://… "+
 		"(repeatable; the same on all nodes)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -227,10 +228,9 @@ func (f *Flags) load(ctx context.Context, s cli.Streams) (*tree.Bundle, error) {
 type Node struct {
 	engine  *engine.Engine
 	store   store.Store
-	tasks   *store.TaskStore
+	parts   []*plugged
 	closing chan struct{} // closed when Run begins to stop
 	web     *web.Server
-	proxies *proxies
 	shadow  *replay.Shadow
 	access  api.Options
 	api     http.Handler
@@ -238,14 +238,12 @@ type Node struct {
 	metrics *prometheus.Registry
 	traces  *observe.Traces
 	alerts  *alert.Alerter
-	shards  *shardmap.Service // nil if the store is not PostgreSQL
 	secrets secret.Store
 	targets *outbound.Targets
 	record  float64 // percentage of runs
 	memory  *budget.Memory
 
 	breakers outbound.Breakers
-	kept     keptMaps
 	log      *slog.Logger
 	streams  cli.Streams
 	flags    Flags
@@ -278,12 +276,11 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	if err := f.stores().Check(); err != nil {
 		return nil, err
 	}
-	checked, err := newProxies(f.Proxy, b)
-	if err != nil {
+	if err := f.check(b); err != nil {
 		return nil, err
 	}
 	n := &Node{
-		metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked,
+		metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f,
 		shadow: replay.NewShadow(), closing: make(chan struct{}), memory: access.Memory,
 	}
 	if n.secrets, err = secret.New(f.SecretsDir, f.Access.File, access.Token); err != nil {
@@ -307,12 +304,13 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	if n.web, err = web.Listen(ctx, f.Listen, log, transport.Server); err != nil {
 		return nil, err
 	}
-	if err := n.proxies.listen(ctx, log); err != nil {
-		return nil, errors.Join(err, n.web.Close(), n.proxies.close())
-	}
 	n.access = access
-	if err := n.open(ctx, b, access); err != nil {
-		return nil, errors.Join(err, n.web.Close(), n.proxies.close())
+	err = n.listen(ctx)
+	if err == nil {
+		err = n.open(ctx, b, access)
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.web.Close(), n.closeParts())
 	}
 	return n, nil
 }
@@ -320,14 +318,6 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 // stores returns the options of the node's store.
 func (f *Flags) stores() stores.Options {
 	return stores.Options{DSN: f.Store, Cells: f.Cells, Migrate: f.Migrate}
-}
-
-// beyond returns an address of the node that other machines reach, or "".
-func (f *Flags) beyond(access api.Options) string {
-	if !access.Local {
-		return f.Listen
-	}
-	return f.Proxy.beyond()
 }
 
 // open opens the store and creates the engine.
@@ -343,16 +333,14 @@ func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (er
 	if err != nil {
 		return fmt.Errorf("open store %s: %w", stores.Redact(n.flags.Store), err)
 	}
-	n.tasks = taskrun.MeasureTasks(n.store.Tasks, n.metrics)
 	if n.traces, err = observe.OpenTraces(ctx, nodeName(n.flags.Name), n.log); err != nil {
 		return errors.Join(err, n.store.Close())
 	}
-	err = n.openShards(ctx, b)
+	err = n.openParts(ctx, b)
 	if err == nil {
 		err = n.build(ctx, n.flags, b, access)
 	}
 	if err != nil {
-		n.closeShards()
 		n.traces.Close(n.log)
 		return errors.Join(err, n.store.Close())
 	}
@@ -399,11 +387,16 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 			return errNoToken(beyond)
 		}
 	}
-	n.metrics.MustRegister(observe.NewClusters(e), observe.NewDegraded(e))
+	n.metrics.MustRegister(observe.NewDegraded(e))
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
 		return err
 	}
-	served.Tasks, served.StrictTasks, served.Closing = n.tasks, f.StrictQueues, n.closing
+	served.Closing = n.closing
+	for _, p := range n.parts {
+		if p.Offer != nil {
+			p.Offer(&served)
+		}
+	}
 	served.Engine = api.Of(e)
 	served.Log = n.log
 	served.Registry = n.metrics
@@ -417,9 +410,6 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
 	}
 	served.Reload = n.reload
-	if n.shards != nil {
-		served.Shards = n.shards
-	}
 	if inbox, ok := n.store.Scattered.(inbox.Cells); ok {
 		served.Inbox = inbox
 		n.metrics.MustRegister(&observe.Inbox{Cells: inbox})
@@ -445,18 +435,21 @@ func (n *Node) Run(ctx context.Context) error {
 	n.web.Start(n.api)
 	g.Go(func() error { n.reportUntil(ctx); return nil })
 	g.Go(func() error { n.shadow.Run(ctx); return nil })
-	g.Go(func() error { n.followShards(ctx); return nil })
+	g.Go(func() error { n.follow(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
-	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })
 	g.Go(func() error {
-		defer close(n.closing)
-		taskrun.TendTasks(ctx, n.tasks.Maintenance, n.flags.Retention, n.log)
+		<-ctx.Done()
+		close(n.closing)
 		return nil
 	})
 	g.Go(func() error { return n.web.Run(ctx) })
-	n.proxies.start(ctx, g, n, n.access)
+	for _, p := range n.parts {
+		if p.Run != nil {
+			g.Go(func() error { return p.Run(ctx, n.running()) })
+		}
+	}
 	err := g.Wait()
-	n.closeShards()
+	err = errors.Join(err, n.closeParts())
 	n.traces.Close(n.log)
 	return errors.Join(err, n.store.Close())
 }
@@ -475,7 +468,7 @@ func (n *Node) reload(ctx context.Context, how definitions.Change, by store.Acto
 	if how.Try != nil && !how.Dry {
 		return n.engine.TryVersion(ctx, bundle, *how.Try, by)
 	}
-	if err := n.checkMaps(ctx, bundle); err != nil {
+	if err := n.accept(ctx, bundle); err != nil {
 		return diff.Diff{}, err
 	}
 	if how.Dry {
@@ -489,8 +482,8 @@ func (n *Node) reload(ctx context.Context, how definitions.Change, by store.Acto
 	if err != nil {
 		return diff, err
 	}
-	// From the answer on, callers get the new maps.
-	return diff, n.keepMaps(ctx)
+	// From the answer on, callers meet what the add-ons made of it.
+	return diff, n.adopt(ctx)
 }
 
 // wanted returns a version from the store, a set from outside, or the files of this node.
@@ -501,7 +494,7 @@ func (n *Node) wanted(ctx context.Context, how definitions.Change) (*tree.Bundle
 		return bundle, err
 	}
 	if how.Files != nil {
-		bundle, found := dsl.Load(how.Files, dsl.Options{Types: source.Types(), ServiceURLs: f.Services})
+		bundle, found := dsl.Load(how.Files, dsl.Options{Types: addons.Types(), ServiceURLs: f.Services})
 		if bundle == nil {
 			return nil, &definitions.LoadError{Found: found}
 		}
@@ -518,7 +511,7 @@ func (n *Node) wanted(ctx context.Context, how definitions.Change) (*tree.Bundle
 	if read == nil {
 		read = source.TreesOf(f.Pipelines).Read
 	}
-	bundle, found := dsl.Load(files, dsl.Options{Types: source.Types(), Read: read, ServiceURLs: f.Services})
+	bundle, found := dsl.Load(files, dsl.Options{Types: addons.Types(), Read: read, ServiceURLs: f.Services})
 	if err := s.Findings(files, found); err != nil {
 		n.log.Warn("findings cannot be shown", "error", err)
 	}

@@ -6,25 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
-	"procaas/engine"
 	"procaas/engine/api/cli"
 	"procaas/engine/definitions"
 	"procaas/engine/planner"
 	"procaas/engine/stub"
-	"procaas/handlers"
 )
-
-// Types returns the built-in handler types for package dsl.
-func Types() []tree.Type {
-	var types []tree.Type
-	for _, t := range handlers.All() {
-		types = append(types, t.Type)
-	}
-	return types
-}
 
 // Bundle reads and checks pipelines for a command that needs valid ones. It prints findings, and returns an
 // error if any is an error.
@@ -42,7 +32,7 @@ func Bundle(s cli.Streams, paths []string, o dsl.Options) (*tree.Bundle, error) 
 // Check loads files and prints findings. If the files are invalid, it returns a [*definitions.LoadError] that is also
 // [cli.ErrFindings].
 func Check(s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error) {
-	o.Types = Types()
+	o.Types = addons.Types()
 	bundle, found := dsl.Load(files, o)
 	if err := s.Findings(files, found); err != nil {
 		return nil, err
@@ -55,7 +45,7 @@ func Check(s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error
 
 // Plans returns the plans of all pipelines of a bundle.
 func Plans(b *tree.Bundle) ([]*planner.Plan, error) {
-	types := engine.Types(handlers.All())
+	types := addons.Types()
 	var plans []*planner.Plan
 	for _, p := range b.Pipelines {
 		plan, err := planner.New(b, p, types)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/source"
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api/cli"
@@ -75,7 +75,7 @@ func try(ctx context.Context, s cli.Streams) error {
 	}
 	trial := ui.Trial{
 		Plan: func(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) {
-			return engine.Try(files, source.Types())
+			return engine.Try(files, addons.Types())
 		},
 		Run: run,
 	}

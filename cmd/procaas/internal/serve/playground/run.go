@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/cmd/procaas/internal/source"
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine/api/ui"
@@ -30,13 +30,13 @@ func run(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 		out.Err = "In the playground a test has no files: leave out pipelines and stubs."
 		return out
 	}
-	bundle, found := dsl.Load([]diag.File{pipelines}, dsl.Options{Types: source.Types()})
+	bundle, found := dsl.Load([]diag.File{pipelines}, dsl.Options{Types: addons.Types()})
 	if bundle == nil {
 		out.Findings = append(out.Findings, found...)
 		return out
 	}
 	env := flowtest.Env{
-		Types: handlers.All(), Alone: handlers.Alone(),
+		Types: addons.HandlerTypes(), Alone: handlers.Alone(),
 		Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() },
 	}
 	suite, found := flowtest.NewSuite(tests.Name, file, bundle, nil, env)

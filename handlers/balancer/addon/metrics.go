@@ -1,4 +1,4 @@
-package observe
+package addon
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"procaas/engine/clusters"
 )
 
-// Clusters are metrics of the latest observations of balancers. Each scrape reads them from the store, so all
+// metrics are those of the latest observations of balancers. Each scrape reads them from the store, so all
 // nodes return the same.
-type Clusters struct {
-	of    Balanced
+type metrics struct {
+	of    balanced
 	descs []*prometheus.Desc
 }
 
-// Balanced has the clusters of the metrics.
-type Balanced interface {
+// balanced has the clusters of the metrics.
+type balanced interface {
 	Bundle() *tree.Bundle
 	ClusterStatus(ctx context.Context, cluster string) (clusters.ClusterStatus, error)
 }
@@ -77,9 +77,9 @@ var clusterGauges = []struct {
 	},
 }
 
-// NewClusters returns the metrics of the clusters.
-func NewClusters(of Balanced) *Clusters {
-	m := &Clusters{of: of}
+// newMetrics returns the metrics of the clusters.
+func newMetrics(of balanced) *metrics {
+	m := &metrics{of: of}
 	for _, g := range clusterGauges {
 		m.descs = append(m.descs, prometheus.NewDesc(g.name, g.help, []string{"cluster"}, nil))
 	}
@@ -87,14 +87,14 @@ func NewClusters(of Balanced) *Clusters {
 }
 
 // Describe implements [prometheus.Collector].
-func (m *Clusters) Describe(out chan<- *prometheus.Desc) {
+func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range m.descs {
 		out <- d
 	}
 }
 
 // Collect implements [prometheus.Collector]. It omits clusters that it cannot read.
-func (m *Clusters) Collect(out chan<- prometheus.Metric) {
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	for _, c := range m.of.Bundle().Clusters {

@@ -1,4 +1,4 @@
-package serve
+package addon
 
 import (
 	"context"
@@ -16,36 +16,36 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
-	"procaas/cmd/procaas/internal/serve/web"
 	"procaas/dsl/cluster"
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
-	"procaas/engine/api"
+	"procaas/engine/addon"
 	"procaas/engine/api/access"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/transport"
+	"procaas/engine/api/web"
 	"procaas/engine/clusters"
 	"procaas/handlers/balancer/route"
 )
 
-// ProxyFlags are the flags of the proxies for clusters.
-type ProxyFlags struct {
-	Addresses, Keys map[string]string // by cluster
-	Patience        time.Duration
-	Silence         time.Duration
-	Replay          string
+// flags are the flags of the proxies for clusters.
+type flags struct {
+	addresses, keys map[string]string // by cluster
+	patience        time.Duration
+	silence         time.Duration
+	replay          string
 }
 
-func (f *ProxyFlags) add(flags *pflag.FlagSet) {
-	flags.StringToStringVar(&f.Addresses, "proxy", nil, "address whose requests go to the workers of a cluster: CLUSTER=:PORT on "+
+func (f *flags) add(on *pflag.FlagSet) {
+	on.StringToStringVar(&f.addresses, "proxy", nil, "address whose requests go to the workers of a cluster: CLUSTER=:PORT on "+
 		"this machine, or CLUSTER=HOST:PORT (repeatable)")
-	flags.StringToStringVar(&f.Keys, "proxy-key", nil, "where these requests have their key, if not where the cluster says: "+
+	on.StringToStringVar(&f.keys, "proxy-key", nil, "where these requests have their key, if not where the cluster says: "+
 		"CLUSTER=header:NAME, query:NAME or path:N (repeatable)")
-	flags.DurationVar(&f.Patience, "proxy-patience", route.DefaultPatience, "how long a request waits for a worker that serves "+
+	on.DurationVar(&f.patience, "proxy-patience", route.DefaultPatience, "how long a request waits for a worker that serves "+
 		"its partition")
-	flags.DurationVar(&f.Silence, "proxy-timeout", route.DefaultSilence, "how long a worker may be silent before and within its answer, "+
+	on.DurationVar(&f.silence, "proxy-timeout", route.DefaultSilence, "how long a worker may be silent before and within its answer, "+
 		"and a caller within its body")
-	flags.StringVar(&f.Replay, "proxy-replay", "1MiB",
+	on.StringVar(&f.replay, "proxy-replay", "1MiB",
 		"largest body that the proxy can send again; a larger one waits until a worker asks for it")
 }
 
@@ -59,49 +59,49 @@ type proxied struct {
 
 // proxies are all proxies of a node.
 type proxies struct {
-	flags  ProxyFlags
+	flags  flags
 	replay int64      // bytes
-	all    []*proxied // sorted by cluster
+	all    []*proxied // sorted by cluster; empty before check
 }
 
-// newProxies reads the flags and finds the clusters. It binds no address.
-func newProxies(f ProxyFlags, b *tree.Bundle) (*proxies, error) {
-	p := &proxies{flags: f}
-	replay, err := datum.ParseBytes(f.Replay)
-	if err != nil && len(f.Addresses) > 0 {
-		return nil, cli.Usagef("--proxy-replay %q: %w", f.Replay, err)
+// check reads the flags and finds the clusters. It binds no address.
+func (p *proxies) check(b *tree.Bundle) error {
+	f := &p.flags
+	replay, err := datum.ParseBytes(f.replay)
+	if err != nil && len(f.addresses) > 0 {
+		return cli.Usagef("--proxy-replay %q: %w", f.replay, err)
 	}
 	p.replay = int64(replay)
-	for id := range f.Keys {
-		if f.Addresses[id] == "" {
-			return nil, cli.Usagef("--proxy-key %s=%s: there is no --proxy for the cluster", id, f.Keys[id])
+	for id := range f.keys {
+		if f.addresses[id] == "" {
+			return cli.Usagef("--proxy-key %s=%s: there is no --proxy for the cluster", id, f.keys[id])
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(f.Addresses)) {
+	for _, id := range slices.Sorted(maps.Keys(f.addresses)) {
 		x, err := f.find(id, b)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p.all = append(p.all, x)
 	}
-	return p, nil
+	return nil
 }
 
 // find returns the proxy of one --proxy.
-func (f *ProxyFlags) find(id string, b *tree.Bundle) (*proxied, error) {
+func (f *flags) find(id string, b *tree.Bundle) (*proxied, error) {
 	declared := b.Cluster(id)
 	if declared == nil {
 		known := cli.Names(b.Clusters, func(c *tree.Cluster) string { return c.ID })
-		return nil, cli.Usagef("--proxy %s=%s: no cluster %q is declared; %s", id, f.Addresses[id], id,
+		return nil, cli.Usagef("--proxy %s=%s: no cluster %q is declared; %s", id, f.addresses[id], id,
 			cli.Meant(id, known, "did you mean %s?", "declare it below clusters:"))
 	}
-	address, err := proxyAddress(f.Addresses[id])
+	address, err := proxyAddress(f.addresses[id])
 	if err != nil {
-		return nil, cli.Usagef("--proxy %s=%s: %w", id, f.Addresses[id], err)
+		return nil, cli.Usagef("--proxy %s=%s: %w", id, f.addresses[id], err)
 	}
 	place := declared.Key
-	if f.Keys[id] != "" {
-		place = f.Keys[id]
+	if f.keys[id] != "" {
+		place = f.keys[id]
 	}
 	key, err := cluster.ParseKeyPlace(place)
 	if err != nil {
@@ -135,21 +135,31 @@ func proxyAddress(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// beyond returns an address that other machines reach, or "".
-func (f *ProxyFlags) beyond() string {
-	for _, id := range slices.Sorted(maps.Keys(f.Addresses)) {
-		if address, err := proxyAddress(f.Addresses[id]); err == nil && !transport.Loopback(address) {
-			return address
+// addresses lists the addresses that listen has bound, or will bind.
+func (p *proxies) addresses() []string {
+	var all []string
+	for _, x := range p.all {
+		if x.web != nil {
+			all = append(all, x.web.Addr())
 		}
 	}
-	return ""
+	if all != nil {
+		return all
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.flags.addresses)) {
+		if address, err := proxyAddress(p.flags.addresses[id]); err == nil {
+			all = append(all, address)
+		}
+	}
+	return all
 }
 
-// start makes the proxies answer, with the API's rules for access.
-func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served api.Options) {
+// run answers until ctx ends, with the API's rules for access.
+func (p *proxies) run(ctx context.Context, h *addon.Host, n addon.Running) error {
 	if len(p.all) == 0 {
-		return
+		return nil
 	}
+	g, ctx := errgroup.WithContext(ctx)
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_proxy_requests_total", Help: "Requests to a cluster, by the status of the reply.",
 	}, []string{"cluster", "code"})
@@ -157,31 +167,32 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served 
 		Name: "procaas_proxy_repeats_total", Help: "How often the proxy sent such requests again, because their partition was moving or " +
 			"the worker failed.",
 	}, []string{"cluster"})
-	n.metrics.MustRegister(requests, repeats)
+	h.Metrics.MustRegister(requests, repeats)
 	for _, x := range p.all {
 		follower := route.NewFollower(route.SourceFunc(func(ctx context.Context, after int64) (clusters.Assignment, error) {
-			return n.engine.AwaitAssignment(ctx, x.cluster, after)
-		}), n.log.With("cluster", x.cluster))
+			return n.Engine.AwaitAssignment(ctx, x.cluster, after)
+		}), h.Log.With("cluster", x.cluster))
 		g.Go(func() error { follower.Run(ctx); return nil })
 		repeated := repeats.WithLabelValues(x.cluster)
 		proxy := route.NewProxy(route.ProxyOptions{
-			Follower: follower, Key: x.key, Patience: p.flags.Patience, Silence: p.flags.Silence, Replay: p.replay,
-			Memory: n.memory, Transport: workersTransport(n.engine.WorkersClient), Log: n.log.With("cluster", x.cluster),
+			Follower: follower, Key: x.key, Patience: p.flags.patience, Silence: p.flags.silence, Replay: p.replay,
+			Memory: h.Memory, Transport: workersTransport(n.Engine.WorkersClient), Log: h.Log.With("cluster", x.cluster),
 			Observe: func(status, attempts int) {
 				requests.WithLabelValues(x.cluster, strconv.Itoa(status)).Inc()
 				repeated.Add(float64(max(0, attempts-1)))
 			},
 		})
-		x.web.MakeRoom(n.engine.CloseIdleConnections)
-		x.web.Start(access.Guard(access.Options{
-			Access: n.engine, Log: n.log, Token: served.Token, Hosts: served.Hosts, Local: transport.Loopback(x.web.Addr()),
-		}, proxy))
-		n.log.Info("passing requests on", "cluster", x.cluster, "address", "http://"+x.web.Addr(), "key", x.key.String())
+		x.web.MakeRoom(n.Free)
+		rules := n.Access
+		rules.Local = transport.Loopback(x.web.Addr())
+		x.web.Start(access.Guard(rules, proxy))
+		h.Log.Info("passing requests on", "cluster", x.cluster, "address", "http://"+x.web.Addr(), "key", x.key.String())
 		g.Go(func() error { return x.web.Run(ctx) })
 	}
+	return g.Wait()
 }
 
-// close closes proxies that were not started.
+// close closes the addresses.
 func (p *proxies) close() error {
 	var errs []error
 	for _, x := range p.all {
@@ -200,6 +211,3 @@ func (t workersTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// A new definition may allow other hosts.
 	return t().Transport.RoundTrip(r)
 }
-
-// ProxyURL returns the address of the proxy, if there is one cluster.
-func (n *Node) ProxyURL() string { return "http://" + n.proxies.all[0].web.Addr() }

@@ -51,7 +51,10 @@ func (f *Server) Start(h http.Handler) {
 		return
 	}
 	f.ended = make(chan error, 1)
-	go func() { f.ended <- f.server.Serve(f.listener) }()
+	go func() {
+		f.ended <- f.server.Serve(f.listener)
+		close(f.ended) // Close may ask after Run has
+	}()
 }
 
 // Run serves until ctx ends. It returns when requests in flight have their answers. Call Start first.
@@ -72,13 +75,13 @@ func (f *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// Close closes a server that does not run.
+// Close closes a server that does not run, or does no longer.
 func (f *Server) Close() error {
 	if f.ended == nil {
 		return f.listener.Close()
 	}
 	err := f.server.Close()
-	if served := <-f.ended; !errors.Is(served, http.ErrServerClosed) {
+	if served := <-f.ended; served != nil && !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
 	return err

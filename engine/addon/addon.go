@@ -1,0 +1,116 @@
+// Package addon is where a product is plugged into procaas: the queue, the balancer, the shards. The core knows
+// only the types of this package. The list of add-ons is in cmd/procaas/addons.
+//
+// Three values describe an add-on. An [Addon] is what commands know without a node: the handler types that validate,
+// explain and the schema need. A [Process] is what a command that runs a node has of it, from its flags on. A [Part]
+// is what a node runs, once its store is open.
+package addon
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"procaas/dsl/tree"
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/budget"
+	"procaas/engine/outbound"
+	"procaas/engine/secrets"
+	"procaas/engine/store"
+)
+
+// An Addon is all that a product adds. Fields are nil for what it does not add.
+type Addon struct {
+	Name string // one word, for messages
+
+	// Types are its handler types as the language sees them. Those of [Part.Types] replace them on a node.
+	Types []engine.HandlerType
+
+	// New makes the add-on's part in one command that runs a node. Nil adds nothing to nodes.
+	New func() *Process
+}
+
+// A Process is an add-on in a process that may run a node. Its functions share the values of its flags. They
+// are called in the order of the fields, each at most once. All may be nil.
+type Process struct {
+	// Flags declares flags of all commands that run a node. ServeFlags declares those that only procaas serve has.
+	Flags      func(*pflag.FlagSet)
+	ServeFlags func(*pflag.FlagSet)
+
+	// Addresses lists the addresses that Listen will bind or has bound. A node that other machines reach needs tokens.
+	Addresses func() []string
+
+	// Check returns what is wrong with the flags. It is called before any address is bound and before the store
+	// is opened, so that a mistyped flag is reported first.
+	Check func(*tree.Bundle) error
+
+	// Listen binds addresses of its own. Nothing answers there before [Part.Run].
+	Listen func(context.Context, *slog.Logger) error
+
+	// Open makes the part of a node whose store is open. The engine exists only when [Part.Run] is called, because
+	// it needs the part's handler types.
+	Open func(context.Context, *Host) (*Part, error)
+
+	// Close undoes Listen and Open, also if one of them failed or was not called. It is called last, when nothing
+	// of the node runs.
+	Close func() error
+}
+
+// A Host is what a node offers to its add-ons.
+type Host struct {
+	Name string // of the node, for people
+	// DSN is the address of the store, for add-ons that open connections of their own. Postgres says that it is
+	// one of PostgreSQL.
+	DSN      string
+	Postgres bool
+	Store    store.Store
+
+	Bundle  func() *tree.Bundle // the definition that serves new events
+	Secrets func(secrets.Use) (string, error)
+	Targets *outbound.Targets
+	// HTTP returns a client for requests of the node itself, to what name says. After failures it makes none for
+	// a pause.
+	HTTP    func(name string, pause time.Duration) *http.Client
+	Memory  *budget.Memory
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+
+	Lease, Retention time.Duration // see [engine.Options]
+}
+
+// A Part is what an add-on runs on one node. All fields may be nil.
+type Part struct {
+	// Types are handler types that use what Open has opened. Each replaces the type of its name.
+	Types []engine.HandlerType
+
+	// Accept returns why a definition cannot become current on all nodes, as far as this add-on knows. The error is
+	// a [*definitions.LoadError] if the definition is wrong. Others may pass.
+	Accept func(context.Context, *tree.Bundle) error
+
+	// Adopt follows a definition that has become current. After an error it is tried again each second, also with
+	// a later definition.
+	Adopt func(context.Context, *tree.Bundle) error
+
+	// Offer gives the API what this add-on has opened.
+	Offer func(*api.Options)
+
+	// Run works until ctx ends.
+	Run func(context.Context, Running) error
+}
+
+// A Running is a node while it runs.
+type Running struct {
+	Engine *engine.Engine
+
+	// Access are the rules for callers of the API. An add-on with an address of its own sets Local for it.
+	Access access.Options
+
+	// Free closes connections that nobody needs, when the process has too many open files.
+	Free func()
+}

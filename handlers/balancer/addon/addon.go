@@ -1,0 +1,29 @@
+// Package addon plugs the balancer and its proxies into procaas.
+package addon
+
+import (
+	"context"
+
+	"procaas/engine/addon"
+	"procaas/handlers/balancer"
+)
+
+// New returns the add-on.
+func New() addon.Addon {
+	return addon.Addon{Name: "balancer", Types: balancer.Types(), New: newProcess}
+}
+
+func newProcess() *addon.Process {
+	p := &proxies{}
+	return &addon.Process{
+		ServeFlags: p.flags.add, Addresses: p.addresses, Check: p.check, Listen: p.listen, Close: p.close,
+		Open: func(_ context.Context, h *addon.Host) (*addon.Part, error) {
+			return &addon.Part{
+				Run: func(ctx context.Context, n addon.Running) error {
+					h.Metrics.MustRegister(newMetrics(n.Engine))
+					return p.run(ctx, h, n)
+				},
+			}, nil
+		},
+	}
+}

@@ -1,0 +1,51 @@
+// Package addon plugs the queue of tasks into procaas.
+package addon
+
+import (
+	"context"
+
+	"github.com/spf13/pflag"
+
+	"procaas/engine/addon"
+	"procaas/engine/api"
+	"procaas/engine/taskrun"
+	"procaas/handlers/queue"
+)
+
+// New returns the add-on.
+func New() addon.Addon {
+	return addon.Addon{Name: "queue", Types: queue.Types(), New: newProcess}
+}
+
+// A process is the queue in one process.
+type process struct {
+	strict bool // refuse tasks of types without workers
+}
+
+func newProcess() *addon.Process {
+	p := &process{}
+	return &addon.Process{Flags: p.flags, Open: p.open}
+}
+
+func (p *process) flags(on *pflag.FlagSet) {
+	on.BoolVar(&p.strict, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has "+
+		"asked for, instead of warning")
+}
+
+func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
+	tasks := taskrun.MeasureTasks(h.Store.Tasks, h.Metrics)
+	return &addon.Part{
+		Types: queue.Bind(queue.Types(), tasks),
+		Offer: func(o *api.Options) { o.Tasks, o.StrictTasks = tasks, p.strict },
+		Run: func(ctx context.Context, n addon.Running) error {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				taskrun.TendTasks(ctx, tasks.Maintenance, h.Retention, h.Log)
+			}()
+			n.Engine.ServeTasks(ctx, tasks)
+			<-done
+			return nil
+		},
+	}, nil
+}

@@ -1,0 +1,87 @@
+// Package addon plugs shard maps and transfers into procaas.
+package addon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"procaas/dsl/tree"
+	"procaas/engine/addon"
+	"procaas/engine/api"
+	"procaas/engine/definitions"
+	"procaas/engine/postgres"
+	"procaas/engine/transfers"
+	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
+)
+
+// New returns the add-on.
+func New() addon.Addon {
+	return addon.Addon{Name: "sharding", Types: sharding.Types(), New: newProcess}
+}
+
+// A process is the shard maps of one process.
+type process struct {
+	maps *shardmap.Service // nil before open, and if the store is not PostgreSQL
+}
+
+func newProcess() *addon.Process {
+	p := &process{}
+	return &addon.Process{Open: p.open, Close: p.close}
+}
+
+// open opens the shard maps of a node, in the database of its store. It must be PostgreSQL.
+func (p *process) open(ctx context.Context, h *addon.Host) (*addon.Part, error) {
+	declared := h.Bundle().ShardMaps
+	if !h.Postgres {
+		if len(declared) > 0 {
+			h.Log.Warn("shard maps are not kept: they need a store in PostgreSQL", "maps", len(declared))
+		}
+		return &addon.Part{}, nil
+	}
+	const pause = 5 * time.Second // someone waits for the registration of a key
+	maps, err := shardmap.Open(ctx, shardmap.Options{
+		DSN: h.DSN, Maps: declared, Secret: h.Secrets, Targets: h.Targets, HTTP: h.HTTP("registration", pause), Log: h.Log,
+		Audit: postgres.WriteAudit,
+		Transfers: func(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error) {
+			return transfers.ReadShardTransfers(ctx, h.Store.Documents, shardMap)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.maps = maps
+	return &addon.Part{
+		Types:  sharding.Bind(sharding.Types(), maps, sharding.BindOptions{}),
+		Accept: p.accept,
+		Adopt:  p.adopt,
+		Offer:  func(o *api.Options) { o.Shards = maps },
+	}, nil
+}
+
+// accept refuses shard maps that cannot be taken over, before they become current.
+func (p *process) accept(ctx context.Context, b *tree.Bundle) error {
+	err := p.maps.Check(ctx, b.ShardMaps)
+	if _, ok := errors.AsType[*shardmap.MapError](err); ok {
+		return &definitions.LoadError{Err: err}
+	}
+	return err
+}
+
+// adopt takes over the shard maps of a definition.
+func (p *process) adopt(ctx context.Context, b *tree.Bundle) error {
+	if err := p.maps.Apply(ctx, b.ShardMaps); err != nil {
+		return fmt.Errorf("the new shard maps are not taken over yet, those before stay; it is tried again each second: %w", err)
+	}
+	return nil
+}
+
+// close closes the connections to shards, if there are any.
+func (p *process) close() error {
+	if p.maps != nil {
+		p.maps.Close()
+	}
+	return nil
+}
