@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
@@ -92,8 +94,8 @@ func golden(t *testing.T, name, have string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if have != string(want) {
-		t.Errorf("%s is not what the commands print; have\n%s", file, have)
+	if d := cmp.Diff(string(want), have); d != "" {
+		t.Errorf("%s is not what the commands print (-want +have):\n%s", file, d)
 	}
 }
 
