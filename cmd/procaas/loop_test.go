@@ -178,7 +178,7 @@ func TestEventsCarryTheLengthOfTheirChainBetweenCells(t *testing.T) {
 	var found [41]bool
 	var since time.Time
 	for _, dsn := range []string{home, b} {
-		s, err := postgres.Open(ctx, dsn, postgres.Options{})
+		s, err := postgres.Open(ctx, dsn, postgres.Options{Cell: true})
 		if err != nil {
 			t.Fatal(err)
 		}

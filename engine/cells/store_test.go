@@ -19,7 +19,7 @@ import (
 // opener opens a database as a cell.
 func opener(dsn string) func(context.Context) (*store.Cell, error) {
 	return func(ctx context.Context) (*store.Cell, error) {
-		db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
+		db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true, Cell: true})
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +148,7 @@ func TestCellsBeginRunsByWhatTheHomeServes(t *testing.T) {
 		}
 		commit(t, s.Ports(), node, c, model.Succeeded)
 	}
-	db, err := postgres.Open(ctx, cell, postgres.Options{})
+	db, err := postgres.Open(ctx, cell, postgres.Options{Cell: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,19 @@ func (c cell) EnrolledAs(ctx context.Context) (b store.CellID, err error) {
 	return b, err
 }
 
+// refuseCell refuses to use one database of an inbox as if it were the whole inbox.
+func refuseCell(b store.CellID) error {
+	switch {
+	case b.Name == "":
+		return nil
+	case b.Number == 0:
+		return errors.New("the inbox is spread over several databases, of which this is the home: name the others by --cell " +
+			"NAME=postgres://…")
+	}
+	return fmt.Errorf("the database is cell %s of an inbox over several databases: give that of its home as --store, and this one as "+
+		"--cell %s=…", b.Name, b.Name)
+}
+
 const (
 	insertCellID = "insert into inbox_cell (inbox, name, number) values ($1, $2, $3)"
 	openAll      = "insert into inbox_slots (slot, state) select n, 'open' from generate_series(0, $1::int - 1) n"

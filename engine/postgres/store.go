@@ -50,6 +50,10 @@ type Options struct {
 	// synchronous_commit off.
 	Unsafe bool
 
+	// Cell allows a database that is one of several of an inbox. Its store has only some of the keys.
+	// Without it, Open refuses such a database, because a node would take it for the whole store.
+	Cell bool
+
 	// Log logs lost connections. Nil logs nothing.
 	Log *slog.Logger
 }
@@ -121,7 +125,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		_, _, err = Migrate(ctx, dsn)
 	}
 	if err == nil {
-		err = s.start(ctx)
+		err = s.start(ctx, o.Cell)
 	}
 	if err != nil {
 		pool.Close()
@@ -134,8 +138,11 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 // The API uses the rest.
 const maxConns = 12
 
-func (s *Store) start(ctx context.Context) error {
+func (s *Store) start(ctx context.Context, mayBeCell bool) error {
 	enrolled, err := (cell{s.db}).EnrolledAs(ctx)
+	if err == nil && !mayBeCell {
+		err = refuseCell(enrolled)
+	}
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package stores
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 
@@ -13,22 +12,6 @@ import (
 	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
-
-// refuseCell refuses to use one database of an inbox as if it were the whole inbox.
-func refuseCell(ctx context.Context, cell *store.Cell) error {
-	b, err := cell.Enrolment.EnrolledAs(ctx)
-	switch {
-	case err != nil:
-		return err
-	case b.Name == cells.Home:
-		return errors.New("the inbox is spread over several databases, of which this is the home: name the others by --cell " +
-			"NAME=postgres://…")
-	case b.Name != "":
-		return fmt.Errorf("the database is cell %s of an inbox over several databases: give that of its home as --store, and this one as "+
-			"--cell %s=…", b.Name, b.Name)
-	}
-	return nil
-}
 
 // namedCells parses the --cell flags: databases by the names of their cells.
 func (o Options) namedCells() (map[string]string, error) {
@@ -59,9 +42,9 @@ func (o Options) openCells(ctx context.Context, log *slog.Logger) (store.Store, 
 	}
 	all := cells.Options{Log: log, Cells: map[string]func(context.Context) (*store.Cell, error){}}
 	for name, dsn := range named {
-		all.Cells[name] = func(ctx context.Context) (*store.Cell, error) { return o.openCell(ctx, dsn, log) }
+		all.Cells[name] = func(ctx context.Context) (*store.Cell, error) { return o.openPostgres(ctx, dsn, true, log) }
 	}
-	home, err := o.openCell(ctx, o.DSN, log)
+	home, err := o.openPostgres(ctx, o.DSN, true, log)
 	if err != nil {
 		return store.Store{}, err
 	}
@@ -73,9 +56,9 @@ func (o Options) openCells(ctx context.Context, log *slog.Logger) (store.Store, 
 	return s.Ports(), nil
 }
 
-// openCell opens a database, which may be one of several or the only one.
-func (o Options) openCell(ctx context.Context, dsn string, log *slog.Logger) (*store.Cell, error) {
-	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Log: log})
+// openPostgres opens a database: a cell, or the only one.
+func (o Options) openPostgres(ctx context.Context, dsn string, cell bool, log *slog.Logger) (*store.Cell, error) {
+	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Cell: cell, Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package stores
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -37,12 +36,9 @@ func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error
 		return o.openCells(ctx, log)
 	}
 	if IsPostgres(o.DSN) {
-		db, err := o.openCell(ctx, o.DSN, log)
+		db, err := o.openPostgres(ctx, o.DSN, false, log)
 		if err != nil {
 			return store.Store{}, err
-		}
-		if err := refuseCell(ctx, db); err != nil {
-			return store.Store{}, errors.Join(err, db.Close())
 		}
 		return db.Store, nil
 	}
