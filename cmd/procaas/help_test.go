@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/cli"
 )
 
 // TestHelp compares the help of every command with a golden, also that of hidden commands. The
@@ -17,14 +16,17 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var have strings.Builder
+	root := newRoot(cli.Streams{Out: &have})
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
-		var out bytes.Buffer
-		args := append(strings.Fields(c.CommandPath())[1:], "--help")
-		if code := Main(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); code != cli.ExitFine {
-			t.Errorf("procaas %s: exit code %d", strings.Join(args, " "), code)
+		c.InitDefaultHelpFlag()
+		c.InitDefaultVersionFlag()
+		fmt.Fprintf(&have, "$ %s --help\n", c.CommandPath())
+		if err := c.Help(); err != nil {
+			t.Error(err)
 		}
-		fmt.Fprintf(&have, "$ procaas %s\n%s", strings.Join(args, " "), out.String())
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Hidden {
 				fmt.Fprintf(&have, "[hidden flag --%s %s: %s]\n", f.Name, f.DefValue, f.Usage)
@@ -35,9 +37,6 @@ func TestHelp(t *testing.T) {
 			visit(sub)
 		}
 	}
-	root := newRoot(cli.Streams{})
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
 	visit(root)
 	golden(t, "help.golden", have.String())
 }
