@@ -17,7 +17,7 @@ import (
 )
 
 // schedules returns how many random schedules are played: five for each example of the other
-// properties, of which "make properties" takes thirty times as many.
+// properties, of which make test-long ONLY=properties takes thirty times as many.
 func schedules() int {
 	return 5 * flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int)
 }

@@ -45,7 +45,7 @@ func TestConsole(t *testing.T) {
 // out shows nothing.
 func chromiumPath(t *testing.T) string {
 	t.Helper()
-	const install = "run: make tools-console"
+	const install = "run: sh engine/enginetest/install.sh"
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Fatalf("the browser test needs Node.js; %s", install)
 	}

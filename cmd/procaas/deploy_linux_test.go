@@ -216,7 +216,7 @@ func TestUnitOfSystemd(t *testing.T) {
 		{"security", "--offline=yes", "--no-pager", "--threshold=20", unit}, // an exposure of 2.0; 5.0 would be MEDIUM
 	} {
 		if out, err := exec.CommandContext(t.Context(), "systemd-analyze", args...).CombinedOutput(); err != nil {
-			t.Errorf("systemd-analyze %s: %v (make tools-programs installs it)\n%s", args[0], err, out)
+			t.Errorf("systemd-analyze %s: %v (engine/enginetest/install.sh installs it)\n%s", args[0], err, out)
 		}
 	}
 }

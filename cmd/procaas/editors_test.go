@@ -148,7 +148,7 @@ func installServer(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("%s is missing; install Node.js 20 or newer (Debian: apt-get install nodejs npm), or leave out make editors", program)
+			t.Fatalf("%s is missing; install Node.js 20 or newer (Debian: apt-get install nodejs npm), or leave out editors of make test-long", program)
 		}
 	}
 	cache, err := os.UserCacheDir()

@@ -40,7 +40,7 @@ var serveLoops = flag.Bool("loops", false, "come to the end of the budget of a l
 // each: they come to the end of the budget that they share, say so, and go on to serve others.
 func TestALoopOfServingNodesIsBounded(t *testing.T) {
 	if !*serveLoops {
-		t.Skip("make loops runs it: it takes minutes")
+		t.Skip("make test-long ONLY=loops runs it: it takes minutes")
 	}
 	t.Parallel()
 	t.Run("one node on sqlite", func(t *testing.T) {

@@ -20,6 +20,7 @@ var (
 	makeFunc   = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
 	makePath   = regexp.MustCompile(`(?:^|[ "])(\./[a-z][\w/-]*|[a-z]+/[\w/-]+\.sh)(?:$|[ "])`)
 	makeGoTest = regexp.MustCompile(`\bgo test .*`)
+	makeScript = regexp.MustCompile(`\bsh (\S+\.sh)`)
 	makeOurs   = regexp.MustCompile(`(?:^|&& )bin/procaas ([^;&|>]+)`)
 )
 
@@ -28,12 +29,12 @@ var goTestFlags = map[string]bool{
 	"count": true, "timeout": true, "v": false, "run": true, "bench": true, "benchmem": false, "benchtime": true, "race": false,
 	"parallel": true,
 	"tags":     true, "list": true, "fuzz": true, "fuzztime": true, "fuzzminimizetime": true, "trimpath": false, "buildvcs": false,
-	"gcflags": false,
-	"args":    false, "rewrite": false,
+	"gcflags": false, "vet": false, "p": true,
+	"args": false, "rewrite": false,
 }
 
-// TestMakeTargetsCallWhatIsThere looks at the script of each target as a shell and as Go would: the commands of ours take
-// their flags, and tests, benchmarks, their flags, packages and scripts that are named are there.
+// TestMakeTargetsCallWhatIsThere looks at each target, and at the scripts that it runs, as a shell and as Go would: the commands of
+// ours take their flags, and tests, benchmarks, their flags, packages and scripts that are named are there.
 func TestMakeTargetsCallWhatIsThere(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../Makefile")
@@ -57,24 +58,28 @@ func TestMakeTargetsCallWhatIsThere(t *testing.T) {
 			if err != nil {
 				t.Fatalf("make -n: %v", err)
 			}
-			check := exec.CommandContext(t.Context(), "sh", "-n")
-			check.Stdin = strings.NewReader(string(script))
-			if out, err := check.CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
+			checkScript(t, string(script))
+			for _, m := range makeScript.FindAllStringSubmatch(string(script), -1) {
+				data, err := os.ReadFile(filepath.Join("../..", m[1]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkScript(t, string(data))
 			}
-			checkScript(t, strings.ReplaceAll(string(script), "\\\n", " "))
 		})
 	}
 }
 
-// checkScript looks at the commands of a target.
+// checkScript looks at the commands of a target or a script.
 func checkScript(t *testing.T, script string) {
 	t.Helper()
-	for line := range strings.Lines(script) {
-		dir := "../.."
-		if m := regexp.MustCompile(`^cd (\S+) && `).FindStringSubmatch(line); m != nil {
-			dir = filepath.Join(dir, m[1])
-		}
+	check := exec.CommandContext(t.Context(), "sh", "-n")
+	check.Stdin = strings.NewReader(script)
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const dir = "../.."
+	for line := range strings.Lines(strings.ReplaceAll(script, "\\\n", " ")) {
 		for _, m := range makePath.FindAllStringSubmatch(line, -1) {
 			if _, err := os.Stat(filepath.Join(dir, m[1])); err != nil {
 				t.Errorf("%s is not there, in: %s", m[1], line)
@@ -89,7 +94,7 @@ func checkScript(t *testing.T, script string) {
 				t.Errorf("procaas %s: %v", m[1], err)
 			}
 		}
-		if m := makeGoTest.FindString(line); m != "" && !strings.Contains(m, "$(") && !strings.Contains(line, "gotestsum") {
+		if m := makeGoTest.FindString(line); m != "" && !strings.Contains(m, "$(") {
 			checkGoTest(t, dir, strings.Fields(m)[2:])
 		}
 	}

@@ -404,7 +404,7 @@ func saveAnswers(t *testing.T) {
 func TestPythonLive(t *testing.T) {
 	t.Parallel()
 	if *livePython == 0 {
-		return // make python asks for it
+		return // make test-long ONLY=python asks for it
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -86,7 +86,7 @@ var whole = flag.Bool("whole", false, "check all of the contract, not only what 
 
 // A store of cells keeps the whole contract for the keys of a cell; only between keys of
 // several cells is there no order. Nodes and what operators do to runs have most code of
-// their own here, and are always checked; make cells checks the rest, which takes minutes.
+// their own here, and are always checked; make test-long ONLY=cells checks the rest, which takes minutes.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	groups := []string{"Nodes", "Moves", "Bundles"}

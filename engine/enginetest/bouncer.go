@@ -40,7 +40,7 @@ type Bouncer struct {
 	cmd  *exec.Cmd
 }
 
-// StartBouncer starts PgBouncer, which make pooler installs. It ends with the test.
+// StartBouncer starts PgBouncer, which make test-long ONLY=pooler installs. It ends with the test.
 func StartBouncer(t testing.TB) *Bouncer {
 	t.Helper()
 	bin, err := exec.LookPath("pgbouncer")
@@ -79,7 +79,7 @@ func (b *Bouncer) start(t testing.TB) {
 	b.cmd = exec.Command(b.args[0], b.args[1:]...)
 	b.cmd.Stderr = os.Stderr
 	if err := b.cmd.Start(); err != nil {
-		t.Fatalf("PgBouncer does not start; make pooler installs it: %v", err)
+		t.Fatalf("PgBouncer does not start; make test-long ONLY=pooler installs it: %v", err)
 	}
 	patience.Until(t, "PgBouncer to answer", func() bool {
 		c, err := pgx.Connect(t.Context(), b.URL)

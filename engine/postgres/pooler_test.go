@@ -12,7 +12,7 @@ import (
 	"procaas/engine/store"
 )
 
-// These tests need PgBouncer: make pooler installs it and runs them.
+// These tests need PgBouncer: make test-long ONLY=pooler installs it and runs them.
 
 // database makes a database, and returns its URL through the pooler: PgBouncer does
 // not pass search_path on. It goes with the cluster: PgBouncer 1.18 may crash when a

@@ -17,7 +17,7 @@ func sqlite3(t *testing.T, path string, commands ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "sqlite3", append([]string{"-bail", path}, commands...)...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("sqlite3 %s %q: %v (make tools-programs installs it)\n%s", path, commands, err, out)
+		t.Fatalf("sqlite3 %s %q: %v (engine/enginetest/install.sh installs it)\n%s", path, commands, err, out)
 	}
 	return strings.TrimSpace(string(out))
 }

@@ -24,7 +24,7 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-var scenarios = flag.Int("scenarios", 3, "how many random maps TestPartsOfKeysMoveUnderWrites moves parts of; see make torture-transfers")
+var scenarios = flag.Int("scenarios", 3, "how many random maps TestPartsOfKeysMoveUnderWrites moves parts of; see make test-long ONLY=transfers")
 
 // A scenario is a map of random columns and tables, and what befalls its keys.
 type scenario struct {

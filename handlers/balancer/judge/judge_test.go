@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// What make judge asks for. Without a range, the few scenarios below are run.
+// What make test-long ONLY=judge asks for. Without a range, the few scenarios below are run.
 var (
 	from    = flag.Int("from", 0, "the first scenario")
 	to      = flag.Int("to", 0, "the one after the last scenario")

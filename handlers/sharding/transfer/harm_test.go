@@ -14,7 +14,7 @@ import (
 )
 
 var every = flag.Bool("every", false, "harm transfers of their own in each way at each point, besides one that meets most of it; see "+
-	"make torture-transfers")
+	"make test-long ONLY=transfers")
 
 // A harm is what befalls a coordinator at one point of a transfer.
 type harm struct {

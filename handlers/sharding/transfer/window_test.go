@@ -30,7 +30,7 @@ const (
 )
 
 // TestWindow moves a key by both methods while it is written to. With few rows it only
-// looks that nothing is lost; make bench-shards measures, and make demo-shards shows.
+// looks that nothing is lost; make bench ONLY=shards measures, and ONLY=move shows.
 func TestWindow(t *testing.T) {
 	measures := *rowsFlag >= 100_000
 	say := func(format string, args ...any) {
@@ -164,7 +164,7 @@ func (w *world) committing(to int, id string, c transfer.Claim) func(context.Con
 }
 
 // TestWritePause moves a key to and fro under writes, and looks that nothing is lost; with -span, as
-// make bench-pauses has it, it tells for how long clients could not write: a pause is the longest write
+// make bench ONLY=pauses has it, it tells for how long clients could not write: a pause is the longest write
 // around a move, from its first attempt until it was acknowledged, and the window what the mover held.
 func TestWritePause(t *testing.T) {
 	w := newWorld(t)

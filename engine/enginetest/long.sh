@@ -1,0 +1,80 @@
+#!/bin/sh
+# Tests that take too long for each change, from the top folder: sh engine/enginetest/long.sh [KIND...]. Without KIND, those of each night.
+set -eu
+nightly="properties cells loops memory torture transfers pooler judge fuzz"
+byhand="editors python" # they need npm's registry, or compare with the python3 of this machine
+
+db() { go run -trimpath -buildvcs=false ./engine/enginetest/testdb -- "$@"; }
+
+# The property tests, with other random data each time and thirty times as much of it.
+properties() {
+	# shellcheck disable=SC2046 # a list of packages
+	RAPID_CHECKS=3000 db go test -count 1 -timeout 60m $(grep -rl pgregory.net/rapid --include='*_test.go' . | xargs -n1 dirname | sort -u)
+}
+
+# The whole contract of the store on an inbox over two databases, and kill -9 at each step of a move.
+cells() {
+	CGO_ENABLED=1 db go test -race -count 1 -timeout 15m -run '^TestConformance$' ./engine/cells -whole
+	db go test -count 1 -timeout 60m ./cmd/procaas -run '^TestInboxMoveSurvivesKill9$' -every-step
+}
+
+# Pipelines that emit themselves, on serving nodes, until they are bounded.
+loops() {
+	db go test -count 1 -timeout 15m ./cmd/procaas -run '^TestALoopOfServingNodesIsBounded$' -loops
+}
+
+# Work that takes many times the memory of a node of 4 GiB.
+memory() {
+	PROCAAS_TEST_MEMORY=4096MiB go test -count 1 -timeout 60m ./cmd/procaas -run '^TestNodesStayWithinTheirMemory$'
+}
+
+# Nodes, workers of the queue and their PostgreSQL under faults.
+torture() {
+	go test -count 1 -timeout 15m -v -run '^TestTorture$' ./cmd/procaas -torture 3m
+	go test -count 1 -timeout 15m -v -run '^TestQueueTorture$' ./cmd/procaas -torture 6m
+}
+
+# A transfer for each way to harm it at each of its points: the coordinator is killed, a shard is cut off.
+transfers() {
+	go test -count 1 -timeout 30m -run '^TestTransferEndsAfterOneHarm$' ./handlers/sharding/transfer -every
+	db go test -count 1 -timeout 30m ./handlers/sharding -run '^TestPartsOfKeysMoveUnderWrites$' -scenarios 100
+}
+
+# The store through PgBouncer in transaction mode, which is restarted under load.
+pooler() {
+	sh engine/enginetest/install.sh pgbouncer
+	go test -count 1 -timeout 10m -tags pooler -run '^TestPooler' ./engine/postgres ./cmd/procaas
+}
+
+# v5 beside v4 in a cluster that v5 was not made for, over random scenarios. JUDGE="-from 0 -to 88 -only seesaw -trace" chooses others.
+judge() {
+	# shellcheck disable=SC2086 # a list of flags
+	go test -count 1 -timeout 60m -v -run '^TestJudge$' ./handlers/balancer/judge ${JUDGE:--from 264 -to 440}
+}
+
+# Every fuzz target, half a minute each.
+fuzz() {
+	for p in $(go list ./...); do
+		for f in $(go test -list '^Fuzz' "$p" | grep ^Fuzz); do
+			echo "$p $f"
+			go test -run '^$' -fuzz "^$f\$" -fuzztime 30s -fuzzminimizetime 5x "$p"
+		done
+	done
+}
+
+# The YAML language server of editors with our schemas.
+editors() {
+	go test -count 1 -timeout 5m -tags editors -run '^TestEditors' ./cmd/procaas
+}
+
+# The expression language beside the python3 of this machine, on random expressions.
+python() {
+	go test -count 1 ./dsl/expr -run '^TestPythonLive$' -v -args -python 200000
+}
+
+for kind in ${*:-$nightly}; do
+	case " $nightly $byhand " in
+	*" $kind "*) echo "== $kind" && "$kind" ;;
+	*) echo "there is no $kind; want some of $nightly $byhand" >&2 && exit 2 ;;
+	esac
+done
