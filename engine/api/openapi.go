@@ -327,14 +327,6 @@ var describedFields = map[string]map[string]string{
 		"name":   "An id or a path.",
 		"change": "added, removed, changed or moved.",
 	},
-	"Assignment": {
-		"version": "Grows with each change.",
-		"epoch":   "The node that made the assignment.",
-		"changed": "When it was made.",
-		"workers": "All workers that ever held a partition. Their order never changes, and new workers are at the end.",
-		"owners":  "For each partition, the index of its worker in workers, or -1 for none.",
-		"since":   "For each partition, the version that gave it to its worker: the fencing token of the worker.",
-	},
 	"RunFit": {
 		"bundle": "The hash of the present definition of the run.",
 		"why":    "The reason why it is pinned; absent if it is not.",

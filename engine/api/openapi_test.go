@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,8 +17,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 
+	"procaas/engine/api/admin"
+	"procaas/engine/api/clusters"
 	"procaas/engine/api/problem"
+	"procaas/engine/api/queues"
 	"procaas/engine/api/rest"
+	"procaas/engine/api/shards"
 	"procaas/engine/api/ui"
 	"procaas/engine/credentials"
 	"procaas/engine/model"
@@ -91,7 +96,14 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	New(Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
-	for code := range problem.Table {
+	codes := slices.Collect(maps.Keys(problem.Table))
+	for _, p := range slices.Concat(queues.Problems(), clusters.Problems(), shards.Problems(), admin.InboxProblems()) {
+		codes = append(codes, p.Code)
+		if _, twice := problem.Table[p.Code]; twice || p.Status < 400 || p.Title == "" {
+			t.Errorf("the problem %+v is in the table of codes, too, or has no meaning", p)
+		}
+	}
+	for _, code := range codes {
 		if !strings.Contains(w.Body.String(), "`"+code+"`") {
 			t.Errorf("a reply may have the code %s, which no operation names among its refusals", code)
 		}

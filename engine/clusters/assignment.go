@@ -18,19 +18,19 @@ type Assignment struct {
 	Cluster string `json:"cluster"`
 
 	// Version grows with each change. An older version never returns.
-	Version int64 `json:"version"`
+	Version int64 `json:"version" doc:"Grows with each change."`
 
 	// Epoch is the number of the node that wrote it. A node that was considered dead has a lower
 	// number than its successor, and is refused.
-	Epoch int64 `json:"epoch"`
+	Epoch int64 `json:"epoch" doc:"The node that made the assignment."`
 
-	Changed time.Time `json:"changed"` // by the store's clock
+	Changed time.Time `json:"changed" doc:"When it was made."` // by the store's clock
 
 	// Workers keep their indexes: new ones are appended.
-	Workers []AssignedWorker `json:"workers"`
+	Workers []AssignedWorker `json:"workers" doc:"All workers that ever held a partition. Their order never changes, and new workers are at the end."`
 
-	Owners []int   `json:"owners"` // index of the worker of each partition; -1 for none
-	Since  []int64 `json:"since"`  // the version that brought each partition to its owner
+	Owners []int   `json:"owners" doc:"For each partition, the index of its worker in workers, or -1 for none."`
+	Since  []int64 `json:"since" doc:"For each partition, the version that gave it to its worker: the fencing token of the worker."`
 
 	// Lately lists the moves of the last minutes, oldest first, with their former owners.
 	Lately []Moved `json:"lately,omitempty"`

@@ -12,6 +12,16 @@ import (
 	"procaas/engine/store"
 )
 
+// These are the problems of an inbox of several databases.
+var (
+	noCells     = problem.Kind{Code: "no_cells", Status: http.StatusConflict, Title: "The inbox has one database"}
+	invalidMove = problem.Kind{Code: "invalid_move", Status: http.StatusConflict, Title: "The slots cannot move so"}
+	cellInUse   = problem.Kind{Code: "cell_in_use", Status: http.StatusConflict, Title: "The database cannot leave the inbox"}
+)
+
+// InboxProblems lists them.
+func InboxProblems() []problem.Kind { return []problem.Kind{noCells, invalidMove, cellInUse} }
+
 func (g *Group) inboxOperations() []rest.Operation {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	move := inbox.Move{
@@ -29,7 +39,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 			About: "The slot of a key is the first two bytes of its SHA-256, modulo 4096. With `loads` the databases count what each slot " +
 				"has, which takes seconds if that is millions.",
 			Replies:  []rest.Reply{{About: "The cells and the moves.", Example: view}},
-			Refusals: []string{problem.NoCells, problem.StoreUnavailable},
+			Refusals: []string{problem.StoreUnavailable}, Problems: []problem.Kind{noCells},
 		}, g.readInbox),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/inbox/moves", ID: "move-slots", Need: rest.Rules, Tag: "admin",
@@ -41,7 +51,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 				{Status: http.StatusAccepted, About: "The move, which has started.", Example: move},
 				{About: "The plan of a dry run.", Body: inbox.Move{}},
 			},
-			Refusals: []string{problem.InvalidMove, problem.NoCells, problem.StoreUnavailable},
+			Refusals: []string{problem.StoreUnavailable}, Problems: []problem.Kind{invalidMove, noCells},
 		}, g.moveSlots),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/inbox/removals", ID: "remove-cell", Need: rest.Rules, Tag: "admin",
@@ -50,7 +60,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 				"second. Its name and its number are never reused. Afterwards restart the nodes without it, and drop the database.",
 			Example:  wire.InboxRemovalRequest{Cell: "b"},
 			Replies:  []rest.Reply{{About: "The inbox without it.", Example: view}},
-			Refusals: []string{problem.CellInUse, problem.NoCells, problem.StoreUnavailable},
+			Refusals: []string{problem.StoreUnavailable}, Problems: []problem.Kind{cellInUse, noCells},
 		}, g.removeCell),
 	}
 }
@@ -58,7 +68,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 // divided refuses calls if the inbox has one database.
 func (g *Group) divided() error {
 	if g.Inbox == nil {
-		return problem.New(problem.NoCells, "the inbox has one database; serve --cell NAME=postgres://… adds others")
+		return noCells.New("the inbox has one database; serve --cell NAME=postgres://… adds others")
 	}
 	return nil
 }
@@ -98,7 +108,7 @@ func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.Move, err error)
 	}
 	m, err = g.Inbox.MoveSlots(c.Context(), o, c.Actor(b.Reason), b.DryRun)
 	if refused, ok := errors.AsType[*inbox.OrderError](err); ok {
-		err = problem.New(problem.InvalidMove, "%s", refused.Message)
+		err = invalidMove.New("%s", refused.Message)
 	}
 	return m, err
 }
@@ -114,7 +124,7 @@ func (g *Group) removeCell(c *rest.Call, in *removeCell) (v inbox.View, err erro
 	var refused *inbox.OrderError
 	switch {
 	case errors.As(err, &refused):
-		return v, problem.New(problem.CellInUse, "%s", refused.Message)
+		return v, cellInUse.New("%s", refused.Message)
 	case err != nil:
 		return v, err
 	}

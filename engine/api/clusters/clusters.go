@@ -43,14 +43,14 @@ const longestWait = time.Minute
 
 // Operations lists the calls.
 func (g *Group) Operations() []rest.Operation {
-	refusals := []string{problem.ClusterNotFound, problem.InvalidParameter, problem.StoreUnavailable}
+	refusals, unknown := []string{problem.InvalidParameter, problem.StoreUnavailable}, []problem.Kind{clusterNotFound}
 	return append([]rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/route", ID: "route-key", Need: rest.Views, Tag: "clusters",
 			Summary:  "Find the worker that serves a key",
 			About:    "A caller with many keys should follow the assignment instead, and compute the partition itself.",
 			Replies:  rest.OK("The worker."),
-			Refusals: append(refusals, problem.NoWorker),
+			Refusals: refusals, Problems: []problem.Kind{clusterNotFound, noWorker},
 		}, g.routeKey),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/assignment", ID: "get-assignment", Need: rest.Views, Tag: "clusters",
@@ -62,9 +62,9 @@ func (g *Group) Operations() []rest.Operation {
 				{About: "The assignment.", Body: clusters.Assignment{}, ContentType: rest.MediaStream},
 				{Status: http.StatusNoContent, About: "There is no assignment, or no later one."},
 			},
-			Refusals: refusals,
+			Refusals: refusals, Problems: unknown,
 		}, g.assignment),
-	}, g.leverOperations(refusals)...)
+	}, g.leverOperations(refusals, unknown)...)
 }
 
 // A clusterPath names a cluster.
@@ -82,7 +82,7 @@ func (g *Group) check(in *clusterPath) error {
 	for _, c := range b.Clusters {
 		known = append(known, c.ID)
 	}
-	return problem.New(problem.ClusterNotFound, "there is no cluster %q%s", in.Cluster, problem.Meant(in.Cluster, known))
+	return clusterNotFound.New("there is no cluster %q%s", in.Cluster, problem.Meant(in.Cluster, known))
 }
 
 type routeKey struct {
@@ -96,7 +96,7 @@ func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err erro
 	}
 	a, err := g.Clusters.Assignment(c.Context(), in.Cluster)
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(a.Owners) == 0 {
-		return route, problem.New(problem.NoWorker, "nothing has been assigned in the cluster %s yet", in.Cluster).With("Retry-After", "1")
+		return route, noWorker.New("nothing has been assigned in the cluster %s yet", in.Cluster).With("Retry-After", "1")
 	}
 	if err != nil {
 		return route, err
@@ -104,7 +104,7 @@ func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err erro
 	p := engine.PartitionOf(in.Key, len(a.Owners))
 	owner, ok := a.Owner(p)
 	if !ok {
-		return route, problem.New(problem.NoWorker, "partition %d of the cluster %s is on no worker at present", p,
+		return route, noWorker.New("partition %d of the cluster %s is on no worker at present", p,
 			in.Cluster).With("Retry-After", "1")
 	}
 	return wire.Route{Cluster: in.Cluster, Version: a.Version, Partition: p, Worker: owner}, nil

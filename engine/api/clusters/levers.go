@@ -14,8 +14,7 @@ import (
 
 // This file lets operators view and steer the balancers of clusters.
 
-func (g *Group) leverOperations(refusals []string) []rest.Operation {
-	steered := []string{problem.ClusterNotFound, problem.InvalidParameter, problem.InvalidLever, problem.StoreUnavailable}
+func (g *Group) leverOperations(refusals []string, unknown []problem.Kind) []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters", ID: "list-clusters", Need: rest.Views, Tag: "admin",
@@ -24,23 +23,25 @@ func (g *Group) leverOperations(refusals []string) []rest.Operation {
 		}, g.list),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}", ID: "get-cluster", Need: rest.Views, Tag: "admin",
-			Summary: "Read a cluster: its workers, their loads, and its levers", Replies: rest.OK("The cluster."), Refusals: refusals,
+			Summary: "Read a cluster: its workers, their loads, and its levers", Replies: rest.OK("The cluster."),
+			Refusals: refusals, Problems: unknown,
 		}, g.get),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/moves", ID: "list-moves", Need: rest.Views, Tag: "admin",
-			Summary: "List the latest moves of partitions with their reasons, newest first", Replies: rest.OK("The moves."), Refusals: refusals,
+			Summary: "List the latest moves of partitions with their reasons, newest first", Replies: rest.OK("The moves."),
+			Refusals: refusals, Problems: unknown,
 		}, g.moves),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/recording",
 			ID: "record-cluster", Need: rest.Surveys, Tag: "admin",
 			Summary: "Read recent observations, to replay them with other policies",
 			About:   "It has the observations of the last 15 minutes, and what a policy knows in advance.",
-			Replies: rest.OK("The recording."), Refusals: refusals,
+			Replies: rest.OK("The recording."), Refusals: refusals, Problems: unknown,
 		}, g.recording),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/partitions/{partition}",
 			ID: "explain-partition", Need: rest.Views, Tag: "admin",
-			Summary: "Explain why a worker serves a partition", Replies: rest.OK("The partition."), Refusals: refusals,
+			Summary: "Explain why a worker serves a partition", Replies: rest.OK("The partition."), Refusals: refusals, Problems: unknown,
 		}, g.explain),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/clusters/{cluster}/levers/{lever}", ID: "pull-lever", Need: rest.Tunes, Tag: "admin",
@@ -49,12 +50,13 @@ func (g *Group) leverOperations(refusals []string) []rest.Operation {
 				"worker is up. freeze stops all moves. dry-run shows moves without making them. evacuate moves partitions off silent workers even if half of the " +
 				"cluster is silent. A lever takes effect at the next observation and is audited.",
 			Example: wire.LeverChange{Worker: "worker-3", Reason: "its disk is full"},
-			Replies: rest.OK("All levers that are set."), Refusals: steered,
+			Replies: rest.OK("All levers that are set."), Refusals: refusals, Problems: []problem.Kind{clusterNotFound, invalidLever},
 		}, g.pull),
 		rest.Typed(rest.Operation{
 			Method: http.MethodDelete, Path: "/admin/v1/clusters/{cluster}/levers/{lever}",
 			ID: "release-lever", Need: rest.Tunes, Tag: "admin",
-			Summary: "Release a lever", Replies: rest.OK("All levers that remain."), Refusals: append(steered, problem.LeverNotFound),
+			Summary: "Release a lever", Replies: rest.OK("All levers that remain."), Refusals: refusals,
+			Problems: []problem.Kind{clusterNotFound, invalidLever, leverNotFound},
 		}, g.release),
 	}
 }
@@ -200,11 +202,11 @@ func leverProblem(err error, cluster string) error {
 	var refused *clusters.LeverError
 	switch {
 	case errors.Is(err, clusters.ErrNoCluster):
-		return problem.New(problem.ClusterNotFound, "there is no cluster %q", cluster)
+		return clusterNotFound.New("there is no cluster %q", cluster)
 	case errors.Is(err, store.ErrNotFound):
-		return problem.New(problem.LeverNotFound, "nobody has pulled this lever of cluster %s", cluster)
+		return leverNotFound.New("nobody has pulled this lever of cluster %s", cluster)
 	case errors.As(err, &refused):
-		return problem.New(problem.InvalidLever, "%s", refused.Error())
+		return invalidLever.New("%s", refused.Error())
 	}
 	return err
 }

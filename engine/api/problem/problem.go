@@ -82,10 +82,6 @@ const (
 	RunNotFound      = "run_not_found"
 	HandlerNotFound  = "handler_not_found"
 	FlowNotFound     = "flow_not_found"
-	ClusterNotFound  = "cluster_not_found"
-	NoWorker         = "no_worker"
-	InvalidLever     = "invalid_lever"
-	LeverNotFound    = "lever_not_found"
 	PipelineNotFound = "pipeline_not_found"
 	UnknownConfig    = "unknown_config"
 	InvalidConfig    = "invalid_config"
@@ -127,23 +123,8 @@ const (
 	ControlChanged   = "control_changed"
 	RunPinned        = "run_pinned"
 	RunNotMovable    = "run_not_movable"
-	UnknownShardMap  = "unknown_shard_map"
-	UnknownShard     = "unknown_shard"
-	InvalidShardKey  = "invalid_shard_key"
-	KeyNotPlaced     = "key_not_placed"
-	NoFitHost        = "no_fit_host"
-	ShardBusy        = "shard_busy"
-	UnknownTransfer  = "unknown_transfer"
-	TransferState    = "transfer_state"
-	NoTasks          = "no_task_queue"
-	InvalidTask      = "invalid_task"
-	QueueDraining    = "queue_draining"
-	UnknownTaskType  = "unknown_task_type"
 	KeyMoving        = "key_moving"
 	CellAway         = "cell_away"
-	NoCells          = "no_cells"
-	InvalidMove      = "invalid_move"
-	CellInUse        = "cell_in_use"
 )
 
 // A Meaning is the meaning of a code over HTTP.
@@ -152,7 +133,7 @@ type Meaning struct {
 	Title  string // one line, for people
 }
 
-// Table has the meaning of all codes.
+// Table has the meaning of all codes, except those of a [Kind].
 var Table = map[string]Meaning{
 	MalformedJSON:    {http.StatusBadRequest, "The body is not acceptable JSON"},
 	InvalidBody:      {http.StatusBadRequest, "The body is not what the call takes"},
@@ -172,17 +153,9 @@ var Table = map[string]Meaning{
 	RunNotFound:      {http.StatusNotFound, "There is no such run"},
 	HandlerNotFound:  {http.StatusNotFound, "The run has no such handler"},
 	FlowNotFound:     {http.StatusNotFound, "There is no such flow"},
-	ClusterNotFound:  {http.StatusNotFound, "There is no such cluster"},
-	InvalidLever:     {http.StatusUnprocessableEntity, "The lever cannot be pulled like this"},
-	LeverNotFound:    {http.StatusNotFound, "Nobody has pulled this lever"},
-	NoWorker:         {http.StatusServiceUnavailable, "No worker serves the partition"},
 	PipelineNotFound: {http.StatusNotFound, "There is no such pipeline"},
 	UnknownConfig:    {http.StatusNotFound, "There is no such setting"},
 	UnknownMethod:    {http.StatusMethodNotAllowed, "The call does not take this method"},
-	NoTasks:          {http.StatusNotImplemented, "The server keeps no tasks"},
-	InvalidTask:      {http.StatusUnprocessableEntity, "The task makes no sense"},
-	QueueDraining:    {http.StatusConflict, "The queue takes no new tasks"},
-	UnknownTaskType:  {http.StatusNotFound, "Nobody does tasks of this type"},
 	IDConflict:       {http.StatusConflict, "The event's id was used before for another event"},
 	EventRejected:    {http.StatusConflict, "The entity's state does not allow the event"},
 	RunNotFailed:     {http.StatusConflict, "Only a run that has failed or waits for an operator can be retried"},
@@ -220,29 +193,32 @@ var Table = map[string]Meaning{
 	InvalidControl:   {http.StatusUnprocessableEntity, "The control makes no sense"},
 	RunPinned:        {http.StatusConflict, "The run does not fit the present definition"},
 	RunNotMovable:    {http.StatusConflict, "Only a run that has begun and not ended can be moved"},
-	UnknownShardMap:  {http.StatusNotFound, "There is no such shard map"},
-	UnknownShard:     {http.StatusNotFound, "The map has no such shard"},
-	InvalidShardKey:  {http.StatusUnprocessableEntity, "The text is no key of the map"},
-	KeyNotPlaced:     {http.StatusNotFound, "The key lives nowhere"},
-	NoFitHost:        {http.StatusServiceUnavailable, "No host of the shard is fit"},
-	ShardBusy:        {http.StatusConflict, "The key or the shard is busy"},
-	UnknownTransfer:  {http.StatusNotFound, "There is no such transfer"},
-	TransferState:    {http.StatusConflict, "The transfer cannot do that now"},
 	KeyMoving:        {http.StatusServiceUnavailable, "The key moves to another database"},
 	CellAway:         {http.StatusServiceUnavailable, "The database of the key cannot be reached"},
-	NoCells:          {http.StatusConflict, "The inbox has one database"},
-	InvalidMove:      {http.StatusConflict, "The slots cannot move so"},
-	CellInUse:        {http.StatusConflict, "The database cannot leave the inbox"},
 	NotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
 }
 
-// New makes a problem with a code.
-func New(code, format string, args ...any) *Problem {
-	p := Table[code]
+// A Kind is a problem that the table does not have, because it is one of a product.
+type Kind struct {
+	Code   string
+	Status int
+	Title  string // one line, for people
+}
+
+// New makes a problem of this kind.
+func (k Kind) New(format string, args ...any) *Problem {
 	return &Problem{
-		Type: "urn:procaas:problem:" + code, Title: p.Title, Status: p.Status,
-		Detail: fmt.Sprintf(format, args...), Code: code,
+		Type: "urn:procaas:problem:" + k.Code, Title: k.Title, Status: k.Status,
+		Detail: fmt.Sprintf(format, args...), Code: k.Code,
 	}
+}
+
+// KindOf returns the kind of a code of the table.
+func KindOf(code string) Kind { return Kind{code, Table[code].Status, Table[code].Title} }
+
+// New makes a problem with a code of the table.
+func New(code, format string, args ...any) *Problem {
+	return KindOf(code).New(format, args...)
 }
 
 // Meant suggests a known name that the caller may have meant, as the end of a sentence. It is empty

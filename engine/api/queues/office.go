@@ -23,23 +23,20 @@ const maxBlocked = 1000
 const defaultChoice = 1000
 
 func (g *Group) officeOperations() []rest.Operation {
-	refusals := []string{
-		problem.InvalidParameter, problem.InvalidTask, problem.UnknownTaskType, problem.QueueDraining,
-		problem.NoTasks, problem.StoreUnavailable,
-	}
+	refusals := []string{problem.InvalidParameter, problem.StoreUnavailable}
 	choose := func(verb, summary, about string, change changeTasks) rest.Operation {
 		return typed(g, rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Need: rest.Steers, Tag: "queues",
 			Summary: summary,
 			About:   about,
-			Example: wire.TaskChoice{Key: "user-1", Limit: 100}, Replies: rest.OK("How many."), Refusals: refusals,
+			Example: wire.TaskChoice{Key: "user-1", Limit: 100}, Replies: rest.OK("How many."), Refusals: refusals, Problems: Problems(),
 		}, func(c *rest.Call, in *chooseTasks) (wire.TasksChanged, error) { return g.change(c, in, verb, change) })
 	}
 	return []rest.Operation{
 		typed(g, rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/queues/{pipeline}", ID: "set-queue", Need: rest.Steers, Tag: "queues",
 			Summary: "Pause, drain or open a type of tasks", Example: wire.QueueChange{Mode: "paused", Reason: "the service is down"},
-			Replies: rest.OK("The new mode, on all nodes."), Refusals: refusals,
+			Replies: rest.OK("The new mode, on all nodes."), Refusals: refusals, Problems: Problems(),
 		}, g.set),
 		choose("cancel", "Cancel tasks that no worker has taken", "",
 			func(c *rest.Call, f store.TaskFilter, _ *wire.TaskChoice) (wire.TasksChanged, error) {
@@ -83,7 +80,7 @@ func (g *Group) set(c *rest.Call, in *setQueue) (done wire.QueueChanged, err err
 	mode, by := store.TaskMode(in.Body.Mode), c.Actor(in.Body.Reason)
 	done = wire.QueueChanged{QueueChange: in.Body, Warning: g.unheard(c.Context(), in.Kind)}
 	if done.Warning != "" && mode != store.TasksOpen { // this makes the type known
-		return done, problem.New(problem.UnknownTaskType, "%s; procaas queue resume %s makes it known", done.Warning, in.Kind)
+		return done, unknownTaskType.New("%s; procaas queue resume %s makes it known", done.Warning, in.Kind)
 	}
 	err = g.Engine.SetQueueMode(c.Context(), in.Kind, mode, by, func() error {
 		return g.Tasks.Admin.SetTaskMode(c.Context(), in.Kind, mode, by.Reason)
@@ -197,10 +194,10 @@ func (g *Group) preview(c *rest.Call, f store.TaskFilter, verb string) (done wir
 // taskProblem converts the error of an operator's call to a problem.
 func taskProblem(err error) error {
 	if errors.Is(err, store.ErrDraining) {
-		return problem.New(problem.QueueDraining, "%s", err)
+		return queueDraining.New("%s", err)
 	}
 	if errors.Is(err, store.ErrTask) || errors.Is(err, store.ErrConflict) {
-		return problem.New(problem.InvalidTask, "%s", err)
+		return invalidTask.New("%s", err)
 	}
 	return err
 }

@@ -32,9 +32,9 @@ func (g *Group) putOperation() rest.Operation {
 		Body: func(schema func(any) *huma.Schema) *huma.RequestBody {
 			return rest.JSONBody(intake.OneOrMany(schema(wire.Task{})), map[string]any{"payload": map[string]any{"to": "u-7"}, "delay": "90s"})
 		},
-		Replies: intake.Receipts([]any{wire.TaskReceipt{}, wire.TaskReceipts{}}, wire.TaskReceipts{}),
-		Refusals: intake.Refusals(problem.PipelineNotFound, problem.InvalidParameter, problem.InvalidTask, problem.QueueDraining,
-			problem.UnknownTaskType),
+		Replies:  intake.Receipts([]any{wire.TaskReceipt{}, wire.TaskReceipts{}}, wire.TaskReceipts{}),
+		Refusals: intake.Refusals(problem.PipelineNotFound, problem.InvalidParameter),
+		Problems: []problem.Kind{invalidTask, queueDraining, unknownTaskType},
 	}, func(c *rest.Call, in *kindPath) (any, error) {
 		c.Answered()
 		return nil, g.put(c, in.Kind)
@@ -100,12 +100,12 @@ func replyPut(c *rest.Call, kind string, out []store.TaskPut, many bool, warning
 	switch {
 	case len(out) > 0 && refused == len(out):
 		if errors.Is(out[0].Err, store.ErrDraining) {
-			return problem.New(problem.QueueDraining, "%q: %s; procaas queue resume %s opens it again", kind, out[0].Err, kind)
+			return queueDraining.New("%q: %s; procaas queue resume %s opens it again", kind, out[0].Err, kind)
 		}
 		if errors.Is(out[0].Err, store.ErrMoving) || errors.Is(out[0].Err, store.ErrAway) {
 			return out[0].Err
 		}
-		return problem.New(problem.InvalidTask, "%s", out[0].Err)
+		return invalidTask.New("%s", out[0].Err)
 	case !many:
 		receipts.Tasks[0].Warning = warning
 		return c.Reply(http.StatusAccepted, receipts.Tasks[0])

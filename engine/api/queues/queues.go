@@ -61,7 +61,7 @@ func typed[In, Out any](g *Group, o rest.Operation, serve func(*rest.Call, *In) 
 	next := o.Serve
 	o.Serve = func(c *rest.Call) error {
 		if g.Tasks == nil {
-			return problem.New(problem.NoTasks, "this server keeps no tasks: its store has no tables for them")
+			return noTasks.New("this server keeps no tasks: its store has no tables for them")
 		}
 		return next(c)
 	}
@@ -70,14 +70,14 @@ func typed[In, Out any](g *Group, o rest.Operation, serve func(*rest.Call, *In) 
 
 func (g *Group) workerOperations() []rest.Operation {
 	const example = "1001.1.1.thumbnails"
-	refusals := []string{problem.NoTasks, problem.StoreUnavailable}
+	refusals := []string{problem.StoreUnavailable}
 	done := []rest.Reply{{About: "The receipts that are no longer valid.", Example: wire.TasksDone{Done: 1, Lost: []string{}}}}
 	receipts := []string{example}
 	post := func(verb, summary, about string, example any, replies []rest.Reply) rest.Operation {
 		return rest.Operation{
 			Method: http.MethodPost, Path: "/v1/queues/" + verb, ID: verb + "-tasks", Need: rest.Works, Tag: "queues",
 			Summary: summary, About: about,
-			Example: example, Replies: slices.Clone(replies), Refusals: refusals,
+			Example: example, Replies: slices.Clone(replies), Refusals: refusals, Problems: []problem.Kind{noTasks},
 		}
 	}
 	claim := post("claim", "Take tasks",
@@ -101,14 +101,16 @@ func (g *Group) workerOperations() []rest.Operation {
 			wire.SnoozedTasks{Tasks: []wire.SnoozedTask{{Receipt: example, Delay: wire.Duration(time.Minute)}}}, done), g.snooze),
 		typed(g, rest.Operation{
 			Method: http.MethodGet, Path: "/v1/queues", ID: "list-queues", Need: rest.Views, Tag: "queues",
-			Summary: "Count the tasks of each type",
-			Replies: rest.OK("All types that have tasks, or were paused or drained."), Refusals: refusals,
+			Summary:  "Count the tasks of each type",
+			Replies:  rest.OK("All types that have tasks, or were paused or drained."),
+			Refusals: refusals, Problems: []problem.Kind{noTasks},
 		}, g.list),
 		typed(g, rest.Operation{
 			Method: http.MethodGet, Path: "/v1/queues/{pipeline}/tasks", ID: "list-tasks", Need: rest.Views, Tag: "queues",
 			Summary: "List the tasks of a type without taking them",
 			About:   "Lists tasks in the order in which workers will take them, and ended tasks newest first. The default is all unfinished tasks.",
-			Replies: rest.OK("The tasks."), Refusals: append([]string{problem.InvalidParameter, problem.UnknownTaskType}, refusals...),
+			Replies: rest.OK("The tasks."), Refusals: []string{problem.InvalidParameter, problem.StoreUnavailable},
+			Problems: []problem.Kind{unknownTaskType, noTasks},
 		}, g.peek),
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
-	"procaas/engine/api/problem"
 	"procaas/engine/store"
 )
 
@@ -83,7 +82,7 @@ func (g *Group) mayServe(ctx context.Context, kind string, pipeline *tree.Pipeli
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
 	if g.Strict {
-		return "", problem.New(problem.UnknownTaskType, "%s; start its workers first, declare it, or open it: procaas queue resume %s", text,
+		return "", unknownTaskType.New("%s; start its workers first, declare it, or open it: procaas queue resume %s", text,
 			kind)
 	}
 	if err := g.mayAddType(ctx, kind, text); err != nil {
@@ -117,7 +116,7 @@ func (g *Group) mayAddType(ctx context.Context, kind, text string) error {
 		}
 	}
 	if !k.unserved[kind] && len(k.unserved) >= mostUndeclared {
-		return problem.New(problem.UnknownTaskType, "%s; there are tasks of %d such types already, which is the most: start workers of this "+
+		return unknownTaskType.New("%s; there are tasks of %d such types already, which is the most: start workers of this "+
 			"type first, declare it, or open it: procaas queue resume %s",
 			text, len(k.unserved), kind)
 	}
@@ -153,7 +152,7 @@ func (g *Group) unheard(ctx context.Context, kind string) string {
 // mustBeHeard refuses such a type.
 func (g *Group) mustBeHeard(ctx context.Context, kind string) error {
 	if text := g.unheard(ctx, kind); text != "" {
-		return problem.New(problem.UnknownTaskType, "%s", text)
+		return unknownTaskType.New("%s", text)
 	}
 	return nil
 }

@@ -64,7 +64,11 @@ func (d *Document) Add(o *Operation) {
 	if o.strict() {
 		codes = append(codes, problem.InvalidParameter)
 	}
-	d.addProblems(op, codes)
+	kinds := slices.Clone(o.Problems)
+	for _, code := range codes {
+		kinds = append(kinds, problem.KindOf(code))
+	}
+	d.addProblems(op, kinds)
 	for i := range o.Replies {
 		r := &o.Replies[i]
 		op.Responses[strconv.Itoa(cmp.Or(r.Status, http.StatusOK))] = d.reply(r)
@@ -236,13 +240,12 @@ func (d *Document) reply(r *Reply) *huma.Response {
 	return response
 }
 
-// addProblems lists the codes of each status.
-func (d *Document) addProblems(op *huma.Operation, codes []string) {
-	slices.Sort(codes)
-	for _, code := range slices.Compact(codes) {
-		p := problem.Table[code]
+// addProblems lists the problems of each status.
+func (d *Document) addProblems(op *huma.Operation, kinds []problem.Kind) {
+	slices.SortFunc(kinds, func(a, b problem.Kind) int { return cmp.Compare(a.Code, b.Code) })
+	for _, p := range slices.Compact(kinds) {
 		status := strconv.Itoa(p.Status)
-		line := "`" + code + "`: " + p.Title + "."
+		line := "`" + p.Code + "`: " + p.Title + "."
 		if known := op.Responses[status]; known != nil {
 			known.Description += "\n" + line
 			continue

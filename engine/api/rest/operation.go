@@ -34,7 +34,8 @@ type Operation struct {
 	// Replies lists the successful replies, the usual one first. If that one has no body, it gets
 	// the result type of [Typed].
 	Replies  []Reply
-	Refusals []string // its own problem codes
+	Refusals []string       // its own problem codes, of [problem.Table]
+	Problems []problem.Kind // its own problems that the table does not have
 
 	// Serve answers. [Typed] makes it.
 	Serve func(*Call) error

@@ -20,21 +20,21 @@ func (g *Group) adminOperations() []rest.Operation {
 			Method: http.MethodPut, Path: "/admin/v1/shard-maps/{map}/shards/{shard}", ID: "set-shard", Need: rest.Tunes, Tag: "shards",
 			Summary: "Close a shard for new keys, open it, or drain it", Example: map[string]any{"closed": "disk at 78 %"},
 			About:   "A drain is refused while a finding of `check` stops all transfers of its keys.",
-			Replies: rest.OK("The shard."), Refusals: refusals(problem.UnknownShard, problem.ShardBusy),
+			Replies: rest.OK("The shard."), Refusals: refusals, Problems: problems(unknownShard, shardBusy),
 		}, g.set),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/check", ID: "check-shards", Need: rest.Views, Tag: "shards",
 			Summary: "Check the tables of the shards",
 			About: "Reads the settings and the catalog of each shard, and changes nothing. Each finding names the table, what would happen, " +
 				"and the mend. `enroll` refuses a shard while a finding of level `error` is open.",
-			Replies: rest.OK("The findings."), Refusals: refusals(problem.UnknownShard),
+			Replies: rest.OK("The findings."), Refusals: refusals, Problems: problems(unknownShard),
 		}, g.checkShards),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/shards/{shard}/enroll",
 			ID: "enroll-shard", Need: rest.Rules, Tag: "shards",
 			Summary: "Install the fence and the publications on a shard",
 			About:   "You can repeat the call. It does not change a shard that fails the conditions: the reply has the reasons.",
-			Replies: rest.OK("The findings and changes."), Refusals: refusals(problem.UnknownShard, problem.NoFitHost),
+			Replies: rest.OK("The findings and changes."), Refusals: refusals, Problems: problems(unknownShard, noFitHost),
 		}, g.enroll),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/remove", ID: "remove-shard-map", Need: rest.Rules, Tag: "shards",
@@ -43,7 +43,7 @@ func (g *Group) adminOperations() []rest.Operation {
 				"from each shard, and keeps the rows of your tables. The store keeps its placements, unless `forget` is true. If a shard fails, " +
 				"its entry has the error, and you can repeat the call.",
 			Example: wire.ShardRemoveRequest{DryRun: true},
-			Replies: rest.OK("What was removed, or would be."), Refusals: refusals(problem.ShardBusy),
+			Replies: rest.OK("What was removed, or would be."), Refusals: refusals, Problems: problems(shardBusy),
 		}, g.removeMap),
 		g.regroupOperation("split", "split-placement", "Split a placement in two",
 			"In a map by range, it divides the range of keys at `at`. In other maps, the key `at` gets a placement of its own. Both parts "+
@@ -133,7 +133,7 @@ func (g *Group) regroupOperation(verb, id, summary, about string, do regroup) re
 			About:   "The change, or what would change.",
 			Example: transfers.ShardRegroup{Map: "mail", Wide: "[", Narrow: "[5000", Shard: "s1", Changed: true},
 		}},
-		Refusals: refusals(problem.InvalidShardKey, problem.KeyNotPlaced, problem.ShardBusy, problem.NoFitHost),
+		Refusals: refusals, Problems: problems(invalidShardKey, keyNotPlaced, shardBusy, noFitHost),
 	}, func(c *rest.Call, in *regroupShard) (done transfers.ShardRegroup, err error) {
 		if err := g.check(); err != nil {
 			return done, err
@@ -158,7 +158,7 @@ func (g *Group) transferOperations() []rest.Operation {
 				About:   "The transfers, newest first.",
 				Example: wire.Page[transfers.ShardTransfer]{Items: []transfers.ShardTransfer{example}},
 			}},
-			Refusals: refusals(),
+			Refusals: refusals, Problems: problems(),
 		}, g.transfers),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/transfers/{transfer}/order",
@@ -168,7 +168,7 @@ func (g *Group) transferOperations() []rest.Operation {
 				"the transfer is observed, you can roll it back without a loss.",
 			Example:  wire.TransferOrderRequest{Want: transfers.OrderPause},
 			Replies:  []rest.Reply{{About: "The transfer as it was when the order arrived.", Example: example}},
-			Refusals: []string{problem.UnknownTransfer, problem.TransferState, problem.StoreUnavailable},
+			Refusals: []string{problem.StoreUnavailable}, Problems: []problem.Kind{unknownTransfer, transferState},
 		}, g.order),
 	}
 }
@@ -177,7 +177,7 @@ func (g *Group) transfers(c *rest.Call, in *mapPath) (page wire.Page[transfers.S
 	all, err := g.Transfers.ShardTransfers(c.Context(), in.Map)
 	// a map that is no longer declared may have some that are still in progress
 	if err == nil && len(all) == 0 && g.Transfers.Bundle().ShardMap(in.Map) == nil {
-		return page, problem.New(problem.UnknownShardMap, "there is no shard map %q", in.Map)
+		return page, unknownShardMap.New("there is no shard map %q", in.Map)
 	}
 	return rest.Listed(all, err)
 }
@@ -191,9 +191,9 @@ func (g *Group) order(c *rest.Call, in *orderTransfer) (transfers.ShardTransfer,
 	t, err := g.Transfers.OrderShardTransfer(c.Context(), in.Transfer, in.Body.Want, c.Actor(in.Body.Reason))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		err = problem.New(problem.UnknownTransfer, "%s", err)
+		err = unknownTransfer.New("%s", err)
 	case errors.Is(err, transfers.ErrShardOrder):
-		err = problem.New(problem.TransferState, "%s", err)
+		err = transferState.New("%s", err)
 	}
 	return t, err
 }

@@ -39,10 +39,11 @@ type Group struct {
 // watchTime is how long a watcher waits for a change.
 const watchTime = 5 * time.Second
 
-// refusals lists the codes of all calls about shard maps.
-func refusals(more ...string) []string {
-	return append(more, problem.UnknownShardMap, problem.InvalidParameter, problem.StoreUnavailable)
-}
+// refusals are the codes of all calls about shard maps.
+var refusals = []string{problem.InvalidParameter, problem.StoreUnavailable}
+
+// problems adds the one that all these calls have.
+func problems(more ...problem.Kind) []problem.Kind { return append(more, unknownShardMap) }
 
 // Operations lists the calls.
 func (g *Group) Operations() []rest.Operation {
@@ -63,14 +64,15 @@ func (g *Group) Operations() []rest.Operation {
 				Hosts: []transfers.ShardHostBrief{{Address: "db1.example.com:5432", DC: "a", Role: "master"}},
 				DSN:   "postgres://app@db1.example.com:5432/mail?target_session_attrs=read-write",
 			}}},
-			Refusals: refusals(problem.InvalidShardKey, problem.KeyNotPlaced, problem.NoFitHost, problem.ShardBusy),
-			Quick:    g.quickly,
+			Refusals: refusals, Problems: problems(invalidShardKey, keyNotPlaced, noFitHost, shardBusy),
+			Quick: g.quickly,
 		}, g.resolve),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shards", Need: rest.Asks, Tag: "shards",
-			Summary: "Find the shards of many keys",
-			Example: wire.ShardBatch{Keys: []string{"42", "43"}, Mode: transfers.ShardReplica, DC: "a"},
-			Replies: rest.OK("An answer, or the reason why there is none, for each key in order."), Refusals: refusals(),
+			Summary:  "Find the shards of many keys",
+			Example:  wire.ShardBatch{Keys: []string{"42", "43"}, Mode: transfers.ShardReplica, DC: "a"},
+			Replies:  rest.OK("An answer, or the reason why there is none, for each key in order."),
+			Refusals: refusals, Problems: problems(),
 		}, g.resolveMany),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/watch", ID: "watch-shard-map", Need: rest.Asks, Tag: "shards",
@@ -80,11 +82,13 @@ func (g *Group) Operations() []rest.Operation {
 				"With `Accept: text/event-stream` the server sends the same as events named `changes`, with the position as id. It sends the " +
 				"first event at once, others as placements change, and a comment every 15 seconds. The stream ends with the node, or after an " +
 				"hour. Reconnect with `Last-Event-ID` to continue from there.",
-			Replies: []rest.Reply{{About: "The changes.", ContentType: rest.MediaStream}}, Refusals: refusals(), Lasts: rest.WantsStream,
+			Replies:  []rest.Reply{{About: "The changes.", ContentType: rest.MediaStream}},
+			Refusals: refusals, Problems: problems(), Lasts: rest.WantsStream,
 		}, g.watch),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/shards", ID: "list-shards", Need: rest.Views, Tag: "shards",
-			Summary: "List the shards of a map with their hosts", Replies: rest.OK("The shards."), Refusals: refusals(),
+			Summary: "List the shards of a map with their hosts", Replies: rest.OK("The shards."),
+			Refusals: refusals, Problems: problems(),
 		}, g.shards),
 	}, append(g.adminOperations(), g.transferOperations()...)...)
 }
@@ -97,7 +101,7 @@ type mapPath struct {
 // check refuses calls if the server has no shard maps.
 func (g *Group) check() error {
 	if g.Maps == nil {
-		return problem.New(problem.UnknownShardMap, "this server keeps no shard maps: they need a store in PostgreSQL, and shard-maps: in "+
+		return unknownShardMap.New("this server keeps no shard maps: they need a store in PostgreSQL, and shard-maps: in " +
 			"the pipelines")
 	}
 	return nil
@@ -105,17 +109,16 @@ func (g *Group) check() error {
 
 // shardProblem converts an error about shards to a problem.
 func shardProblem(err error) error {
-	for known, code := range map[error]string{
-		transfers.ErrShardMap: problem.UnknownShardMap, transfers.ErrShard: problem.UnknownShard, transfers.ErrShardKey: problem.InvalidShardKey,
-		transfers.ErrUnplaced: problem.KeyNotPlaced, transfers.ErrShardBusy: problem.ShardBusy,
-		transfers.ErrShardFindings: problem.ShardBusy,
+	for known, kind := range map[error]problem.Kind{
+		transfers.ErrShardMap: unknownShardMap, transfers.ErrShard: unknownShard, transfers.ErrShardKey: invalidShardKey,
+		transfers.ErrUnplaced: keyNotPlaced, transfers.ErrShardBusy: shardBusy, transfers.ErrShardFindings: shardBusy,
 	} {
 		if errors.Is(err, known) {
-			return problem.New(code, "%s", err)
+			return kind.New("%s", err)
 		}
 	}
 	if errors.Is(err, transfers.ErrNoHost) {
-		return problem.New(problem.NoFitHost, "%s", err).With("Retry-After", "1")
+		return noFitHost.New("%s", err).With("Retry-After", "1")
 	}
 	return err
 }

@@ -11,8 +11,12 @@ import (
 	"procaas/cmd/procaas/addons"
 	"procaas/docs"
 	"procaas/dsl/tree"
+	"procaas/engine/api/admin"
 	"procaas/engine/api/cli"
+	"procaas/engine/api/clusters"
 	"procaas/engine/api/problem"
+	"procaas/engine/api/queues"
+	"procaas/engine/api/shards"
 	"procaas/engine/flowtest"
 	"procaas/handlers"
 )
@@ -32,7 +36,7 @@ func explainWord(s cli.Streams, root *cobra.Command, word string) (bool, error) 
 	for _, t := range typesOfFields(word) {
 		b.WriteString("\n" + handlers.Reference(t))
 	}
-	if m, found := problem.Table[word]; found {
+	if m := problems()[word]; m.Code != "" {
 		fmt.Fprintf(&b, "\nThe code %s of a refused call: %s (%d %s).\n", word, m.Title, m.Status, http.StatusText(m.Status))
 	}
 	title := "\nCommands:\n"
@@ -102,6 +106,18 @@ func everyType() (all []tree.Type) {
 	return append(all, flowtest.Reference()...)
 }
 
+// problems returns all kinds of refused calls by their codes.
+func problems() map[string]problem.Kind {
+	all := map[string]problem.Kind{}
+	for code := range problem.Table {
+		all[code] = problem.KindOf(code)
+	}
+	for _, p := range slices.Concat(queues.Problems(), clusters.Problems(), shards.Problems(), admin.InboxProblems()) {
+		all[p.Code] = p
+	}
+	return all
+}
+
 // everyCommand lists the visible sub-commands of a command, recursively.
 func everyCommand(c *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range c.Commands() {
@@ -123,7 +139,7 @@ func words(root *cobra.Command) (all []string) {
 			all = append(all, f.Name)
 		}
 	}
-	for code := range problem.Table {
+	for code := range problems() {
 		all = append(all, code)
 	}
 	for _, c := range everyCommand(root) {
