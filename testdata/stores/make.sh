@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# make.sh PROCAAS DIR: makes the stores of this folder by the binary of a version, in a PostgreSQL of testdb:
+#
+#   git worktree add /tmp/version VERSION && (cd /tmp/version && go build -o /tmp/procaas ./cmd/procaas)
+#   go run ./engine/enginetest/testdb -- testdata/stores/make.sh /tmp/procaas testdata/stores/VERSION
+#
+# It needs psql, pg_dump, curl, jq, and the ports 18390 and 18391 of this machine.
+set -euo pipefail
+procaas=$1 dir=$2 here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$dir"
+work=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+export PROCAAS_SERVER=http://127.0.0.1:18390
+
+mkdir "$work/flows"
+cp "$here"/flows/* "$work/flows"
+# The flow of the balancer without its trigger: one tick is enough.
+sed '/^triggers:/,$d' "$here/../../pipelines/balancer/balance.yaml" >"$work/flows/balance.yaml"
+"$procaas" demo-worker --name w-1 --listen 127.0.0.1:18391 --cluster fanout --partitions 8 >"$work/worker.log" 2>&1 &
+
+until_ok() {
+	for _ in $(seq 300); do
+		if "$@" >"$work/out" 2>&1; then return; fi
+		sleep 0.1
+	done
+	cat "$work/out" "$work/node.log" >&2
+	return 1
+}
+post() { curl -sSf -H 'Content-Type: application/json' -d "$2" "$PROCAAS_SERVER$1"; }
+dead() { "$procaas" queue peek mail --state failed --format json | grep -q nobody; }
+
+fill() { # fills the store that the flags name
+	"$procaas" serve --listen 127.0.0.1:18390 --name corpus --log-format text -p "$work/flows" "$@" >"$work/node.log" 2>&1 &
+	local node=$!
+	until_ok curl -sSf "$PROCAAS_SERVER/readyz"
+	until_ok curl -sSf http://127.0.0.1:18391/ping
+	case $* in *--cell*) "$procaas" inbox move --slots 0-2047 --to b --at-once 2048 ;; esac # half of the keys
+	for n in 1 2 3; do
+		for key in ann ben eve; do "$procaas" submit --type step --key $key --id "$key-$n" --payload "{\"n\": $n}" --wait; done
+	done
+	"$procaas" submit --type parked --key o-1 --id parked-1
+	"$procaas" submit --type parked --key o-1 --id waits-for-parked-1
+	"$procaas" submit --type broken --id broken-1 --wait || true
+	"$procaas" submit --type balance-cluster --key fanout --id tick-1 --wait
+	"$procaas" balancer freeze --cluster fanout --reason corpus
+	"$procaas" switch hold broken --reason corpus
+	"$procaas" submit --type broken --id held-1
+	# Of the tasks of a pipeline one completes, and one becomes a dead letter.
+	post /v1/queues/mail/tasks '[{"payload": {"to": "ann"}}, {"payload": {"to": "nobody"}}]'
+	until_ok dead
+	# Of the tasks of other programs one is completed, one fails for good, and one stays taken. Two wait, one of them for its
+	# time. One is cancelled.
+	post /v1/queues/resize/tasks '[{"payload": 1}, {"payload": 2}, {"payload": 3}]'
+	post /v1/queues/claim '{"worker": "w", "types": [{"type": "resize", "limit": 3}], "lease": "1h"}' >"$work/claim"
+	post /v1/queues/complete "$(jq -c '{receipts: [.items[] | select(.payload == 1) | .receipt]}' "$work/claim")"
+	post /v1/queues/fail "$(jq -c '{tasks: [.items[] | select(.payload == 2) | {receipt, error: "no such picture", final: true}]}' "$work/claim")"
+	post /v1/queues/resize/tasks '[{"payload": 4, "unique": "four", "key": "k"}, {"payload": 5, "delay": "8760h"}, {"payload": 6, "key": "gone"}]'
+	"$procaas" queue cancel resize --key gone --reason corpus
+	"$procaas" queue pause resize --reason corpus
+	"$procaas" token new --name reader --role admin >/dev/null # the last: from now on, calls need a token
+	kill $node
+	wait $node
+}
+
+fill --store "sqlite:$work/store.db"
+gzip -9nc "$work/store.db" >"$dir/sqlite.db.gz"
+
+# Dumps name no schema: a test loads each into a schema of its own.
+dump() {
+	pg_dump --no-owner --no-privileges --inserts --schema="$1" "$PROCAAS_TEST_POSTGRES" |
+		sed -E -e "/^(--|SET |SELECT pg_catalog.set_config|CREATE SCHEMA|\\\\)/d" -e '/^$/d' -e "s/$1\.//g" | gzip -9n >"$dir/$2.sql.gz"
+}
+at() { # the address of an empty schema
+	psql -q "$PROCAAS_TEST_POSTGRES" -c "create schema $1" >&2
+	case $PROCAAS_TEST_POSTGRES in *\?*) echo "$PROCAAS_TEST_POSTGRES&search_path=$1" ;; *) echo "$PROCAAS_TEST_POSTGRES?search_path=$1" ;; esac
+}
+home=$(at corpus_home) b=$(at corpus_b) whole=$(at corpus_whole)
+fill --store "$home" --cell "b=$b"
+dump corpus_home home
+dump corpus_b b
+cp "$here"/maps/* "$work/flows"
+fill --store "$whole"
+dump corpus_whole postgres
