@@ -1,20 +1,19 @@
 // Package addons lists the add-ons of this program. Without one of them the program builds and works, but for what
-// the add-on adds.
+// the add-on adds: the build tags without_balancer, without_queue and without_sharding leave one out.
 package addons
 
 import (
+	"slices"
+
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/handlers"
-	balancer "procaas/handlers/balancer/addon"
-	queue "procaas/handlers/queue/addon"
-	sharding "procaas/handlers/sharding/addon"
 )
 
 // All lists the add-ons. Their handler types in the reference and their flags in the help have this order.
 func All() []addon.Addon {
-	return []addon.Addon{balancer.New(), sharding.New(), queue.New()}
+	return slices.Concat(balancing(), sharded(), queued())
 }
 
 // HandlerTypes lists all handler types: those of the core, then those of the add-ons.
