@@ -88,7 +88,7 @@ func (v *Virtual) Saves() int { return v.saved }
 
 // Crash kills the node at once, like kill -9, and another node takes over. The outcome of a call in
 // flight is lost.
-func (v *Virtual) Crash() { v.stepper.Dying = true }
+func (v *Virtual) Crash() { v.stepper.Kill() }
 
 // Until works until t. It returns earlier when ctx ends.
 func (v *Virtual) Until(ctx context.Context, t time.Time) error {
@@ -119,9 +119,9 @@ func (s virtualLedger) Commit(ctx context.Context, node int64, changes []model.C
 	crash := v.saved+1 == v.o.CrashAt
 	if crash && !v.o.CrashAfter {
 		v.saved++ // so that the crash happens once
-		v.stepper.Dying = true
+		v.stepper.Kill()
 	}
-	if v.stepper.Dying {
+	if v.stepper.IsDying() {
 		return nil, store.ErrFenced
 	}
 	errs, err := s.Ledger.Commit(ctx, node, changes)
@@ -135,7 +135,7 @@ func (s virtualLedger) Commit(ctx context.Context, node int64, changes []model.C
 		}
 	}
 	if crash {
-		v.stepper.Dying = true
+		v.stepper.Kill()
 		return nil, store.ErrFenced
 	}
 	return errs, nil

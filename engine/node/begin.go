@@ -19,12 +19,12 @@ import (
 	"procaas/engine/taskrun"
 )
 
-// An opening is a job whose run is not ready to continue yet.
-type opening struct{ *job }
+// This file gets a run ready to continue: its definition, its pipeline and its checkpoint. A run that
+// is not ready is over, waits, or is lost: then the store knows it, and this node lets go of it.
 
 // begin prepares the run, with the definition it began with, or with the current one and the
 // pipeline that serves its event. It returns false if the run is over, waits, or is lost.
-func (j opening) begin() bool {
+func (j *job) begin() bool {
 	c := j.claimed
 	if c.Damage != nil {
 		return j.setAside(c.Damage)
@@ -66,7 +66,7 @@ func (j opening) begin() bool {
 	}
 	if len(c.Checkpoint) == 0 {
 		plan, ok := j.choose()
-		return ok && j.start(plan, start)
+		return ok && j.startAt(plan, start)
 	}
 	plan := def.ByID[c.Pipeline]
 	if plan == nil {
@@ -86,16 +86,16 @@ func (j opening) begin() bool {
 }
 
 // setAside fails a run whose data in the store is damaged. It returns false.
-func (j opening) setAside(damage error) bool {
+func (j *job) setAside(damage error) bool {
 	j.n.d.Metrics.Damaged.Inc()
 	j.at("").Error("run is set aside, since its data in the store is damaged", "error", damage)
 	j.failAs("", damage, model.ClassDamaged)
 	return false
 }
 
-// start begins the run, or repeats another one from a stage. The definition may have changed since
+// startAt begins the run, or repeats another one from a stage. The definition may have changed since
 // the order to repeat.
-func (j opening) start(plan *planner.Plan, s core.Start) (ok bool) {
+func (j *job) startAt(plan *planner.Plan, s core.Start) (ok bool) {
 	j.share(plan.Pipeline)
 	from := j.claimed.Event.Start
 	err := records.FitsStart(plan, j.claimed)
@@ -109,12 +109,12 @@ func (j opening) start(plan *planner.Plan, s core.Start) (ok bool) {
 }
 
 // share says what the run has its share of handlers and services from.
-func (j opening) share(p *tree.Pipeline) {
+func (j *job) share(p *tree.Pipeline) {
 	j.pass.Lane, j.pass.Weight = model.LaneOf(p.Owner, p.ID, &j.claimed.Event), p.Weight
 }
 
 // observe watches the run for the trial of a new version, if it counts for one.
-func (j opening) observe() {
+func (j *job) observe() {
 	if t := j.n.d.Library.Trial(); t != nil && j.claimed.Generation == 0 {
 		c := j.claimed
 		j.watch = j.n.d.book.Watch(t, j.def.Bundle.Hash, c.Flow, c.Key, c.ID, c.Accepted, len(c.Checkpoint) > 0, j.n.d.Clock.Now())
@@ -123,7 +123,7 @@ func (j opening) observe() {
 
 // admit decides about a run that is suspected of killing its nodes. It returns true if the run is
 // not suspected, or may be tried now. Otherwise the run waits or is quarantined.
-func (j opening) admit() bool {
+func (j *job) admit() bool {
 	c := j.claimed
 	change := model.Change{Run: c.ID, Version: j.version, Bundle: c.Bundle, Pipeline: c.Pipeline, Checkpoint: c.Checkpoint}
 	switch {
@@ -150,7 +150,7 @@ func (j opening) admit() bool {
 
 // definition returns the definition that the run continues with. It waits while the store cannot be
 // read.
-func (j opening) definition() (*definitions.Definition, error) {
+func (j *job) definition() (*definitions.Definition, error) {
 	library := j.n.d.Library
 	if j.claimed.Bundle == "" {
 		return library.Present(), nil
@@ -182,7 +182,7 @@ func (j opening) definition() (*definitions.Definition, error) {
 
 // choose returns the pipeline that serves the event. If there is none, it ends the run or sets it
 // aside, and ok is false.
-func (j opening) choose() (plan *planner.Plan, ok bool) {
+func (j *job) choose() (plan *planner.Plan, ok bool) {
 	c := j.claimed
 	flow := j.def.Bundle.Flow(c.Flow)
 	if _, ok := planner.Transition(flow, c.Entity.State, c.Event.Type); !ok {
@@ -217,7 +217,7 @@ func (j opening) choose() (plan *planner.Plan, ok bool) {
 }
 
 // refuse handles an event without a transition as the automaton says.
-func (j opening) refuse(flow *tree.Flow) {
+func (j *job) refuse(flow *tree.Flow) {
 	reason := fmt.Sprintf("state %s has no transition on %s", planner.StateOf(flow, j.claimed.Entity.State), j.claimed.Event.Type)
 	switch {
 	case flow.States.Otherwise == "defer" && !planner.IsFinal(flow, j.claimed.Entity.State):
@@ -231,7 +231,7 @@ func (j opening) refuse(flow *tree.Flow) {
 
 // close commits a change of a run that has not begun here, which usually releases the run. It
 // returns false if the commit failed.
-func (j opening) close(c model.Change) bool {
+func (j *job) close(c model.Change) bool {
 	c.Run, c.Version, c.Pipeline = j.claimed.ID, j.version, j.claimed.Pipeline
 	err := j.commit(c)
 	if errors.Is(err, store.ErrCancelled) {
@@ -245,7 +245,7 @@ func (j opening) close(c model.Change) bool {
 const unservedAgain = time.Hour
 
 // await sets aside a run whose event no pipeline serves now, until one does.
-func (j opening) await(reason string) {
+func (j *job) await(reason string) {
 	j.at("").Warn("event waits for a pipeline that serves it", "type", j.claimed.Event.Type, "flow", j.claimed.Flow)
 	j.close(model.Change{
 		Status: model.Parked, Due: j.n.d.Clock.Now().Add(unservedAgain), Cause: stats.CauseUnserved + j.def.Bundle.Hash,

@@ -131,3 +131,66 @@ func (j *job) checkEmits(ctx context.Context, events []model.Event, span *tracin
 	}
 	return nil
 }
+
+// An ended is a call that has ended.
+type ended struct {
+	ref     string // of the task
+	outcome core.Outcome
+	end     guard.CallEnd
+	mem     *budget.Holder // of the reply, until the run has it
+}
+
+// start starts calls. It returns false if the node may start none.
+func (j *job) start(tasks []core.Attempt) bool {
+	if len(tasks) == 0 {
+		return true
+	}
+	if !j.n.lease.valid(j.calls) {
+		return false
+	}
+	if j.trace.Begin(j.run.Plan().Pipeline.ID, j.run.Began()) {
+		j.log = j.log.With("trace_id", j.trace.Context.TraceID())
+	}
+	// Saving may have taken a while, so newer controls and passed deadlines count. An operator who
+	// switches a handler off must not see it called after the answer.
+	now, c := j.n.d.Clock.Now(), j.n.d.Settings.Controls()
+	for i := range tasks {
+		t := &tasks[i]
+		late := !t.Deadline.IsZero() && !t.Deadline.After(now)
+		if late || c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil) {
+			j.run.Withdraw(t.Ref(), now)
+			j.pass.Leave(t.Ref(), now)
+			j.again = true
+			continue
+		}
+		if !t.Beside {
+			j.underway++
+			j.watch.Called(t.Step.Path)
+		}
+		j.n.makeCall(j, t)
+	}
+	return true
+}
+
+// finish tells the core about ended calls, so that one checkpoint has all of them. Interrupted
+// calls are left out, because their outcome is unknown.
+func (j *job) finish(list []*ended) {
+	if len(list) == 0 {
+		return
+	}
+	defer j.computes()()
+	for _, e := range list {
+		j.underway--
+		if j.cancelling {
+			e.mem.Close()
+			continue
+		}
+		e.outcome.Ended = j.n.d.Clock.Now()
+		e.outcome.Probe = j.pass.End(e.ref, e.end, e.outcome.Ended)
+		if e.outcome.Err == nil || j.calls.Err() == nil {
+			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.d.Clock.Latest())) // if it waits, from this time on
+		}
+		e.mem.Close() // what the run keeps of it counts for the run from now on
+		j.weigh()
+	}
+}

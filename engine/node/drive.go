@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
 	"procaas/engine/core"
+	"procaas/engine/guard"
+	"procaas/engine/model"
 )
 
 // This file decides which goroutine drives a run. A run that waits has none. The goroutine of a
@@ -94,41 +97,34 @@ func (t *turn) over() {
 	}
 }
 
-// A drive gives a run its turns, and makes its calls.
-type drive struct {
-	turn
-	*job
-	own *core.Attempt // a call that the goroutine makes which has the turn
-}
-
 // news lets a goroutine of the pool drive the run, unless another one drives it already.
-func (d *drive) news() {
-	if d.stir() {
-		d.n.do(d.work)
+func (j *job) news() {
+	if j.turn.stir() {
+		j.n.do(j.work)
 	}
 }
 
 // ring stirs the run when its time has come.
-func (d *drive) ring() {
-	d.rang()
-	d.news()
+func (j *job) ring() {
+	j.turn.rang()
+	j.news()
 }
 
 // handOff lets another goroutine make a call, and drive the run on when the call has ended.
-func (d *drive) handOff(t *core.Attempt) {
-	d.n.do(func() {
-		if d.end(d.call(d.calls, t)) {
-			d.work()
+func (j *job) handOff(t *core.Attempt) {
+	j.n.do(func() {
+		if j.turn.end(j.call(j.calls, t)) {
+			j.work()
 		}
 	})
 }
 
 // work drives the run. It ends when the run waits or is over, and meanwhile makes the calls that on
 // leaves to it. The caller must have the turn.
-func (d *drive) work() {
+func (j *job) work() {
 	for {
-		own := d.on()
-		if own == nil || !d.end(d.call(d.calls, own)) {
+		own := j.on()
+		if own == nil || !j.turn.end(j.call(j.calls, own)) {
 			return
 		}
 	}
@@ -136,86 +132,123 @@ func (d *drive) work() {
 
 // on lets the run go on until it waits or is over. A call that it returns is for the caller to
 // make: the run waits for it, and no other goroutine makes it.
-func (d *drive) on() (own *core.Attempt) {
-	for d.round() {
-		own, d.own = d.own, nil
-		delay, set := d.rests()
-		if d.rest(delay, set, d.ring) {
+func (j *job) on() (own *core.Attempt) {
+	for j.round() {
+		own, j.own = j.own, nil
+		delay, set := j.rests()
+		if j.turn.rest(delay, set, j.ring) {
 			return own
 		}
 		if own != nil {
-			d.handOff(own)
+			j.handOff(own)
 		}
 	}
-	d.over()
-	d.letGo()
-	d.pass.Close(d.n.d.Clock.Now())
-	d.stopCalls()
-	d.n.done(d.job)
-	d.n.work.Done()
+	j.turn.over()
+	j.letGo()
+	j.pass.Close(j.n.d.Clock.Now())
+	j.stopCalls()
+	j.n.done(j)
+	j.n.work.Done()
 	return nil
 }
 
 // rests returns how long the run waits if it gets no news; set is false when it waits for news only.
-func (d *drive) rests() (delay time.Duration, set bool) {
-	if d.cancelling || d.n.isDraining() {
+func (j *job) rests() (delay time.Duration, set bool) {
+	if j.cancelling || j.n.isDraining() {
 		return 0, false // nothing is started any more
 	}
-	if d.moves() {
-		return d.delay(time.Time{})
+	if j.moves() {
+		return j.delay(time.Time{})
 	}
-	return d.delay(d.run.Next())
+	return j.delay(j.run.Next())
 }
 
 // round lets the core decide, saves the result, and starts calls, until the run can only wait. It
 // returns false if the run has ended, is parked, or is lost to this node.
-func (d *drive) round() (more bool) {
-	defer d.survive()
-	if !d.begun {
-		d.begun = true
-		if !(opening{d.job}).begin() {
+//
+// A panic of the core fails the one run that caused it, and this node lets go of it. Otherwise the
+// process would end, and then each one that takes the run over.
+func (j *job) round() (more bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			more = false
+			j.at("").Error("run panicked", "panic", p, "stack", string(debug.Stack()))
+			j.fail("", fmt.Errorf("internal error: %v", p))
+		}
+	}()
+	if !j.begun {
+		j.begun = true
+		if !j.begin() {
 			return false
 		}
 	}
-	ended, _ := d.collect()
-	d.finish(ended)
+	ended, _ := j.turn.collect()
+	j.finish(ended)
 	for more = true; more; {
-		d.again = false
+		j.again = false
 		switch {
-		case d.n.ctx.Err() != nil:
+		case j.n.ctx.Err() != nil:
 			return false
-		case d.cancelling || d.cancelled.Load():
-			return d.stop()
-		case d.n.isDraining():
-			more = d.goOn(nil) && d.underway > 0 // without calls in flight, it is released as it was last saved
-		case d.moves() && d.underway == 0 && d.putBack():
+		case j.cancelling || j.cancelled.Load():
+			return j.stop()
+		case j.n.isDraining():
+			more = j.goOn(nil) && j.underway > 0 // without calls in flight, it is released as it was last saved
+		case j.moves() && j.underway == 0 && j.putBack():
 			return false
-		case d.moves(): // nothing more starts
-			more = d.goOn(nil)
+		case j.moves(): // nothing more starts
+			more = j.goOn(nil)
 		default:
-			more = d.goOn(d.ready())
+			more = j.goOn(j.ready())
 		}
-		if more && !d.again && (!d.moves() || d.underway > 0) {
-			return d.waits()
+		if more && !j.again && (!j.moves() || j.underway > 0) {
+			return j.waits()
 		}
 	}
 	return false
 }
 
 // waits reports whether there is something to wait for. If there is nothing, the run fails.
-func (d *drive) waits() bool {
-	if d.underway == 0 && d.run.Next().IsZero() {
-		d.fail("", errors.New("internal error: the run waits for nothing"))
+func (j *job) waits() bool {
+	if j.underway == 0 && j.run.Next().IsZero() {
+		j.fail("", errors.New("internal error: the run waits for nothing"))
 		return false
 	}
 	return true
 }
 
-// survive turns a panic of the core into the failure of the one run that caused it. Otherwise the
-// process would end, and then each one that takes the run over.
-func (j *job) survive() {
-	if p := recover(); p != nil {
-		j.at("").Error("run panicked", "panic", p, "stack", string(debug.Stack()))
-		j.fail("", fmt.Errorf("internal error: %v", p))
+// delay returns the time until there is something to do even if no call ends. ok is false if there
+// is nothing.
+func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
+	if !next.IsZero() {
+		delay, ok = next.Sub(j.n.d.Clock.Now()), true
 	}
+	if ok && delay > guard.ShortHold && j.underway > 0 && strings.Contains(j.run.Cause(), guard.Mark) {
+		delay = guard.ShortHold // nothing wakes a run that does not wait in the store
+	}
+	if _, listens := j.run.Awaits(); listens && (!ok || delay > listenEvery) {
+		delay, ok = listenEvery, true
+	}
+	if !j.unsaved.IsZero() {
+		if save := j.patience() - j.n.d.Clock.Now().Sub(j.unsaved); !ok || save < delay {
+			delay, ok = save, true
+		}
+	}
+	return delay, ok
+}
+
+// stop ends the run because an operator has cancelled it. The next event of the key may start then,
+// so it interrupts the calls in flight, and the run ends with the last of them. It returns false if
+// the run is over.
+func (j *job) stop() (more bool) {
+	j.cancelling = true
+	j.stopCalls()
+	if j.underway > 0 {
+		return true
+	}
+	j.run.Cancel(model.CancelReason, j.n.d.Clock.Now())
+	change := j.change()
+	change.Version, change.Status, change.Reason = j.version, model.Cancelled, model.CancelReason
+	j.count()
+	_ = j.commit(change) // commit has logged what went wrong
+	return false
 }

@@ -1,11 +1,16 @@
 package node
 
 import (
+	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // A run must have one driver at a time, and no news may be lost: not one that comes while the
@@ -92,4 +97,18 @@ func TestATimerStirsARunThatRests(t *testing.T) {
 			t.Errorf("want the timer after 100ms and 130ms, have %v", rung)
 		}
 	})
+}
+
+// A node must let go of a run whose core panics. Otherwise the run would keep its room until the node stops.
+func TestARunThatPanicsIsOver(t *testing.T) {
+	t.Parallel()
+	ended, end := context.WithCancel(t.Context())
+	end() // the failure of the run need not be saved
+	n := &node{ctx: t.Context(), draining: make(chan struct{}), steps: committer{ctx: ended}}
+	n.steps.start()
+	var text strings.Builder
+	j := &job{n: n, claimed: &store.Claimed{}, begun: true, log: slog.New(slog.NewTextHandler(&text, nil))} // it has no run
+	if j.round() || !strings.Contains(text.String(), "run panicked") {
+		t.Errorf("want the run to be over after its panic, have more to do, and the log %q", text.String())
+	}
 }

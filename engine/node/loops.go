@@ -265,7 +265,7 @@ func isFull(runs []*store.Claimed, asked int) bool {
 // that the node is not shut or waits for this run.
 func (n *node) startJob(j *job) {
 	n.work.Add(1) // until the run is over, also while no goroutine drives it
-	n.do(j.drive.work)
+	n.do(j.work)
 }
 
 // startCall begins one call of a handler. The goroutine that drives the run makes the first call
@@ -280,10 +280,10 @@ func (n *node) startCall(j *job, t *core.Attempt) {
 			held.End(e.end, n.d.Clock.Now())
 			e.mem.Close()
 		})
-	case j.drive.own == nil:
-		j.drive.own = t
+	case j.own == nil:
+		j.own = t
 	default:
-		j.drive.handOff(t)
+		j.handOff(t)
 	}
 }
 
@@ -299,7 +299,7 @@ func (n *node) stirAll() {
 		jobs := slices.Collect(maps.Values(n.jobs))
 		n.mu.Unlock()
 		for _, j := range jobs {
-			j.drive.news()
+			j.news()
 		}
 		if ended {
 			return

@@ -42,7 +42,7 @@ func (j *job) holdMemory() {
 
 // load waits for the memory that the state of the run takes when it is decoded. It returns false if the
 // run does not fit into this node, or the node stops first.
-func (j opening) load() bool {
+func (j *job) load() bool {
 	c := j.claimed
 	texts := [][]byte{c.Stored, c.Checkpoint, c.Entity.Shared, c.Event.Start}
 	length := 0
@@ -59,7 +59,7 @@ func (j opening) load() bool {
 }
 
 // waitToLoad waits for the memory that texts take decoded.
-func (j opening) waitToLoad(texts [][]byte) bool {
+func (j *job) waitToLoad(texts [][]byte) bool {
 	need := 0
 	for _, text := range texts {
 		need += datum.DecodedSize(text) + 2*len(text)

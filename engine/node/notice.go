@@ -1,9 +1,11 @@
 package node
 
 import (
+	"errors"
 	"time"
 
 	"procaas/engine/checkpoint"
+	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -67,5 +69,49 @@ func (j *job) notice(c model.Change) {
 		if j.claimed.Ordered {
 			j.notify(model.NoticeKeyBlocked, path, why)
 		}
+	}
+}
+
+// count counts handlers that were left out and those that only compute. Calls count themselves. A
+// handler that was left out while it waited returns its places in the guard.
+func (j *job) count() {
+	for _, h := range j.run.TakeEnded() {
+		for ref := range j.held {
+			if model.IsRefOf(ref, h.Ref()) {
+				j.hold(ref, false)
+			}
+		}
+		j.pass.LeaveAll(h.Ref(), j.n.d.Clock.Now())
+		j.trace.Note(h)
+		seen := j.n.d.Stats.Path(h.Path)
+		step := core.StepOf(j.run.Plan(), h)
+		if by := model.LeftBy(h.Outcome, h.Reason); by != "" && (step == nil || !step.Handler.IsCritical()) {
+			j.leftOut(h, step, by)
+		}
+		switch computes := step != nil && step.Computes(); {
+		case h.Outcome == model.OutcomeSkipped:
+			seen.Skipped.Inc()
+		case h.Outcome == model.OutcomeSucceeded && computes:
+			seen.Ended(nil, 0, time.Now())
+		case h.Outcome == model.OutcomeFailed:
+			if computes {
+				seen.Ended(errors.New(h.Error), 0, time.Now())
+			}
+			j.gaveUp(h, step)
+		}
+	}
+}
+
+// gaveUp counts a handler that has failed for good. A critical one fails the run, which is reported
+// then. For others, it logs at most as often as people can read.
+func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
+	seen := j.n.d.Stats.Path(h.Path)
+	seen.GivenUp.Inc()
+	if step == nil || step.Handler.IsCritical() {
+		return
+	}
+	j.notify(model.NoticeGivenUp, h.Path, h.Error)
+	if unsaid, ok := seen.Say(time.Now()); ok {
+		j.at(h.Path).Warn("handler failed for good", "attempts", h.Attempts, "error", h.Error, "unlogged", unsaid)
 	}
 }

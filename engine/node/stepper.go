@@ -3,19 +3,21 @@ package node
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"procaas/engine/clock"
 	"procaas/engine/core"
-	"procaas/engine/store"
 	"procaas/engine/writes"
 )
 
 // A Stepper is a node in virtual time. It does one thing at a time, in the order of time, and
 // starts no goroutine. The caller sets its exported fields.
+//
+// A run takes the same rounds as on any other node: see [job.round]. The Stepper only decides when:
+// it keeps the turns of all its runs, so that their news starts no goroutine, and it holds the ends
+// of calls back until their time has come.
 type Stepper struct {
 	Clock    *clock.Virtual
 	MaxCalls int // bounds the calls of all runs together
@@ -23,11 +25,8 @@ type Stepper struct {
 	// Process starts a new process, which knows only what the store knows.
 	Process func() (*Driver, error)
 
-	// Dying kills the node, like kill -9, at the next point where that has an effect. Another node
-	// takes over. The outcomes of calls in flight are lost.
-	Dying bool
-
 	n     *node
+	dying bool   // the node is dead, and another one takes over next
 	jobs  []*job // in the order of their claims
 	ends  []steppedEnd
 	calls int
@@ -54,14 +53,23 @@ func (s *Stepper) Join(ctx context.Context) error {
 	return nil
 }
 
+// Kill kills the node, like kill -9, and another one takes over. Nothing that the node does from now
+// on has an effect. The outcomes of calls in flight are lost.
+func (s *Stepper) Kill() {
+	s.dying = true
+	s.n.fence()
+}
+
+// IsDying reports whether the node was killed, and no other one has taken over yet.
+func (s *Stepper) IsDying() bool { return s.dying }
+
 // restart starts the next process after a crash.
 func (s *Stepper) restart(ctx context.Context) error {
-	s.Dying = false
+	s.dying = false
 	for _, j := range slices.Clone(s.jobs) { // close removes them from the list
 		s.close(j)
 	}
 	s.jobs, s.ends = nil, nil
-	s.n.end(store.ErrFenced)
 	// The next process takes over the runs of the dead node.
 	if err := s.n.d.Store.Ledger.Leave(ctx, s.n.number, nil); err != nil {
 		return err
@@ -78,7 +86,7 @@ func (s *Stepper) Work(ctx context.Context, until time.Time) (next time.Time, er
 		if s.calls > s.MaxCalls {
 			return next, fmt.Errorf("no end after %d calls", s.MaxCalls)
 		}
-		if s.Dying {
+		if s.dying {
 			if err := s.restart(ctx); err != nil {
 				return next, err
 			}
@@ -87,7 +95,7 @@ func (s *Stepper) Work(ctx context.Context, until time.Time) (next time.Time, er
 		if err != nil {
 			return next, err
 		}
-		if busy || s.Dying {
+		if busy || s.dying {
 			continue
 		}
 		next = s.next(due)
@@ -117,8 +125,9 @@ func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err e
 	for i := range claimed {
 		j := newJob(s.n, &claimed[i])
 		s.n.jobs[j.claimed.ID] = j
-		s.begin(j)
-		if s.Dying {
+		s.jobs = append(s.jobs, j)
+		s.step(j)
+		if s.dying {
 			return 0, true, nil
 		}
 	}
@@ -127,7 +136,7 @@ func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err e
 			busy = true
 			s.step(j)
 		}
-		if s.Dying {
+		if s.dying {
 			break
 		}
 	}
@@ -138,58 +147,27 @@ func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err e
 	return due, busy || len(claimed) > 0, nil
 }
 
-// begin starts to drive a run.
-func (s *Stepper) begin(j *job) {
-	s.jobs = append(s.jobs, j)
-	s.attempt(j, func() bool { return (opening{j}).begin() && s.advance(j) })
-}
-
-// stirred reports whether a run must look for work although none of its calls has ended. It ends a
-// run that an operator has cancelled.
+// stirred reports whether a run must look for work although none of its calls has ended.
 func (s *Stepper) stirred(j *job) bool {
 	if j.cancelled.Load() {
-		j.underway = 0 // the calls in flight are interrupted
-		j.stop()
-		s.close(j)
-		return false
+		j.underway = 0 // the calls in flight are interrupted, and have no outcome
+		return true
 	}
-	_, stirred := j.drive.collect()
+	_, stirred := j.turn.collect()
 	return stirred || j.seen != nil && !j.moves() && j.seen != s.n.d.Settings.Controls()
 }
 
-// step advances a run as far as possible without time passing.
-func (s *Stepper) step(j *job) { s.attempt(j, func() bool { return s.advance(j) }) }
-
-// attempt does something with a run, and forgets the run if this node is done with it.
-func (s *Stepper) attempt(j *job, do func() (more bool)) {
-	more := false
-	defer func() {
-		if !more {
-			s.close(j)
-		}
-	}()
-	defer j.survive()
-	more = do()
-}
-
-func (s *Stepper) advance(j *job) (more bool) {
-	for again := true; again; {
-		tasks := j.ready()
-		if !j.goOn(tasks) || s.Dying {
-			return false
-		}
-		again, j.again = j.again, false
+// step advances a run as far as possible without time passing, and forgets the run if this node is
+// done with it.
+func (s *Stepper) step(j *job) {
+	if !j.round() {
+		s.close(j)
 	}
-	if j.underway == 0 && j.run.Next().IsZero() {
-		j.fail("", errors.New("internal error: the run waits for nothing"))
-		return false
-	}
-	return true
 }
 
 // call makes a call, and stores when it ends.
 func (s *Stepper) call(j *job, t *core.Attempt) {
-	if s.Dying {
+	if s.dying {
 		return
 	}
 	s.calls++
@@ -221,7 +199,7 @@ func (s *Stepper) next(due time.Duration) time.Time {
 		sooner(s.Clock.Now().Add(due))
 	}
 	for _, j := range s.jobs {
-		if delay, ok := j.delay(j.run.Next()); ok {
+		if delay, ok := j.rests(); ok {
 			sooner(s.Clock.Now().Add(max(delay, 0)))
 		}
 	}
@@ -231,14 +209,14 @@ func (s *Stepper) next(due time.Duration) time.Time {
 // deliver passes to runs what is due: the ends of calls, one at a time, and the times that they
 // have waited for.
 func (s *Stepper) deliver() {
-	for len(s.ends) > 0 && !s.ends[0].at.After(s.Clock.Now()) && !s.Dying {
+	for len(s.ends) > 0 && !s.ends[0].at.After(s.Clock.Now()) && !s.dying {
 		e := s.ends[0]
 		s.ends = s.ends[1:]
-		e.j.finish([]*ended{e.ended})
+		e.j.turn.end(e.ended)
 		s.step(e.j)
 	}
 	for _, j := range slices.Clone(s.jobs) {
-		if delay, ok := j.delay(j.run.Next()); ok && delay <= 0 && !s.Dying {
+		if delay, ok := j.rests(); ok && delay <= 0 && !s.dying {
 			s.step(j)
 		}
 	}

@@ -1,0 +1,192 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/guard"
+	"procaas/engine/intake"
+	"procaas/engine/model"
+	"procaas/engine/store"
+)
+
+const (
+	// saveAfter is the longest time an in-flight call stays invisible to people after a crash.
+	saveAfter = 100 * time.Millisecond
+
+	// A checkpoint has the outcomes of all elements. So while they end, a run whose checkpoint is larger than
+	// lightCheckpoint writes at most so many bytes a second.
+	lightCheckpoint  = 16 << 10
+	checkpointVolume = 4 << 20
+)
+
+// This file writes the steps of a run. The order is always the same: the core decides, the store has
+// the change, and only then do calls start. A node that dies in between has started nothing that the
+// store does not know, so the next one repeats calls with the same keys, and skips none.
+
+// goOn saves what the core has decided, and starts calls. It returns false if this node is done
+// with the run. Calls beside the run start even then.
+func (j *job) goOn(tasks []core.Attempt) bool {
+	saved := j.save()
+	if !saved || j.cancelling {
+		tasks = slices.DeleteFunc(tasks, func(t core.Attempt) bool { return !t.Beside })
+	}
+	return j.start(tasks) && saved
+}
+
+// save saves what the core has decided. It returns false if this node is done with the run: it has
+// ended, is parked, or is lost.
+func (j *job) save() bool {
+	status, next := j.run.Status(), j.run.Next()
+	if status == model.Parked && !next.IsZero() && next.Sub(j.now()) <= guard.ShortHold {
+		status = model.Running // too short a wait to release the run
+	}
+	if status == model.Running && !j.mustSave() {
+		return true
+	}
+	change := j.change()
+	change.Version, change.Status, change.Due = j.version, status, time.Time{}
+	if status == model.Parked {
+		change.Due = next
+	}
+	change.Undoing = j.run.IsStopping()
+	change.Emit = j.intakes(j.run.TakeEmits()) // in the same transaction, so that no crash parts them
+	j.count()
+	j.unsaved = time.Time{}
+	if status.Ended() {
+		j.n.ends(j) // before the commit: who hears of this end may send the next event at once
+	}
+	switch err := j.commit(change); {
+	case errors.Is(err, store.ErrCancelled):
+		return j.stop()
+	case err != nil:
+		return false
+	}
+	if change.Cause != "" && j.n.d.IsBusy(change.Cause) {
+		select {
+		case j.n.called <- struct{}{}:
+		default:
+		}
+	}
+	return status == model.Running
+}
+
+// rooms has memory for the records of checkpoints.
+var rooms = sync.Pool{New: func() any { return new([]checkpoint.Record) }}
+
+// change returns the change of the run since the last save, with its checkpoint.
+func (j *job) change() model.Change {
+	room, _ := rooms.Get().(*[]checkpoint.Record)
+	j.run.Room = *room
+	c := j.run.Change()
+	clear(j.run.Room)
+	*room, j.run.Room = j.run.Room, nil
+	rooms.Put(room)
+	return c
+}
+
+// mustSave reports whether to save now. A change that a crash may forget needs no commit of its
+// own, unless people would miss it: they must see calls that take long.
+func (j *job) mustSave() bool {
+	if j.run.MustSave() || !j.run.Dirty() {
+		return j.run.MustSave()
+	}
+	now := j.n.d.Clock.Now()
+	if j.unsaved.IsZero() {
+		j.unsaved = now
+	}
+	return now.Sub(j.unsaved) >= j.patience()
+}
+
+// patience returns how long a change may wait to be saved that is not needed before the next calls start.
+func (j *job) patience() time.Duration {
+	size := len(j.claimed.Checkpoint)
+	switch {
+	case !j.run.Costs():
+		return saveAfter
+	case size <= lightCheckpoint || j.n.isDraining():
+		return 0
+	}
+	return time.Duration(size) * time.Second / checkpointVolume
+}
+
+// commit writes one step of the run. If the store refuses this step, the run fails.
+func (j *job) commit(c model.Change) error {
+	c.Alone = !j.claimed.Ordered
+	err := j.n.steps.commit(c)
+	switch {
+	case err == nil:
+		j.version++
+		j.claimed.Checkpoint, j.claimed.Bundle, j.claimed.Pipeline = c.Checkpoint, c.Bundle, c.Pipeline
+		if c.Progress && j.claimed.Losses > 0 {
+			j.claimed.Losses = 0
+			j.n.suspects.clear(j.claimed.ID)
+		}
+		if len(c.Emit) > 0 {
+			j.n.nudge()
+		}
+		j.n.d.Watch.Saved(j.claimed.ID)
+		if c.Status.Ended() {
+			j.n.d.Watch.Ended(store.RunRecord{
+				ID: c.Run, Status: c.Status, Pipeline: c.Pipeline, Bundle: c.Bundle, Outputs: j.run.Outputs(), Version: j.version,
+				FailedPath: c.FailedPath, Error: c.Error, ErrorClass: c.ErrorClass, Reason: c.Reason,
+			})
+			j.n.d.Metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()
+			if t := j.n.d.Library.Shadow(); j.run != nil && t.Shadows(c.Run) {
+				j.n.d.Shadow(t, c.Pipeline, c.Run)
+			}
+		}
+		if c.Status == model.Failed {
+			j.at(c.FailedPath).Warn("run failed", "error", c.Error)
+		}
+		j.notice(c)
+		j.trace.Saved(j.run, c, j.n.d.Clock.Now())
+	case errors.Is(err, store.ErrStale):
+		j.at("").Warn("run has moved on without this node, its progress here is dropped")
+	case errors.Is(err, store.ErrCancelled), errors.Is(err, store.ErrFenced), j.n.ctx.Err() != nil:
+	case c.Status == model.Failed:
+		j.at("").Error("run cannot be saved as failed", "error", err)
+	default:
+		j.fail("", fmt.Errorf("save: %w", err))
+	}
+	return err
+}
+
+// fail fails the run with the checkpoint that was saved last.
+func (j *job) fail(path string, err error) { j.failAs(path, err, model.ClassOf(err)) }
+
+// failAs is fail with a class of the error.
+func (j *job) failAs(path string, err error, class string) {
+	_ = j.commit(model.Change{ // commit has logged what went wrong
+		Run: j.claimed.ID, Version: j.version, Status: model.Failed, Bundle: j.claimed.Bundle, Undoing: true,
+		Pipeline: j.claimed.Pipeline, Checkpoint: j.claimed.Checkpoint,
+		FailedPath: path, Error: model.CleanText(err.Error()), ErrorClass: class,
+	})
+}
+
+// intakes routes events that handlers emitted. They were routed once when they were emitted. If a
+// new definition has dropped their type since, the run's own definition still knows it.
+func (j *job) intakes(events []model.Event) []model.Intake {
+	var out []model.Intake
+	for _, ev := range events {
+		in, err := intake.Route(j.n.d.Library.Present(), ev)
+		if err != nil {
+			in, err = intake.Route(j.def, ev)
+		}
+		if err != nil {
+			j.at("").Error("emitted event is lost", "type", ev.Type, "error", err)
+			continue
+		}
+		in.Dedup, in.From = true, nil
+		out = append(out, in)
+	}
+	if len(out) > 0 && j.n.backlog.Load() {
+		j.n.d.Turns.Queue(j.n.d.Library.Present().Bundle, out, j.n.d.Clock.Now())
+	}
+	return out
+}
