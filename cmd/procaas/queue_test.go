@@ -223,3 +223,24 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	command("audit --kind queue", "thumbs", "broken", "paused", "open")
 	command("queue move thumbs --to other --state scheduled", "move: 0 tasks")
 }
+
+// queue stats says which table needs a vacuum, and does not name others.
+func TestQueueStatsNamesTheVacuum(t *testing.T) {
+	t.Parallel()
+	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/v1/queues" {
+			fmt.Fprint(w, `{"items": [{"type": "letters", "mode": "open"}]}`)
+			return
+		}
+		fmt.Fprint(w, `{"items": [{"table": "tasks", "live_rows": 5, "dead_rows": 4000000, "vacuum": "vacuum (analyze, verbose) tasks"},
+			{"table": "task_keys", "live_rows": 1, "dead_rows": 900}]}`)
+	}))
+	defer answers.Close()
+	var out bytes.Buffer
+	code := Main(t.Context(), []string{"queue", "stats", "--server", answers.URL}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	const want = "tasks has 4000000 dead rows and 5 in use: run vacuum (analyze, verbose) tasks in the store\n"
+	if text := out.String(); code != cli.ExitFine || !strings.HasSuffix(text, want) || strings.Contains(text, "task_keys") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+}

@@ -8,14 +8,16 @@ import (
 	"unicode"
 
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // These are the thresholds of the rules.
 const (
-	oldestDue      = 60      // seconds that a due run waits
-	stalledClaims  = 3       // seconds that a node can claim nothing
-	slowCheckpoint = 1       // second
-	lateTasks      = 60      // seconds that tasks wait beyond their tolerance
+	oldestDue      = 60 // seconds that a due run waits
+	stalledClaims  = 3  // seconds that a node can claim nothing
+	slowCheckpoint = 1  // second
+	lateTasks      = 60 // seconds that tasks wait beyond their tolerance
+	deadTaskRows   = store.VacuumAt
 	unaskedTasks   = 10 * 60 // seconds without a worker that asks for waiting tasks
 	parkedLong     = 5 * 60  // seconds that a run waits without an operator's order
 	undecidedLong  = 30 * 60 // seconds that a run waits for an operator
@@ -111,6 +113,13 @@ func nodeRules(server string) []rule {
 			labels: severity("warning"),
 			annotations: explain("tasks of {{ $labels.type }} wait for {{ $value | humanizeDuration }} beyond what they tolerate",
 				"Their workers are too few, too slow or away, or the type is paused.", queues),
+		}, {
+			name: "ProcaasQueueDeadRows", after: "10m", labels: severity("warning"),
+			expr: fmt.Sprintf("max by (table) (procaas_queue_dead_rows) > %d and on (table) "+
+				"max by (table) (procaas_queue_dead_rows) > max by (table) (procaas_queue_live_rows)", deadTaskRows),
+			annotations: explain("{{ $value }} rows of {{ $labels.table }} wait for a vacuum, more than are in use",
+				"Run in the store: vacuum (analyze, verbose) {{ $labels.table }}. If they stay, it says from which old transaction on they are "+
+					"needed: end that.", queues),
 		}, {
 			name: "ProcaasPartitionsUnserved", expr: "max by (cluster) (procaas_cluster_unserved_partitions) > 0", after: "10s",
 			labels: severity("critical"),

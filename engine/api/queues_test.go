@@ -206,6 +206,11 @@ func TestWorkersPrefetchTasksOverHTTP(t *testing.T) {
 	states("running", "starting")
 	beat(1, `, "starting": true`)
 	states("running", "starting")
+	var stats wire.Page[wire.QueueStats]
+	s.call(http.MethodGet, "/v1/queues", "", 200, &stats)
+	if len(stats.Items) != 1 || stats.Items[0].Starting != 1 || stats.Items[0].Running != 1 {
+		t.Errorf("have %+v, want one that starts and one that runs", stats)
+	}
 }
 
 func TestQueuesRefuse(t *testing.T) {

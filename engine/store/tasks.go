@@ -476,6 +476,19 @@ type TaskTable struct {
 	Live, Dead int64 // rows, as the server's statistics have them
 }
 
+// VacuumAt is how many dead rows a table has at least before people look at it. The server vacuums
+// smaller tables by itself, and a claim reads that many within milliseconds.
+const VacuumAt = 100_000
+
+// Vacuum returns the statement that a table needs: more of its rows are dead than in use. Otherwise
+// it returns nothing.
+func (t TaskTable) Vacuum() string {
+	if t.Dead <= max(t.Live, VacuumAt) {
+		return ""
+	}
+	return "vacuum (analyze, verbose) " + t.Name
+}
+
 // A TaskAdmin has the operations for operators.
 type TaskAdmin interface {
 	// TaskStats counts the tasks of each type, in the order of their names.

@@ -13,6 +13,11 @@ func (c *Client) Queues(ctx context.Context) ([]wire.QueueStats, error) {
 	return List[wire.QueueStats](ctx, c, "/v1/queues")
 }
 
+// QueueTables lists the tables of the queue.
+func (c *Client) QueueTables(ctx context.Context) ([]wire.QueueTable, error) {
+	return List[wire.QueueTable](ctx, c, "/v1/queue-tables")
+}
+
 // PeekTasks lists tasks of a type.
 func (c *Client) PeekTasks(ctx context.Context, taskType string, query url.Values) ([]wire.QueuedTask, error) {
 	return List[wire.QueuedTask](ctx, c, "/v1/queues/"+url.PathEscape(taskType)+"/tasks?"+query.Encode())

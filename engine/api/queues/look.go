@@ -40,6 +40,15 @@ func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueStats],
 	return rest.Listed(items, err)
 }
 
+func (g *Group) tables(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueTable], error) {
+	all, err := g.Tasks.Admin.TaskTables(c.Context())
+	items := []wire.QueueTable{}
+	for _, t := range all {
+		items = append(items, wire.QueueTable{Table: t.Name, Bytes: t.Bytes, Live: t.Live, Dead: t.Dead, Vacuum: t.Vacuum()})
+	}
+	return rest.Listed(items, err)
+}
+
 // viewOfStats converts the counts of a type for replies.
 func viewOfStats(t *store.TaskTypeStats) wire.QueueStats {
 	q := wire.QueueStats{

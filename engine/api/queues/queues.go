@@ -106,6 +106,12 @@ func (g *Group) workerOperations() []rest.Operation {
 			Refusals: refusals, Problems: []problem.Kind{noTasks},
 		}, g.list),
 		typed(g, rest.Operation{
+			Method: http.MethodGet, Path: "/v1/queue-tables", ID: "list-queue-tables", Need: rest.Views, Tag: "queues",
+			Summary: "List the tables of the queue",
+			About:   "Says how many rows wait for a vacuum, and which table needs one now. A store in SQLite has no such rows, and the list is empty.",
+			Replies: rest.OK("The tables."), Refusals: refusals,
+		}, g.tables),
+		typed(g, rest.Operation{
 			Method: http.MethodGet, Path: "/v1/queues/{pipeline}/tasks", ID: "list-tasks", Need: rest.Views, Tag: "queues",
 			Summary: "List the tasks of a type without taking them",
 			About:   "Lists tasks in the order in which workers will take them, and ended tasks newest first. The default is all unfinished tasks.",

@@ -24,6 +24,7 @@ import (
 // Tasks is what the console needs of the queue of tasks.
 type Tasks interface {
 	TaskStats(ctx context.Context) ([]store.TaskTypeStats, error)
+	TaskTables(ctx context.Context) ([]store.TaskTable, error)
 	PeekTasks(ctx context.Context, f store.TaskFilter) ([]store.QueuedTask, error)
 }
 
@@ -60,6 +61,7 @@ type queueData struct {
 	Parked  []stats.ParkedRuns // all that stand still; the most first
 	Runs    []checkpoint.RunView
 	Types   []store.TaskTypeStats
+	Tables  []store.TaskTable
 	Tasks   bool // there is a queue of tasks
 	Cells   bool // the inbox is over several databases
 	Now     time.Time
@@ -86,7 +88,10 @@ func (c systems) queueData(ctx context.Context) (d queueData, err error) {
 		c.o.Tasks == nil {
 		return d, err
 	}
-	d.Types, err = c.o.Tasks.TaskStats(ctx)
+	if d.Types, err = c.o.Tasks.TaskStats(ctx); err != nil {
+		return d, err
+	}
+	d.Tables, err = c.o.Tasks.TaskTables(ctx)
 	return d, err
 }
 

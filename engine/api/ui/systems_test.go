@@ -56,6 +56,10 @@ func (tasks) TaskStats(context.Context) ([]store.TaskTypeStats, error) {
 	}, nil
 }
 
+func (tasks) TaskTables(context.Context) ([]store.TaskTable, error) {
+	return []store.TaskTable{{Name: "tasks", Bytes: 1 << 30, Live: 5, Dead: 4_000_000}, {Name: "task_keys", Live: 1, Dead: 900}}, nil
+}
+
 func (tasks) PeekTasks(_ context.Context, f store.TaskFilter) ([]store.QueuedTask, error) {
 	return []store.QueuedTask{{
 		ID: 41, Type: f.Type, State: f.State, Key: "<b>", Payload: json.RawMessage(`{"to":"<b>"}`),
@@ -160,7 +164,8 @@ func TestSystemsHaveTheirPages(t *testing.T) {
 	o := options()
 	o.Tasks, o.Shards, o.Clusters, o.Transfers, o.Inbox = tasks{}, shards{}, clusters{}, transfers{}, inbox{}
 	c := ui.New(o)
-	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1 min 30 s", `class="chip bad">2<`)
+	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1 min 30 s", `class="chip bad">2<`,
+		`class="chip bad">4000000<`, "<code>vacuum (analyze, verbose) tasks;</code>", `<td class="number">900<td>–`)
 	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond the tolerance")
 	page(t, c, "/console/queue/mail/sent", http.StatusNotFound, "Did you mean mail/send?")
 	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "draining",

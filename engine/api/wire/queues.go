@@ -72,6 +72,15 @@ type QueueStats struct {
 	Lag       float64    `json:"lag_seconds" doc:"How many seconds the most urgent ready task has waited beyond its tolerance."`
 }
 
+// A QueueTable describes a table of the queue.
+type QueueTable struct {
+	Table  string `json:"table" doc:"The table in the store."`
+	Bytes  int64  `json:"bytes" doc:"Its size with its indexes."`
+	Live   int64  `json:"live_rows" doc:"The rows in use, as the server's statistics have them."`
+	Dead   int64  `json:"dead_rows" doc:"The rows that wait for a vacuum."`
+	Vacuum string `json:"vacuum,omitempty" doc:"The statement that the table needs now. Absent while the server keeps up by itself."`
+}
+
 // A ClaimTasks is the body of the call that claims tasks.
 type ClaimTasks struct {
 	Worker   string      `json:"worker" maxLength:"256" doc:"A name for people."`

@@ -52,17 +52,43 @@ func queueStatsCommand() *cobra.Command {
   ASKED    when a worker last asked for such tasks. If none has asked for a month,
            check the spelling of the type
 
-A ~ marks an estimate in a large table.`,
+A ~ marks an estimate in a large table. Below the counts stands which tables of the
+queue need a vacuum: they have over 100,000 dead rows, and more than rows in use.`,
 	}
 	cli.ServerFlags(c)
 	header := "TYPE\tMODE\tLAG\tREADY\tWAITING\tTAKEN\tSCHEDULED\tFAILED\tRAISED\tASKED"
-	return cli.Lists(c, func(q *cli.Call) ([]wire.QueueStats, error) { return q.Queues(q.Ctx) }, header, func(x wire.QueueStats) cli.Row {
-		return cli.Row{
-			x.Type, x.Mode, time.Duration(x.Lag * float64(time.Second)).Round(time.Second), counted(&x, "ready", x.Ready),
-			counted(&x, "waiting", x.Waiting), x.Starting + x.Running, counted(&x, "scheduled", x.Scheduled),
-			counted(&x, "failed", x.Failed), x.Raised, askedAgo(x.Asked, time.Now()),
+	return cli.Formatted(c, func(q *cli.Call) error {
+		all, err := q.Queues(q.Ctx)
+		if err != nil {
+			return err
 		}
+		tables, err := q.QueueTables(q.Ctx)
+		if err != nil {
+			return err
+		}
+		found := struct {
+			wire.Page[wire.QueueStats]
+
+			Tables []wire.QueueTable `json:"tables"`
+		}{cli.Items(all), tables}
+		return q.Show(found, func() error {
+			err := cli.Table(q.Out, header, all, queueRow)
+			for _, t := range tables {
+				if t.Vacuum != "" {
+					fmt.Fprintf(q.Out, "%s has %d dead rows and %d in use: run %s in the store\n", t.Table, t.Dead, t.Live, t.Vacuum)
+				}
+			}
+			return err
+		})
 	})
+}
+
+func queueRow(x wire.QueueStats) cli.Row {
+	return cli.Row{
+		x.Type, x.Mode, time.Duration(x.Lag * float64(time.Second)).Round(time.Second), counted(&x, "ready", x.Ready),
+		counted(&x, "waiting", x.Waiting), x.Starting + x.Running, counted(&x, "scheduled", x.Scheduled),
+		counted(&x, "failed", x.Failed), x.Raised, askedAgo(x.Asked, time.Now()),
+	}
 }
 
 // counted formats a number of tasks. An estimate has a ~.
