@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/guard"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 )
 
 // A queueHistory is what the torture test of the queue saw. Times are those of the test,
@@ -329,7 +329,7 @@ func (h *queueHistory) checkDead() {
 		poisonous := h.poisonous[readBody(one).NS[0]]
 		switch {
 		case one.Type == "fails" && one.Failures == 3, poisonous && lost:
-		case lost && one.Lost == taskrun.MaxTaskLost:
+		case lost && one.Lost == guard.MaxLost:
 			unlucky = append(unlucky, fmt.Sprintf("task of %s, %s; %s", one.Type, one.Error, h.story(fmt.Sprint(one.ID))))
 		default:
 			h.bad("task %d of %s is a dead letter after %d failures and %d lost workers: %s", one.ID, one.Type, one.Failures, one.Lost, one.Error)

@@ -23,8 +23,8 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/guard"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
 )
 
@@ -236,7 +236,7 @@ func (p *taskPutter) put(r *rand.Rand, kind string, last bool, tasks ...map[stri
 		body.NS = []int{p.n}
 		one["payload"] = body
 		puts[i] = taskPut{kind: kind, name: body.Name, n: p.n, sent: time.Now(), last: last}
-		if body.Crashes > taskrun.MaxTaskLost {
+		if body.Crashes > guard.MaxLost {
 			p.poisonous[p.n] = true
 		}
 	}

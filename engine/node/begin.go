@@ -11,12 +11,12 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/definitions"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 )
 
 // This file gets a run ready to continue: its definition, its pipeline and its checkpoint. A run that
@@ -139,7 +139,7 @@ func (j *job) admit() bool {
 		}
 		return false
 	case !j.n.suspects.try(c.ID, c.Losses):
-		change.Status, change.Due = model.Parked, j.n.d.Clock.Now().Add(time.Second+taskrun.SuspectDelay(c.Losses, maxLosses))
+		change.Status, change.Due = model.Parked, j.n.d.Clock.Now().Add(time.Second+guard.SuspectDelay(c.Losses, maxLosses))
 		j.close(change)
 		return false
 	}

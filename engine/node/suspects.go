@@ -3,8 +3,8 @@ package node
 import (
 	"sync"
 
+	"procaas/engine/guard"
 	"procaas/engine/model"
-	"procaas/engine/taskrun"
 )
 
 // This file distinguishes runs that kill their node from runs that merely were there. All runs of a
@@ -13,7 +13,7 @@ import (
 
 // maxLosses is how many nodes in a row a run may lose. For the last two it must have been the only
 // suspected run of its node.
-const maxLosses = taskrun.MaxTaskLost
+const maxLosses = guard.MaxLost
 
 // triedWith returns how many suspects a node tries at once if one of them has this many losses:
 // eight, and after one more loss only itself.

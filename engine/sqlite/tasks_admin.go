@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/guard"
 	"procaas/engine/store"
 	"procaas/engine/taskrun"
 )
@@ -136,7 +137,7 @@ func reclaim(t *tx, one *store.QueuedTask, maxLost int) error {
 		return t.exec(reclaimTask, placeReady, one.Due.UnixMicro(), one.Deadline.UnixMicro(), 0, one.Error, one.ID)
 	case one.Lost < maxLost:
 		place, due := placeReady, one.Due
-		if delay := taskrun.SuspectDelay(one.Lost, maxLost); delay > 0 {
+		if delay := guard.SuspectDelay(one.Lost, maxLost); delay > 0 {
 			place, due = placeLater, t.now.Add(delay)
 		}
 		return t.exec(reclaimTask, place, due.UnixMicro(), due.Add(one.Deadline.Sub(one.Due)).UnixMicro(), 1,

@@ -458,7 +458,7 @@ type TaskMaintenance interface {
 	RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (int, error)
 
 	// ReclaimTasks takes up to limit tasks back from workers that did not report in time. A task that was lost more than
-	// maxLost times fails for good. A task that was lost before waits for a while, see [taskrun.SuspectDelay].
+	// maxLost times fails for good. A task that was lost before waits for a while, see package guard.
 	ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error)
 
 	// ExpireTasks deletes tasks that ended longer ago than ended, and failed tasks after failed.

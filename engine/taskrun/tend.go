@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine/clock"
+	"procaas/engine/guard"
 	"procaas/engine/store"
 )
 
@@ -16,9 +17,6 @@ const (
 	tendAtOnce = 1000
 	tendMost   = time.Second // longest time between two looks
 	tendLeast  = 10 * time.Millisecond
-
-	// MaxTaskLost is how many workers a task may lose before it fails for good.
-	MaxTaskLost = 5
 )
 
 // Ended tasks are deleted at this interval, the first time after a random part of it, because nodes
@@ -94,7 +92,7 @@ func tendTasks(ctx context.Context, tasks store.TaskMaintenance) (time.Duration,
 	if err != nil {
 		return tendMost, err
 	}
-	reclaimed, err := tasks.ReclaimTasks(ctx, tendAtOnce, MaxTaskLost)
+	reclaimed, err := tasks.ReclaimTasks(ctx, tendAtOnce, guard.MaxLost)
 	if err != nil {
 		return tendMost, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/engine/clock"
+	"procaas/engine/guard"
 	"procaas/engine/pgkit"
 	"procaas/engine/taskrun"
 )
@@ -284,7 +285,7 @@ func (w *Worker) care(ctx context.Context) {
 			wait = min(wait, next)
 		}
 		if err == nil && time.Since(reclaim) > w.o.Lease/3 {
-			_, err = w.store.ReclaimTasks(limited, careAtOnce, taskrun.MaxTaskLost)
+			_, err = w.store.ReclaimTasks(limited, careAtOnce, guard.MaxLost)
 			reclaim = time.Now()
 		}
 		cancel()

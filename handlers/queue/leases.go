@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine/taskrun"
+	"procaas/engine/guard"
 )
 
 // This file looks for tasks whose workers did not report. No index has the ends of leases, because
@@ -150,7 +150,7 @@ func (l *lateTasks) read(rows pgx.Rows, maxLost int) error {
 		}
 		delay := time.Duration(0)
 		if running {
-			delay = taskrun.SuspectDelay(lost, maxLost)
+			delay = guard.SuspectDelay(lost, maxLost)
 		}
 		l.ids, l.epochs, l.delays = append(l.ids, ref.ID), append(l.epochs, int32(ref.Epoch)), append(l.delays, delay.Microseconds())
 		return nil

@@ -1,9 +1,12 @@
-package taskrun
+package guard
 
 import (
 	"math/rand/v2"
 	"time"
 )
+
+// MaxLost is how many nodes or workers in a row a run or a task may lose before it is given up.
+const MaxLost = 5
 
 // lostPause is the longest wait of a suspect, before its last try.
 const lostPause = 10 * time.Second
