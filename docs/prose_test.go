@@ -12,8 +12,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/docs"
-	"procaas/dsl/rules"
 )
 
 const (
@@ -267,7 +267,7 @@ func compiled(old string) *regexp.Regexp {
 // TestRulesProse holds the texts that explain diagnostics to plain English, since their readers are stuck already.
 func TestRulesProse(t *testing.T) {
 	t.Parallel()
-	for _, rule := range rules.All() {
+	for _, rule := range addons.Language().Rules() {
 		for _, text := range []string{rule.Title, rule.Why} {
 			for _, problem := range stumbles(text, longestOfRules, slices.Concat(phrases, phrasesOfRules)) {
 				t.Errorf("%s: %s", rule.Code, problem)

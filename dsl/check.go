@@ -3,11 +3,9 @@ package dsl
 import (
 	"procaas/dsl/advice"
 	"procaas/dsl/check"
-	"procaas/dsl/cluster"
 	"procaas/dsl/diag"
 	"procaas/dsl/merge"
 	"procaas/dsl/proof"
-	"procaas/dsl/shards"
 	"procaas/dsl/wiring"
 )
 
@@ -21,11 +19,10 @@ func checkAll(w *merge.Whole, r *diag.Reporter) {
 	wiring.Calls(w, r)
 	check.Services(w, r)
 	wiring.Triggers(w, r)
-	for _, m := range w.Bundle.ShardMaps {
-		shards.Check(m, w, r)
-	}
-	for _, declared := range w.Bundle.Clusters {
-		cluster.Check(declared, w.Files, r)
+	for _, s := range w.Bundle.Language.Sections("") {
+		if v := w.Bundle.AddedField(s.Key()); v != nil && s.Check != nil {
+			s.Check(v, w.Checking(r))
+		}
 	}
 	wiring.Flows(w, r)
 	pipelines := check.Pipelines(w, r)

@@ -34,7 +34,7 @@ func TestChecks(t *testing.T) {
 					d.Fatalf(t, "unknown command %q, want load or types", d.Cmd)
 				}
 				files := splitFiles(d.Input)
-				bundle, found := dsl.Load(files, dsl.Options{Types: testTypes()})
+				bundle, found := dsl.Load(files, dsl.Options{Language: language(), Types: testTypes()})
 				if (bundle == nil) != diag.HasErrors(found) {
 					t.Errorf("%s: have bundle %v with errors %v", d.Pos, bundle != nil, diag.HasErrors(found))
 				}
@@ -124,7 +124,7 @@ func TestShippedPipelinesAreSilent(t *testing.T) {
 		sets[filepath.Dir(path)] = append(sets[filepath.Dir(path)], diag.File{Name: filepath.ToSlash(path), Data: data})
 	}
 	for dir, files := range sets {
-		if _, found := dsl.Load(files, dsl.Options{Types: builtinTypes()}); len(found) > 0 {
+		if _, found := dsl.Load(files, dsl.Options{Language: language(), Types: builtinTypes()}); len(found) > 0 {
 			t.Errorf("%s: %s", dir, show(found))
 		}
 	}

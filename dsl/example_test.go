@@ -7,7 +7,6 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
-	"procaas/dsl/rules"
 )
 
 // A mistyped name is reported with its place and a suggestion.
@@ -22,7 +21,7 @@ func ExampleLoad() {
             request: {url: http://127.0.0.1:9081/v1/orders}
             result: {ordr: !$ sources.get.response}
 `)}}
-	bundle, found := dsl.Load(files, dsl.Options{Types: testTypes()})
+	bundle, found := dsl.Load(files, dsl.Options{Language: language(), Types: testTypes()})
 	fmt.Println("loaded:", bundle != nil)
 	if err := render.Write(os.Stdout, render.Text, files, found, false); err != nil {
 		fmt.Println(err)
@@ -49,7 +48,7 @@ func ExampleBundle() {
         handlers:
           - {id: driver, request: {url: http://127.0.0.1:9083/v1/push, body: !$ "event.payload['driver-id']"}}
 `)
-	bundle, _ := dsl.Load([]diag.File{{Name: "taxi.yaml", Data: data}}, dsl.Options{Types: testTypes()})
+	bundle, _ := dsl.Load([]diag.File{{Name: "taxi.yaml", Data: data}}, dsl.Options{Language: language(), Types: testTypes()})
 	for _, p := range bundle.On("order-repeated") {
 		fmt.Println("served by", p.ID)
 	}
@@ -62,8 +61,8 @@ func ExampleBundle() {
 }
 
 // Every code is explained with a file that breaks the rule and a mended one.
-func ExampleExplain() {
-	rule, _ := rules.Explain("PC0203")
+func Example_rule() {
+	rule, _ := language().Rule("PC0203")
 	fmt.Println(rule.Title)
 	fmt.Println(rule.Why)
 	// Output:

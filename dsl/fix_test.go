@@ -13,7 +13,7 @@ import (
 // it could not be read before, and a second time there is nothing to do.
 func TestAFixNeverHarms(t *testing.T) {
 	t.Parallel()
-	o := dsl.Options{Types: builtinTypes()}
+	o := dsl.Options{Language: language(), Types: builtinTypes()}
 	mended := 0
 	for _, f := range yamlFiles(t) {
 		in := []diag.File{f}

@@ -51,7 +51,7 @@ func rewriteCommand(t *testing.T, d *datadriven.TestData) string {
 
 // fixCommand shows what was fixed, the new text, and what is left.
 func fixCommand(text string) string {
-	out, fixed, left := dsl.Fix([]diag.File{{Name: "a.yaml", Data: []byte(text)}}, dsl.Options{Types: builtinTypes()})
+	out, fixed, left := dsl.Fix([]diag.File{{Name: "a.yaml", Data: []byte(text)}}, dsl.Options{Language: language(), Types: builtinTypes()})
 	var b strings.Builder
 	for _, d := range fixed {
 		fmt.Fprintf(&b, "fixed %d:%d %s %s\n", d.Start.Line, d.Start.Column, d.Code, d.Message)

@@ -14,6 +14,9 @@ import (
 
 // Options configures Load. The zero value knows no handler types and reads no further files.
 type Options struct {
+	// Language has the sections of add-ons. Nil is the core of the language alone.
+	Language *tree.Language
+
 	// Types lists the handler types that handlers may name.
 	Types []tree.Type
 
@@ -32,7 +35,7 @@ type Options struct {
 //
 // The order of the files does not matter: Load sorts them by name, and reads duplicates once.
 func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
-	set := decode.Read(files, o.Types, o.Read)
+	set := decode.Read(files, o.Language, o.Types, o.Read)
 	r := &diag.Reporter{Found: set.Found}
 	w := merge.Documents(set, o.Types, r)
 	checkAll(w, r)

@@ -55,7 +55,7 @@ func BenchmarkLoad1000(b *testing.B) {
 	b.SetBytes(int64(size))
 	b.ReportAllocs()
 	for b.Loop() {
-		bundle, found := dsl.Load(files, dsl.Options{Types: testTypes()})
+		bundle, found := dsl.Load(files, dsl.Options{Language: language(), Types: testTypes()})
 		if bundle == nil {
 			b.Fatal(show(found))
 		}
@@ -68,7 +68,7 @@ func TestLoadingGrowsWithThePipelines(t *testing.T) {
 	files := thousand()
 	cost := func(n int) float64 {
 		return testing.AllocsPerRun(1, func() {
-			if bundle, found := dsl.Load(files[:n], dsl.Options{Types: testTypes()}); bundle == nil {
+			if bundle, found := dsl.Load(files[:n], dsl.Options{Language: language(), Types: testTypes()}); bundle == nil {
 				t.Fatal(show(found))
 			}
 		})

@@ -10,7 +10,6 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
-	"procaas/dsl/rules"
 )
 
 // FuzzLoad loads anything, as two files, so that merging is fuzzed too. Loading
@@ -38,7 +37,7 @@ func FuzzLoad(f *testing.F) {
 			f.Add([]byte(input), []byte(nil))
 		}
 	}
-	for _, rule := range rules.All() {
+	for _, rule := range language().Rules() {
 		if files := splitFiles(rule.Before); len(files) == 2 { // a service and its OpenAPI document
 			flow := bytes.ReplaceAll(files[0].Data, []byte(files[1].Name), []byte("two.yaml"))
 			f.Add(flow, files[1].Data)
@@ -50,7 +49,7 @@ func FuzzLoad(f *testing.F) {
 	types, builtin := testTypes(), builtinTypes()
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		files := []diag.File{{Name: "one.yaml", Data: one}, {Name: "two.yaml", Data: two}}
-		bundle, found := dsl.Load(files, dsl.Options{Types: types})
+		bundle, found := dsl.Load(files, dsl.Options{Language: language(), Types: types})
 		if (bundle == nil) != diag.HasErrors(found) {
 			t.Fatalf("have bundle %v with %s", bundle != nil, show(found))
 		}
@@ -59,7 +58,7 @@ func FuzzLoad(f *testing.F) {
 			for _, r := range d.Related {
 				checkInside(t, files, r.Span)
 			}
-			if _, ok := rules.Explain(d.Code); !ok {
+			if _, ok := language().Rule(d.Code); !ok {
 				t.Errorf("%s is not explained", d.Code)
 			}
 		}
@@ -67,8 +66,8 @@ func FuzzLoad(f *testing.F) {
 		if err := render.Write(&first, render.Text, files, found, true); err != nil {
 			t.Fatal(err)
 		}
-		dsl.Load(files, dsl.Options{Types: builtin})
-		_, again := dsl.Load(files, dsl.Options{Types: types})
+		dsl.Load(files, dsl.Options{Language: language(), Types: builtin})
+		_, again := dsl.Load(files, dsl.Options{Language: language(), Types: types})
 		if err := render.Write(&second, render.Text, files, again, true); err != nil {
 			t.Fatal(err)
 		}

@@ -26,8 +26,8 @@ var comments = regexp.MustCompile(`(?m)^ *#.*\n`)
 // of it must have no findings: a remedy that leads to the next error helps nobody. What --fix makes is the right example.
 func TestEveryRemedyWorks(t *testing.T) {
 	t.Parallel()
-	o, remedies := dsl.Options{Types: builtinTypes()}, readRemedies(t)
-	for _, rule := range rules.All() {
+	o, remedies := dsl.Options{Language: language(), Types: builtinTypes()}, readRemedies(t)
+	for _, rule := range language().Rules() {
 		if rule.AboutTests() || unfollowed[rule.Code] != "" {
 			continue
 		}
@@ -54,7 +54,7 @@ func TestEveryRemedyWorks(t *testing.T) {
 		})
 	}
 	for code := range remedies {
-		if _, ok := rules.Explain(code); !ok || unfollowed[code] != "" {
+		if _, ok := language().Rule(code); !ok || unfollowed[code] != "" {
 			t.Errorf("the remedies of %s are never tried", code)
 		}
 	}

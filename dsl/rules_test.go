@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"procaas/dsl/diag"
-	"procaas/dsl/rules"
 )
 
 // codesInSource finds every constant of the package that is a code.
@@ -63,7 +62,7 @@ func TestEveryCodeHasARule(t *testing.T) {
 		t.Fatalf("found %d codes in the source, want many", len(codes))
 	}
 	for code, name := range codes {
-		rule, ok := rules.Explain(code)
+		rule, ok := language().Rule(code)
 		if !ok {
 			t.Errorf("%s (%s) has no rule", code, name)
 			continue
@@ -73,7 +72,7 @@ func TestEveryCodeHasARule(t *testing.T) {
 		}
 	}
 	seen := make(map[diag.Code]bool)
-	for _, rule := range rules.All() {
+	for _, rule := range language().Rules() {
 		if codes[rule.Code] == "" {
 			t.Errorf("rule %s belongs to no constant", rule.Code)
 		}
@@ -82,7 +81,7 @@ func TestEveryCodeHasARule(t *testing.T) {
 		}
 		seen[rule.Code] = true
 	}
-	if _, ok := rules.Explain("PC9999"); ok {
+	if _, ok := language().Rule("PC9999"); ok {
 		t.Error("PC9999 is explained, want nothing")
 	}
 }
@@ -95,7 +94,7 @@ func TestRulesKeepTheirWord(t *testing.T) {
 		"PC0101": "the file would have a mebibyte",
 		"PC0119": "the file would have 200 other findings",
 	}
-	for _, rule := range rules.All() {
+	for _, rule := range language().Rules() {
 		if tooLong[rule.Code] != "" || rule.AboutTests() {
 			continue
 		}

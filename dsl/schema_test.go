@@ -15,7 +15,6 @@ import (
 
 	"procaas/cmd/procaas/addons"
 	"procaas/dsl/diag"
-	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 )
 
@@ -23,10 +22,13 @@ var update = flag.Bool("update", false, "write the generated files anew")
 
 const schemaFile = "../schemas/pipeline.schema.json"
 
+// language is the core with the sections of the add-ons that these tests know.
+var language = addons.Language
+
 // compiled returns the schema of some types, ready to validate.
 func compiled(t *testing.T, types []tree.Type) *jsonschema.Schema {
 	t.Helper()
-	data, err := tree.JSONSchema(types)
+	data, err := language().JSONSchema(types)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,7 @@ func builtinTypes() []tree.Type {
 
 func TestSchemaFileIsFresh(t *testing.T) {
 	t.Parallel()
-	want, err := tree.JSONSchema(builtinTypes())
+	want, err := language().JSONSchema(builtinTypes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 	for _, path := range shippedFiles(t) {
 		check(path, builtin)
 	}
-	for _, rule := range rules.All() {
+	for _, rule := range language().Rules() {
 		if rule.Code <= "PC0120" || rule.AboutTests() || strings.Contains(rule.After, "\x00") {
 			continue
 		}
@@ -177,7 +179,7 @@ func TestSchemaRefusesWhatCannotLoad(t *testing.T) {
 // TestSchemaDescribesEveryField finds properties without a word about them.
 func TestSchemaDescribesEveryField(t *testing.T) {
 	t.Parallel()
-	data, err := tree.JSONSchema(builtinTypes())
+	data, err := language().JSONSchema(builtinTypes())
 	if err != nil {
 		t.Fatal(err)
 	}

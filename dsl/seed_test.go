@@ -129,7 +129,7 @@ func TestOrderOfFilesDoesNotMatter(t *testing.T) {
 	core := diag.File{Name: "core.yaml", Data: []byte("pipelines: [{id: p, stages: [{id: s}]}]")}
 	a := diag.File{Name: "a.yaml", Data: []byte("handlers: [{id: one, into: p/s, critical: false, wait: {for: 1s}}]")}
 	z := diag.File{Name: "z.yaml", Data: []byte("handlers: [{id: two, into: p/s, critical: false, wait: {for: 1s}}]")}
-	o := dsl.Options{Types: testTypes()}
+	o := dsl.Options{Language: language(), Types: testTypes()}
 	one, found := dsl.Load([]diag.File{z, core, a}, o)
 	two, _ := dsl.Load([]diag.File{a, a, core, z}, o)
 	if one == nil || two == nil {

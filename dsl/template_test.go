@@ -66,7 +66,7 @@ templates:
 
 func loadText(t *testing.T, text string) *tree.Bundle {
 	t.Helper()
-	bundle, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(text)}}, dsl.Options{Types: testTypes()})
+	bundle, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(text)}}, dsl.Options{Language: language(), Types: testTypes()})
 	if bundle == nil {
 		t.Fatalf("%s\n%v", text, found)
 	}

@@ -52,7 +52,7 @@ func aboutEach(t *testing.T, input string) string {
 	var out strings.Builder
 	for line := range strings.Lines(input) {
 		line = strings.TrimSuffix(line, "\n")
-		_, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(typedFlow + line + "\n")}}, dsl.Options{Types: testTypes()})
+		_, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(typedFlow + line + "\n")}}, dsl.Options{Language: language(), Types: testTypes()})
 		fmt.Fprintf(&out, "%s\n", line)
 		if len(found) == 0 {
 			out.WriteString("    ok\n")

@@ -145,5 +145,5 @@ func load(t testing.TB, text string) (*tree.Bundle, []diag.Diagnostic) {
 	if len(files) == 1 {
 		files[0].Name = "pipelines.yaml"
 	}
-	return dsl.Load(files, dsl.Options{Types: testTypes()})
+	return dsl.Load(files, dsl.Options{Language: language(), Types: testTypes()})
 }

@@ -132,7 +132,7 @@ func TestTheSecondVersionMeansTheSame(t *testing.T) {
 }
 
 func loadCondition(text string) *expr.Value {
-	bundle, _ := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(text)}}, dsl.Options{Types: testTypes()})
+	bundle, _ := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(text)}}, dsl.Options{Language: language(), Types: testTypes()})
 	if bundle == nil {
 		return nil
 	}

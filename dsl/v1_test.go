@@ -46,7 +46,7 @@ configs: {SOME_IMPORTANT_SWITCH: {enabled: false}}
 
 func TestBothVersionsOfTheLanguageMeanTheSame(t *testing.T) {
 	t.Parallel()
-	bundle, found := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(twoVersions)}}, dsl.Options{Types: testTypes()})
+	bundle, found := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(twoVersions)}}, dsl.Options{Language: language(), Types: testTypes()})
 	if diag.HasErrors(found) {
 		t.Fatal(found)
 	}

@@ -143,7 +143,7 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		o: o,
 		library: definitions.Library{
-			Store: o.Store.Bundles, Types: Types(o.Types), Services: o.ServiceURLs, MaxConns: o.MaxInFlight,
+			Store: o.Store.Bundles, Language: o.Bundle.Language, Types: Types(o.Types), Services: o.ServiceURLs, MaxConns: o.MaxInFlight,
 			Targets: o.Targets, Log: o.Log, RunID: o.runID,
 		},
 		handlers: map[string]HandlerType{},

@@ -9,13 +9,13 @@ import (
 
 // Try is [Try] with the handler types of the engine.
 func (e *Engine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) {
-	return Try(files, Types(e.o.Types))
+	return Try(files, e.Bundle().Language, Types(e.o.Types))
 }
 
 // Try checks files as a definition, plans its pipelines and keeps nothing. The plans are nil
 // exactly if a finding is an error.
-func Try(files []diag.File, types []tree.Type) ([]planner.PlanView, []diag.Diagnostic) {
-	b, found := dsl.Load(files, dsl.Options{Types: types})
+func Try(files []diag.File, language *tree.Language, types []tree.Type) ([]planner.PlanView, []diag.Diagnostic) {
+	b, found := dsl.Load(files, dsl.Options{Language: language, Types: types})
 	if b == nil {
 		return nil, found
 	}

@@ -91,7 +91,7 @@ func load(text string, alone bool) (*tree.Bundle, []diag.Diagnostic) {
 }
 
 func loadFiles(files ...diag.File) (*tree.Bundle, []diag.Diagnostic) {
-	return dsl.Load(files, dsl.Options{Types: addons.Types()})
+	return dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types()})
 }
 
 // describe writes findings with their places in the text of the script.

@@ -56,7 +56,7 @@ func newCaller(t *testing.T, server *stub.Server, service, protection string) *c
 	text := strings.NewReplacer("SERVICE", service, "PROTECTION", protection).Replace(stubborn)
 	urls := map[string]string{service: server.URLs()[service]}
 	b, found := dsl.Load([]diag.File{{Name: "work.yaml", Data: []byte(text)}},
-		dsl.Options{Types: addons.Types(), ServiceURLs: urls})
+		dsl.Options{Language: addons.Language(), Types: addons.Types(), ServiceURLs: urls})
 	if b == nil {
 		t.Fatalf("have %+v", found)
 	}

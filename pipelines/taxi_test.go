@@ -60,7 +60,7 @@ func read(t *testing.T, dir string) (files, stubs []diag.File) {
 // load checks files, which must be without findings.
 func load(t *testing.T, files []diag.File) *tree.Bundle {
 	t.Helper()
-	bundle, found := dsl.Load(files, dsl.Options{Types: addons.Types()})
+	bundle, found := dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types()})
 	noFindings(t, files, found)
 	return bundle
 }

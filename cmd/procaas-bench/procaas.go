@@ -82,7 +82,7 @@ func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 		return nil, err
 	}
 	types := addons.HandlerTypes()
-	o := dsl.Options{}
+	o := dsl.Options{Language: addons.Language()}
 	for _, t := range types {
 		o.Types = append(o.Types, t.Type)
 	}

@@ -142,7 +142,7 @@ func (p *page) validate(texts map[string]string, wrong string) {
 	for name, text := range texts {
 		files = append(files, diag.File{Name: name, Data: []byte(text)})
 	}
-	_, found := dsl.Load(files, dsl.Options{Types: addons.Types()})
+	_, found := dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types()})
 	if wrong != "" {
 		if !slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Code == diag.Code(wrong) }) {
 			p.failf("want the finding %s, have %v", wrong, found)

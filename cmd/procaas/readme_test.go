@@ -32,7 +32,7 @@ func TestReadmeExamplesLoad(t *testing.T) {
 	if len(files) == 0 {
 		t.Fatal("want an example in YAML, have none")
 	}
-	_, found := dsl.Load(files, dsl.Options{Types: addons.Types()})
+	_, found := dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types()})
 	if len(found) > 0 {
 		var out strings.Builder
 		if err := render.Write(&out, render.Text, files, found, false); err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
-	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 	"procaas/engine/api/cli"
 	"procaas/handlers"
@@ -68,7 +68,7 @@ func fieldsPage() string {
 	b.WriteString("# Fields\n\nEvery field of a pipeline file, by the mapping that holds it. `procaas explain NAME` prints one section.\n" +
 		"The fields of handler types, such as `request`, are on a [page of their own](../../handlers/README.md).\n\n")
 	var types []tree.Type
-	for _, p := range tree.Parts() {
+	for _, p := range addons.Language().Parts() {
 		types = append(types, p.Type)
 	}
 	b.WriteString(handlers.Reference(types...))
@@ -92,7 +92,7 @@ func diagnosticsPage() string {
 	b.WriteString("# Diagnostics\n\nEvery code that `procaas validate` prints. `procaas explain CODE` shows an example that breaks the rule,\n" +
 		"and the same example mended.\n\n")
 	header(&b, "code", "meaning")
-	for _, r := range rules.All() {
+	for _, r := range addons.Language().Rules() {
 		row(&b, "`"+string(r.Code)+"`", r.Title)
 	}
 	return b.String()

@@ -65,10 +65,26 @@ func checkPipeline(c *walk) {
 		}, datum.BoolKind, c.Reporter)
 		c.facts = whenFacts(e)
 	}
-	checkQueue(p, c.payload, c.Reporter)
+	checkAdded(c)
 	c.stages()
 	c.checkOutputs()
 	c.Sound = !diag.HasErrors(c.Found)
+}
+
+// checkAdded checks the fields of add-ons.
+func checkAdded(c *walk) {
+	for _, s := range c.Bundle.Language.Sections("pipelines") {
+		if v := c.Declared.AddedField(s.Key()); v != nil && s.Check != nil {
+			on := c.Checking(c.Reporter)
+			on.Pipeline, on.Payload, on.Declare = c.Declared, c.payload, nil
+			s.Check(v, on)
+		}
+	}
+}
+
+func servesAlone(p *tree.Pipeline) bool {
+	start := p.Start()
+	return start != nil && start.ServesAlone()
 }
 
 // checkState reports names that both the flow and the run declare.
@@ -107,7 +123,7 @@ const notYet = "nothing happens there yet"
 func checkStages(w *merge.Whole, all []*steps.Pipeline, r *diag.Reporter) {
 	var sent map[string]bool // types of events; nil until needed
 	for _, p := range all {
-		if len(p.Declared.Stages) > 0 || w.Blamed(p.Declared.Span) || moves(p) || p.Declared.Queue != nil {
+		if len(p.Declared.Stages) > 0 || w.Blamed(p.Declared.Span) || moves(p) || servesAlone(p.Declared) {
 			continue
 		}
 		if sent == nil {

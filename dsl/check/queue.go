@@ -10,13 +10,17 @@ import (
 	"procaas/dsl/typing"
 )
 
+// QueueSection is the field queue of pipelines.
+func QueueSection() tree.Section {
+	return tree.Section{
+		Of: tree.QueueSpec(), In: "pipelines", After: "weight", Rules: rules.OfQueue(),
+		Check: func(value any, c *tree.Checking) { checkQueue(value.(*tree.Queue), c.Pipeline, c.Payload, c.Reporter) },
+	}
+}
+
 // checkQueue checks the queue section of a pipeline. Its expressions are evaluated outside any run, when a task
 // is put or has failed. So they read only the event, two payloads or the number of the attempt.
-func checkQueue(p *tree.Pipeline, payload *typing.Outline, r *diag.Reporter) {
-	q := p.Queue
-	if q == nil {
-		return
-	}
+func checkQueue(q *tree.Queue, p *tree.Pipeline, payload *typing.Outline, r *diag.Reporter) {
 	if e := q.Unique.Expr(); e != nil {
 		e.Compile(&expr.Scope{Roots: []string{"event"}, Payload: payload}, datum.AnyKind, r)
 	}

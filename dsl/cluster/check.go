@@ -14,6 +14,29 @@ import (
 	"procaas/dsl/tree"
 )
 
+// Section is the section clusters of files.
+func Section() tree.Section {
+	return tree.Section{
+		Of: tree.ClusterSpec(), Rules: rules.OfClusters(),
+		Check: func(value any, c *tree.Checking) {
+			for _, declared := range value.([]*tree.Cluster) {
+				Check(declared, c.Files, c.Reporter)
+			}
+		},
+		Each: func(value any, visit func(tree.Declaration)) {
+			for _, c := range value.([]*tree.Cluster) {
+				x := tree.Declaration{
+					Kind: "cluster", ID: c.ID, At: c.PlaceOf("id", c.Span), Owner: &c.Owner, OwnerAt: c.PlaceOf("owner", c.Span), Secret: c.Secret,
+				}
+				if c.Map != nil {
+					x.File, x.FileAt = c.Map.File, c.Map.PlaceOf("file", c.Map.Span)
+				}
+				visit(x)
+			}
+		},
+	}
+}
+
 // Check checks the parts of a cluster, and whether its partition map can tolerate outages.
 func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Reporter) {
 	at := cluster.PlaceOf("id", cluster.Span)
@@ -58,7 +81,7 @@ func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Repo
 // preset sets a part that the file omits to its defaults. The tags of the tree are the only place of defaults,
 // so preset decodes an empty mapping. An error is a bug in the tags, which any test of a cluster finds.
 func preset(into any) {
-	spec := tree.Language().Field("clusters").Elem.Spec
+	spec := tree.ClusterSpec().Field("clusters").Elem.Spec
 	name := "healthcheck"
 	if _, ok := into.(*tree.PolicyParameters); ok {
 		name = "parameters"

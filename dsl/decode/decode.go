@@ -23,6 +23,7 @@ type decoder struct {
 	*source.Source
 	types []tree.Type
 	doc   *tree.Document
+	file  *spec.Spec // of the top level; nil for a file without pipelines
 
 	handlerSpec *spec.Spec
 	stageSpec   *spec.Spec
@@ -42,7 +43,8 @@ type decoder struct {
 }
 
 func (d *decoder) document(v *expr.Value) {
-	spec := tree.Language()
+	spec := d.doc.Language.File()
+	d.file = spec
 	d.handlerSpec = spec.Field("handlers").Elem.Spec
 	d.stageSpec = spec.Field("pipelines").Elem.Spec.Field("stages").Elem.Spec
 	d.verifySpec = d.handlerSpec.Field("on-unknown").Spec.Field("verify").Spec
@@ -141,7 +143,7 @@ func (d *decoder) object(v *expr.Value, s *spec.Spec, name string, may allowance
 		d.template(v)
 	}
 	key := name // of the mapping
-	if !may.body && s != tree.Language() {
+	if !may.body && s != d.file {
 		name = spec.Kebab(s.Name)
 	}
 	defer d.enter(s, name, key)()

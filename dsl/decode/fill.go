@@ -21,12 +21,20 @@ func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 	}
 	keeper, _ := into.(interface{ Note(string, diag.Span) })
 	for _, f := range s.Fields {
-		f.SetDefault(dst.Field(f.Index))
 		item := v.Get(f.Name)
+		if f.Index < 0 {
+			if item != nil {
+				d.fillAdded(into.(adder), f, item)
+			}
+		} else {
+			f.SetDefault(dst.Field(f.Index))
+			if item != nil {
+				d.fillField(dst.Field(f.Index), f, item)
+			}
+		}
 		if item == nil {
 			continue
 		}
-		d.fillField(dst.Field(f.Index), f, item)
 		if keeper == nil {
 			continue
 		}
@@ -51,6 +59,18 @@ func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 	case *tree.Verify:
 		into.Type, into.Body = b.typ.Name, b.value
 		into.Note("type", b.key)
+	}
+}
+
+// An adder takes the values of fields of add-ons.
+type adder interface{ KeepField(name string, value any) }
+
+// fillAdded decodes a field of an add-on. Like a field of the struct, it is not set if nothing of its value is valid.
+func (d *decoder) fillAdded(into adder, f *spec.Field, v *expr.Value) {
+	value := reflect.New(f.Type).Elem()
+	d.fillField(value, f, v)
+	if !value.IsZero() {
+		into.KeepField(f.Name, value.Interface())
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // meaning is all that a file means, however it is laid out: what was read, and
 // what was found to be wrong.
 func meaning(data []byte) string {
-	r := readFile(diag.File{Name: "a.yaml", Data: data})
+	r := readFile(diag.File{Name: "a.yaml", Data: data}, nil)
 	r.decode(testTypes(), mouldsOf([]*Reading{r}), nil, false)
 	var found []string
 	for _, d := range r.Found {

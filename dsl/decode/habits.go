@@ -14,7 +14,6 @@ import (
 	"procaas/dsl/rules"
 	"procaas/dsl/source"
 	"procaas/dsl/spec"
-	"procaas/dsl/tree"
 )
 
 // An around is a mapping around the current one, with its fields. The outer ones tell where a field belongs
@@ -105,7 +104,7 @@ func (d *decoder) neighbourHint(v *expr.Value, i int, s *spec.Spec) string {
 				spec.Kebab(f.Elem.Spec.Name), at.Column-1, last.Names[0].Name, at.Line)
 		}
 	}
-	if s != tree.Language() {
+	if s != d.file {
 		var below []string
 		for _, f := range s.Fields {
 			if f.Kind == datum.ObjectKind && f.Spec.Field(name) != nil && len(f.Words) == 0 {

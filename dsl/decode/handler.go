@@ -175,13 +175,13 @@ func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *spec.Spec) {
 // ownersHint returns the mappings around a handler that have a field, or "".
 func (d *decoder) ownersHint(name string) string {
 	var owners []string
-	pipeline := tree.Language().Field("pipelines").Elem.Spec
+	pipeline := d.file.Field("pipelines").Elem.Spec
 	for _, s := range []*spec.Spec{d.stageSpec, pipeline} {
 		if s.Field(name) != nil {
 			owners = append(owners, "the "+spec.Kebab(s.Name))
 		}
 	}
-	if tree.Language().Field(name) != nil {
+	if d.file.Field(name) != nil {
 		owners = append(owners, "the top of the file")
 	}
 	if len(owners) == 0 {

@@ -34,6 +34,7 @@ type Set struct {
 	Files     []diag.File      // sorted by name
 	Given     []*Reading       // files that were given
 	Documents []*tree.Document // of files of pipelines; nil if nothing in the file is valid
+	Language  *tree.Language
 
 	read   func(name string) ([]byte, error)
 	byName map[string]*Reading
@@ -42,15 +43,15 @@ type Set struct {
 // maxReferred limits how many files are read because others name them.
 const maxReferred = 1000
 
-// Read reads and decodes files. It reads files that they name with the function read, which may be nil. It
+// Read reads and decodes files of a language. It reads files that they name with the function read, which may be nil. It
 // sorts files by name, and reads duplicates once.
-func Read(files []diag.File, types []tree.Type, read func(name string) ([]byte, error)) *Set {
+func Read(files []diag.File, language *tree.Language, types []tree.Type, read func(name string) ([]byte, error)) *Set {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b diag.File) int { return cmp.Compare(a.Name, b.Name) })
 	files = slices.CompactFunc(files, func(a, b diag.File) bool { return a.Name == b.Name })
 	owners, files := codeOwnersOf(files)
-	s := &Set{Given: make([]*Reading, len(files)), read: read}
-	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) { s.Given[i] = readFile(files[i]) })
+	s := &Set{Given: make([]*Reading, len(files)), Language: language, read: read}
+	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) { s.Given[i] = readFile(files[i], language) })
 	templates := mouldsOf(s.Given)
 	refused := boundUses(s.Given, templates)
 	partial := slices.ContainsFunc(s.Given, func(r *Reading) bool { return diag.HasErrors(r.Found) && r.Root == nil })
@@ -81,10 +82,10 @@ func Read(files []diag.File, types []tree.Type, read func(name string) ([]byte, 
 
 // readFile reads the values of one file. Files of pipelines are decoded later, when the templates of all files
 // are known.
-func readFile(f diag.File) *Reading {
+func readFile(f diag.File, language *tree.Language) *Reading {
 	var r diag.Reporter
 	out := readingOf(f)
-	out.doc = &tree.Document{}
+	out.doc = &tree.Document{Language: language}
 	s, ok := source.New(f, &r)
 	if ok {
 		out.parse(s)
@@ -248,11 +249,11 @@ func (r *Reading) references() []reference {
 			out = append(out, reference{r, s.PlaceOf("openapi", s.Span), s.OpenAPI, true})
 		}
 	}
-	for _, c := range r.doc.Clusters {
-		if c.Map != nil && c.Map.File != "" {
-			out = append(out, reference{r, c.Map.PlaceOf("file", c.Map.Span), c.Map.File, true})
+	r.doc.EachDeclaration(func(x tree.Declaration) {
+		if x.File != "" {
+			out = append(out, reference{r, x.FileAt, x.File, true})
 		}
-	}
+	})
 	eachSchema(r.doc, func(v *expr.Value) {
 		if text, ok := v.Text(); ok {
 			out = append(out, reference{r, v.Span, text, false})
@@ -265,9 +266,8 @@ func (r *Reading) references() []reference {
 
 // empty reports whether a document has no declarations.
 func empty(d *tree.Document) bool {
-	return d.Configs == nil && d.ConfigSchemas == nil && d.Schemas == nil &&
-		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events)+len(d.Templates)+len(d.ShardMaps)+
-			len(d.Clusters) == 0
+	return d.Configs == nil && d.ConfigSchemas == nil && d.Schemas == nil && !d.HasSections() &&
+		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events)+len(d.Templates) == 0
 }
 
 // eachSchema visits the schemas of a document.

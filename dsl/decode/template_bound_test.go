@@ -31,7 +31,7 @@ func usingTemplate(expressions []string, uses int, argument string) diag.File {
 func allocated(files ...diag.File) (uint64, []diag.Diagnostic) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	set := Read(files, testTypes(), nil)
+	set := Read(files, nil, testTypes(), nil)
 	runtime.ReadMemStats(&after)
 	var found []diag.Diagnostic
 	for _, r := range set.Given {
@@ -66,7 +66,7 @@ func TestExpressionsOfTemplatesAreMeasuredBeforeTheyAreBuilt(t *testing.T) {
 func refusedUses(files ...diag.File) []string {
 	var given []*Reading
 	for _, f := range files {
-		given = append(given, readFile(f))
+		given = append(given, readFile(f, nil))
 	}
 	refused := boundUses(given, mouldsOf(given))
 	out := make([]string, len(given))
@@ -126,7 +126,7 @@ func TestMeasuredSizeOfAnExpressionIsExact(t *testing.T) {
 		"!$ a + 1", "!$ shared-state.a", "ä€",
 		"!secret s", "{a: [], b: {}, c: {d: {}}}",
 	} {
-		set := Read([]diag.File{usingTemplate([]string{"[params.x, params.x] + [1]"}, 1, argument)}, testTypes(), nil)
+		set := Read([]diag.File{usingTemplate([]string{"[params.x, params.x] + [1]"}, 1, argument)}, nil, testTypes(), nil)
 		given := map[string]*expr.Value{"x": set.Given[0].Root.Get("pipelines").Items()[0].Get("stages").Items()[0].
 			Get("handlers").Items()[0].Get("use").Get("with").Get("x")}
 		template := set.Given[0].Root.Get("templates").Items()[0].Get("handler").Get("set").Get("a0").Expr()

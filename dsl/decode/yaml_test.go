@@ -94,7 +94,7 @@ var testTypes = sync.OnceValue(func() []tree.Type {
 
 // readAlone reads and decodes a file as if there were no others.
 func readAlone(f diag.File, types []tree.Type) *Reading {
-	read := readFile(f)
+	read := readFile(f, nil)
 	read.decode(types, mouldsOf([]*Reading{read}), nil, false)
 	return read
 }
@@ -260,7 +260,7 @@ func showPlaces(text string, e *expr.Expr) string {
 
 func TestTheLanguageDocumentsItself(t *testing.T) {
 	t.Parallel()
-	handler := tree.Language().Field("pipelines").Elem.Spec.Field("stages").Elem.Spec.Field("handlers").Elem.Spec
+	handler := tree.NewLanguage().File().Field("pipelines").Elem.Spec.Field("stages").Elem.Spec.Field("handlers").Elem.Spec
 	if have := handler.Field("timeout"); !have.NoExpr || have.Doc != "Timeout bounds one attempt." {
 		t.Errorf("have %+v", have)
 	}

@@ -63,7 +63,7 @@ func (s Severity) rank() int {
 	return 0
 }
 
-// A Code identifies a rule, such as PC0103. Codes are stable and never reused. [rules.Explain] explains each.
+// A Code identifies a rule, such as PC0103. Codes are stable and never reused. Package rules explains each.
 type Code string
 
 // A Diagnostic is one finding for the author of a file: what was found, where, what was expected and how to fix

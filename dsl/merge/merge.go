@@ -115,16 +115,8 @@ func (m *merger) document(d *tree.Document) {
 		m.Declare("trigger", t.ID, t.PlaceOf("id", t.Span), m.Reporter)
 		b.Triggers = append(b.Triggers, t)
 	}
-	for _, shards := range d.ShardMaps {
-		m.Declare("shard map", shards.ID, shards.PlaceOf("id", shards.Span), m.Reporter)
-		b.ShardMaps = append(b.ShardMaps, shards)
-	}
-	for _, cluster := range d.Clusters {
-		if m.Declare("cluster", cluster.ID, cluster.PlaceOf("id", cluster.Span), m.Reporter) {
-			b.Index.Clusters[cluster.ID] = cluster
-		}
-		b.Clusters = append(b.Clusters, cluster)
-	}
+	d.EachDeclaration(func(x tree.Declaration) { m.Declare(x.Kind, x.ID, x.At, m.Reporter) })
+	b.Join(d)
 }
 
 // noteStages records the stages of a pipeline. Two stages may have the same id if the paths of their handlers

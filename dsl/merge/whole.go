@@ -46,7 +46,7 @@ type Entry struct {
 
 func newWhole(set *decode.Set, types []tree.Type) *Whole {
 	w := &Whole{
-		Bundle:       &tree.Bundle{Files: set.Files, Index: tree.NewIndex()},
+		Bundle:       &tree.Bundle{Files: set.Files, Language: set.Language, Index: tree.NewIndex()},
 		Types:        make(tree.Types, len(types)),
 		Files:        set.Contracts(),
 		ConfigValues: make(map[string]*expr.Value),
@@ -90,6 +90,11 @@ func (w *Whole) Blamed(at diag.Span) bool {
 	return slices.ContainsFunc(w.unread, func(d diag.Diagnostic) bool {
 		return d.Severity == diag.Error && d.File == at.File && !d.Start.Before(at.Start) && d.Start.Before(at.End)
 	})
+}
+
+// Checking returns what the check of a section sees, and where it reports.
+func (w *Whole) Checking(r *diag.Reporter) *tree.Checking {
+	return &tree.Checking{Reporter: r, Bundle: w.Bundle, Files: w.Files, Partial: w.Partial, Blamed: w.Blamed, Declare: w.Declare}
 }
 
 // PayloadOf returns what the payload of any of these events may be, or nil if one of them has no schema.

@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A Format is a way to write diagnostics.
@@ -18,7 +19,7 @@ const (
 	Text   Format = "text"   // for people: source line, caret, hint
 	JSON   Format = "json"   // one object with stable names
 	GitHub Format = "github" // workflow commands, shown beside the changed lines
-	SARIF  Format = "sarif"  // SARIF 2.1.0, for code scanning
+	SARIF  Format = "sarif"  // SARIF 2.1.0, for code scanning; see [WriteSARIF]
 	JUnit  Format = "junit"  // XML, as CI servers read it; see [WriteJUnit]
 )
 
@@ -33,7 +34,7 @@ func Write(w io.Writer, format Format, files []diag.File, ds []diag.Diagnostic, 
 	case GitHub:
 		return writeGitHub(w, ds)
 	case SARIF:
-		return writeSARIF(w, files, ds)
+		return WriteSARIF(w, files, ds, rules.All())
 	case JUnit:
 		return WriteJUnit(w, files, ds, diag.Error)
 	}

@@ -84,9 +84,10 @@ type (
 	}
 )
 
-// writeSARIF writes one run with the rules that have findings.
-func writeSARIF(w io.Writer, files []diag.File, ds []diag.Diagnostic) error {
-	rules := sarifRules(ds)
+// WriteSARIF writes one run with the rules that have findings. documented has the rules of the language: a finding of
+// another rule has only its code.
+func WriteSARIF(w io.Writer, files []diag.File, ds []diag.Diagnostic, documented []rules.Rule) error {
+	rules := sarifRules(ds, documented)
 	index := make(map[diag.Code]int, len(rules))
 	for i, rule := range rules {
 		index[diag.Code(rule.ID)] = i
@@ -118,9 +119,9 @@ func writeSARIF(w io.Writer, files []diag.File, ds []diag.Diagnostic) error {
 }
 
 // sarifRules describes the rules that have findings, in the order of their codes.
-func sarifRules(ds []diag.Diagnostic) []sarifRule {
+func sarifRules(ds []diag.Diagnostic, all []rules.Rule) []sarifRule {
 	known := map[diag.Code]rules.Rule{}
-	for _, rule := range rules.All() {
+	for _, rule := range all {
 		known[rule.Code] = rule
 	}
 	rules, seen := []sarifRule{}, map[diag.Code]bool{}

@@ -1,7 +1,7 @@
 package rules
 
-// clusterRules documents the rules about clusters and their partition maps.
-func clusterRules() []Rule {
+// OfClusters documents the rules about clusters and their partition maps.
+func OfClusters() []Rule {
 	cluster := func(fields string) string {
 		return "clusters:\n  - id: fanout\n    partitions: 12\n" + indented(4, fields)
 	}

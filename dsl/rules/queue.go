@@ -1,7 +1,7 @@
 package rules
 
-// queueRules documents the rules about pipelines that are queues.
-func queueRules() []Rule {
+// OfQueue documents the rules about pipelines that are queues.
+func OfQueue() []Rule {
 	const before = `pipelines:
   - id: thumbnails
     queue:

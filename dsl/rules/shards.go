@@ -1,7 +1,7 @@
 package rules
 
-// shardRules documents the rules about shard maps.
-func shardRules() []Rule {
+// OfShards documents the rules about shard maps.
+func OfShards() []Rule {
 	const before, after = `shard-maps:
   - id: mail
     key: user

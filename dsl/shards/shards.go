@@ -11,13 +11,35 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
-	"procaas/dsl/merge"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 )
 
+// Section is the section shard-maps of files.
+func Section() tree.Section {
+	return tree.Section{
+		Of: tree.ShardMapSpec(), After: "triggers", Rules: rules.OfShards(),
+		Check: func(value any, c *tree.Checking) {
+			for _, m := range value.([]*tree.ShardMap) {
+				Check(m, c, c.Reporter)
+			}
+		},
+		Each: func(value any, visit func(tree.Declaration)) {
+			for _, m := range value.([]*tree.ShardMap) {
+				x := tree.Declaration{
+					Kind: "shard map", ID: m.ID, At: m.PlaceOf("id", m.Span), Owner: &m.Owner, OwnerAt: m.PlaceOf("owner", m.Span),
+				}
+				if m.Connect != nil {
+					x.Secret = m.Connect.Secret
+				}
+				visit(x)
+			}
+		},
+	}
+}
+
 // Check checks a shard map: keys and tables, slots or ranges, hosts, and rules of registration.
-func Check(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
+func Check(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
 	checkShardKeys(m, r)
 	checkStays(m, r)
 	checkShards(m, w, r)
@@ -83,7 +105,7 @@ func fullTable(name string) string {
 }
 
 // checkShards checks the names of shards and the addresses of their hosts.
-func checkShards(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
+func checkShards(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
 	if len(m.Shards) == 0 && !w.Blamed(m.Span) {
 		r.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
 	}
@@ -158,7 +180,7 @@ func SlotRange(text string) (first, last int, ok bool) {
 
 // checkRanges checks that ranges of keys cover all keys and start at different bounds. Each ends at the next
 // bound, so they cover all if one starts below all keys.
-func checkRanges(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
+func checkRanges(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
 	owner := map[string]string{}
 	for _, s := range m.Shards {
 		for i, low := range s.From {
@@ -193,7 +215,7 @@ func checkConnect(m *tree.ShardMap, r *diag.Reporter) {
 }
 
 // checkRegistration checks the services and shards of registration rules.
-func checkRegistration(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
+func checkRegistration(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
 	reg := m.Registration
 	if reg == nil {
 		return
@@ -213,7 +235,7 @@ func checkRegistration(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 }
 
 // checkPlacementRule checks that a rule names exactly one target for its keys, and that the map has its shards.
-func checkPlacementRule(m *tree.ShardMap, rule *tree.PlacementRule, w *merge.Whole, r *diag.Reporter) {
+func checkPlacementRule(m *tree.ShardMap, rule *tree.PlacementRule, w *tree.Checking, r *diag.Reporter) {
 	if e := rule.When.Expr(); e != nil {
 		e.Compile(&expr.Scope{Roots: []string{"event"}}, datum.BoolKind, r)
 	}

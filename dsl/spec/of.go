@@ -110,7 +110,7 @@ func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 	}
 	f := &Field{}
 	b.kind(f, sf.Type, bug)
-	f.Name, f.GoName = tags["yaml"], sf.Name
+	f.Name, f.GoName, f.Type = tags["yaml"], sf.Name, sf.Type
 	f.Doc = b.comments[t.Name()+"."+sf.Name]
 	f.Required = tags["required"] != ""
 	f.NoExpr = tags["expr"] != ""

@@ -28,5 +28,19 @@ func (p Places) PlaceOf(name string, whole diag.Span) diag.Span {
 	return whole
 }
 
+// Added has the values of fields of add-ons, by YAML name. Structs that take such fields embed it.
+type Added map[string]any
+
+// KeepField records the value of a field.
+func (a *Added) KeepField(name string, value any) {
+	if *a == nil {
+		*a = Added{}
+	}
+	(*a)[name] = value
+}
+
+// AddedField returns the value of a field, or nil if it is not given.
+func (a Added) AddedField(name string) any { return a[name] }
+
 // Before returns p, followed by others. The first position of a field counts.
 func (p Places) Before(others Places) Places { return slices.Concat(p, others) }

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"reflect"
+	"slices"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
@@ -38,7 +39,8 @@ type Field struct {
 	NoExpr   bool       // expressions are not allowed
 	ExprKind datum.Kind // for an AnyKind field: the kind that it, or an expression in it, must have
 
-	Index     int           // in the Go struct
+	Index     int           // in the Go struct; -1 if the value is kept in [Added]
+	Type      reflect.Type  // in the Go struct; nil for an element
 	IsValue   bool          // the Go type is *Value
 	low, high any           // Min and Max as scalars of the kind; nil for none
 	preset    any           // Default as data; nil for none
@@ -64,6 +66,25 @@ func (s *Spec) Names() []string {
 		}
 	}
 	return names
+}
+
+// Take adds a field of an add-on, after the one with the key after, or at the end. Its values are kept in [Added].
+func (s *Spec) Take(f *Field, after string) {
+	own := *f
+	own.Index = -1
+	at := len(s.Fields)
+	if after != "" {
+		at = slices.IndexFunc(s.Fields, func(f *Field) bool { return f.Name == after }) + 1
+	}
+	switch {
+	case at == 0:
+		panic("spec: " + s.Name + " has no field " + after + " before " + f.Name)
+	case s.Field(f.Name) != nil:
+		panic("spec: " + s.Name + " names two fields " + f.Name)
+	case f.Default != "" || f.Required:
+		panic("spec: field " + f.Name + " of an add-on must be optional, and nil without a value")
+	}
+	s.Fields = slices.Insert(s.Fields, at, &own)
 }
 
 // InlineField returns the field that collects other names.

@@ -1,10 +1,13 @@
 package tree
 
 import (
+	"reflect"
+	"sync"
 	"time"
 
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // A Cluster is a set of workers that share partitions. One worker serves a partition at a time. A pipeline with a
@@ -180,6 +183,28 @@ type PolicyParameters struct {
 
 	// NoReturn is how long v5 does not move a partition back.
 	NoReturn time.Duration `yaml:"no-return" default:"10m" min:"0s" max:"24h"`
+}
+
+// A clusters is the section of files.
+type clusters struct {
+	// Clusters are sets of workers that share partitions. One worker serves a partition at a time.
+	Clusters []*Cluster `yaml:"clusters"`
+}
+
+// ClusterSpec describes the section.
+var ClusterSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[clusters](), comments()) })
+
+// ClustersOf lists the clusters of a bundle.
+func ClustersOf(b *Bundle) []*Cluster { return In[*Cluster](b, "clusters") }
+
+// ClusterOf returns a cluster of a bundle by its id, or nil.
+func ClusterOf(b *Bundle, id string) *Cluster {
+	for _, c := range ClustersOf(b) {
+		if c.ID == id {
+			return c
+		}
+	}
+	return nil
 }
 
 // Members returns the declared workers.

@@ -135,10 +135,5 @@ func (d *Document) EachOwner(visit func(owner *string, at diag.Span)) {
 	for _, h := range d.Handlers {
 		visit(&h.Owner, h.PlaceOf("owner", h.Span))
 	}
-	for _, m := range d.ShardMaps {
-		visit(&m.Owner, m.PlaceOf("owner", m.Span))
-	}
-	for _, c := range d.Clusters {
-		visit(&c.Owner, c.PlaceOf("owner", c.Span))
-	}
+	d.EachDeclaration(func(x Declaration) { visit(x.Owner, x.OwnerAt) })
 }

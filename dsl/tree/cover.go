@@ -13,7 +13,7 @@ import (
 // Cover makes the expressions of the bundle count their branches. Call it before any of them is evaluated.
 func (b *Bundle) Cover() *expr.Cover {
 	w := coverWalk{cover: &expr.Cover{}, seen: map[*expr.Expr]bool{}}
-	spec := Language()
+	spec := b.Language.File()
 	for _, f := range b.Flows {
 		w.object(reflect.ValueOf(f), spec.Field("flows").Elem.Spec)
 	}
@@ -49,7 +49,13 @@ func (w *coverWalk) object(v reflect.Value, s *spec.Spec) {
 		return // the handler has its fields
 	}
 	for _, f := range s.Fields {
-		w.field(v.Elem().Field(f.Index), f)
+		if f.Index >= 0 {
+			w.field(v.Elem().Field(f.Index), f)
+			continue
+		}
+		if added := v.Interface().(interface{ AddedField(name string) any }).AddedField(f.Name); added != nil {
+			w.field(reflect.ValueOf(added), f)
+		}
 	}
 }
 

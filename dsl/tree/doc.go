@@ -13,3 +13,6 @@ import "procaas/dsl/spec"
 
 // places has the positions of a struct's fields. It is unexported, so comparing and printing structs ignore it.
 type places = spec.Places
+
+// added has the fields of add-ons. It is unexported like places.
+type added = spec.Added

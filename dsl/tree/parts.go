@@ -18,7 +18,7 @@ type Part struct {
 }
 
 // Parts lists the mappings of the language without duplicates. Outer ones precede inner ones.
-func Parts() []Part {
+func (l *Language) Parts() []Part {
 	var out []Part
 	var add func(s *spec.Spec, at string)
 	add = func(s *spec.Spec, at string) {
@@ -35,6 +35,6 @@ func Parts() []Part {
 			add(p.Spec, p.At)
 		}
 	}
-	add(Language(), "")
+	add(l.File(), "")
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"procaas/dsl/library"
+	"procaas/dsl/shards"
 	"procaas/dsl/tree"
 )
 
@@ -15,7 +16,7 @@ func TestPartsHaveNamesOfTheirOwn(t *testing.T) {
 	for _, f := range library.Functions() {
 		at[f.Name] = "functions"
 	}
-	for _, p := range tree.Parts() {
+	for _, p := range tree.NewLanguage(shards.Section()).Parts() {
 		if before, ok := at[p.Name]; ok {
 			t.Errorf("%s is at %s and at %s", p.Name, before, p.At)
 		}

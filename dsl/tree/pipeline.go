@@ -18,6 +18,7 @@ type Pipeline struct {
 	Span diag.Span `yaml:"-"`
 
 	places
+	added
 
 	// ID names the pipeline. It is the first part of the paths of its handlers.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -65,9 +66,6 @@ type Pipeline struct {
 	// Weight is the pipeline's part of the nodes, against 1 of others, while more runs wait than the nodes can do at once.
 	// Pipelines of one owner share one part. The sources of a pipeline's events have equal parts of it.
 	Weight int `yaml:"weight" default:"1" min:"1" max:"100"`
-
-	// Queue makes the pipeline a type of tasks with a queue of their own.
-	Queue *Queue `yaml:"queue"`
 
 	// Stages run in order. Each starts when the one before it is complete.
 	Stages []*Stage `yaml:"stages"`

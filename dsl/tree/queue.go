@@ -1,11 +1,14 @@
 package tree
 
 import (
+	"reflect"
+	"sync"
 	"time"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // A Queue makes the pipeline a type of tasks. Tasks wait in its queue, ordered by priority and tolerance. When a node
@@ -97,6 +100,24 @@ type QueueRetry struct {
 	// may read attempt, the number of the failed attempt.
 	Delay *expr.Value `yaml:"delay"`
 }
+
+// A queueField is the field of pipelines.
+type queueField struct {
+	// Queue makes the pipeline a type of tasks with a queue of their own.
+	Queue *Queue `yaml:"queue"`
+}
+
+// QueueSpec describes the field.
+var QueueSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[queueField](), comments()) })
+
+// QueueOf returns the queue of a pipeline, or nil.
+func QueueOf(p *Pipeline) *Queue { return FieldOf[*Queue](p, "queue") }
+
+// ServesAlone implements [Start]: without stages, workers of other programs take the tasks.
+func (q *Queue) ServesAlone() bool { return true }
+
+// Dedups implements [Start].
+func (q *Queue) Dedups() bool { return !q.Unique.IsNull() }
 
 // UniqueOf returns the unique name of a task, or "" if there is none. event is the root event of expressions.
 func (q *Queue) UniqueOf(event map[string]any) (string, error) {

@@ -11,11 +11,11 @@ import (
 	"procaas/dsl/spec"
 )
 
-// JSONSchema returns the JSON Schema (draft 2020-12) of pipeline files with these handler types, for editors.
+// JSONSchema returns the JSON Schema (draft 2020-12) of files of the language with these handler types, for editors.
 // dsl.Load also refuses what it refuses, and checks more.
-func JSONSchema(types []Type) ([]byte, error) {
+func (l *Language) JSONSchema(types []Type) ([]byte, error) {
 	b := newSchemaBuilder()
-	root := b.object(Language(), false)
+	root := b.object(l.File(), false)
 	b.addTypes(types, "handler", 0)
 	b.addTypes(types, "verify", 2) // done, and a field of a request
 	b.addTypes(types, "compensation", 1)

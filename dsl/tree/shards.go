@@ -3,8 +3,10 @@ package tree
 import (
 	"fmt"
 	"net"
+	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"procaas/dsl/datum"
@@ -193,15 +195,27 @@ func (m *ShardMap) Shard(id string) *Shard {
 	return nil
 }
 
-// ShardMap returns a shard map by its id, or nil.
-func (b *Bundle) ShardMap(id string) *ShardMap {
-	for _, m := range b.ShardMaps {
+// MapOf returns a shard map of a bundle by its id, or nil.
+func MapOf(b *Bundle, id string) *ShardMap {
+	for _, m := range ShardMapsOf(b) {
 		if m.ID == id {
 			return m
 		}
 	}
 	return nil
 }
+
+// ShardMapsOf lists the shard maps of a bundle.
+func ShardMapsOf(b *Bundle) []*ShardMap { return In[*ShardMap](b, "shard-maps") }
+
+// A shardMaps is the section of files.
+type shardMaps struct {
+	// ShardMaps say which shard has the data of a key.
+	ShardMaps []*ShardMap `yaml:"shard-maps"`
+}
+
+// ShardMapSpec describes the section.
+var ShardMapSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[shardMaps](), comments()) })
 
 // Full returns the address with its port. It returns "" for an invalid address, which the check has reported.
 func (h *ShardHost) Full() string {

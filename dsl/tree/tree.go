@@ -20,10 +20,12 @@ type Bundle struct {
 	Configs   []*Config
 	Triggers  []*Trigger
 	Templates []*Template
-	Clusters  []*Cluster
 	Events    []*EventType
-	ShardMaps []*ShardMap
 	Detached  []*Handler // top-level handlers without a stage
+
+	added // sections of add-ons, see In
+
+	Language *Language
 
 	Index Index
 }
@@ -34,7 +36,6 @@ type Index struct {
 	Events    map[string]*EventType
 	Pipelines map[string]*Pipeline
 	Services  map[string]*Service
-	Clusters  map[string]*Cluster
 	Handlers  map[string]*Handler // by path
 
 	Serving  map[string][]*Pipeline // by event type
@@ -45,7 +46,7 @@ type Index struct {
 func NewIndex() Index {
 	return Index{
 		make(map[string]*Flow), make(map[string]*EventType), make(map[string]*Pipeline), make(map[string]*Service),
-		make(map[string]*Cluster), make(map[string]*Handler), make(map[string][]*Pipeline), make(map[string][]*Pipeline),
+		make(map[string]*Handler), make(map[string][]*Pipeline), make(map[string][]*Pipeline),
 	}
 }
 
@@ -60,9 +61,6 @@ func (b *Bundle) Pipeline(id string) *Pipeline { return b.Index.Pipelines[id] }
 
 // Service returns a service by its id, or nil.
 func (b *Bundle) Service(id string) *Service { return b.Index.Services[id] }
-
-// Cluster returns a cluster by its id, or nil.
-func (b *Bundle) Cluster(id string) *Cluster { return b.Index.Clusters[id] }
 
 // Handler returns a handler by its path, pipeline/stage/handler, or nil.
 func (b *Bundle) Handler(path string) *Handler { return b.Index.Handlers[path] }
@@ -115,11 +113,9 @@ type Document struct {
 	// Triggers send events by the clock.
 	Triggers []*Trigger `yaml:"triggers"`
 
-	// ShardMaps say which shard has the data of a key.
-	ShardMaps []*ShardMap `yaml:"shard-maps"`
+	added
 
-	// Clusters are sets of workers that share partitions. One worker serves a partition at a time.
-	Clusters []*Cluster `yaml:"clusters"`
+	Language *Language `yaml:"-"` // of the file
 }
 
 // A Service is a system that handlers may call. After a reply 429 or 503 with Retry-After, no handler calls it for that

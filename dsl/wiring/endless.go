@@ -119,8 +119,8 @@ func addSending(w *merge.Whole, list []sending, p *tree.Pipeline, h *tree.Handle
 	name, ok = e.Type.Text()
 	if ok && !e.Task {
 		to = w.Bundle.Index.Serving[name]
-	} else if p := w.Bundle.Index.Pipelines[name]; ok && p != nil && p.Queue != nil {
-		to, sure = []*tree.Pipeline{p}, sure && p.Queue.Unique.IsNull()
+	} else if p := w.Bundle.Index.Pipelines[name]; ok && p != nil && p.Start() != nil {
+		to, sure = []*tree.Pipeline{p}, sure && !p.Start().Dedups()
 	} else if !ok { // the type is computed
 		to, sure = w.Bundle.Pipelines, false
 	}

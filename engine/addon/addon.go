@@ -29,6 +29,9 @@ import (
 type Addon struct {
 	Name string // one word, for messages
 
+	// Sections are what it adds to the language of files.
+	Sections []tree.Section
+
 	// Types are its handler types as the language sees them. Those of [Part.Types] replace them on a node.
 	Types []engine.HandlerType
 

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"gopkg.in/yaml.v3"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/engine"
 	"procaas/engine/alert"
 	"procaas/engine/enginetest"
@@ -49,7 +50,7 @@ pipelines:
 func plans(t *testing.T) []*planner.Plan {
 	t.Helper()
 	known := engine.Types(handlers.All())
-	b := enginetest.Load(t, watched, handlers.All()...)
+	b := enginetest.LoadIn(t, addons.Language(), watched, handlers.All()...)
 	var out []*planner.Plan
 	for _, p := range b.Pipelines {
 		plan, err := planner.New(b, p, known)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/client"
@@ -44,7 +45,8 @@ type fanout struct {
 func newFanout(t *testing.T) *fanout {
 	t.Helper()
 	f := &fanout{store: enginetest.NewMemory().Ports()}
-	e, err := engine.New(engine.Options{Store: f.store, Types: handlers.All(), Bundle: enginetest.Load(t, clustersFile, handlers.All()...)})
+	e, err := engine.New(engine.Options{Store: f.store, Types: handlers.All(),
+		Bundle: enginetest.LoadIn(t, addons.Language(), clustersFile, handlers.All()...)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -763,7 +764,7 @@ func (f *fakeEngine) Plans() (all []*planner.Plan) {
 }
 
 func (f *fakeEngine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) {
-	_, found := dsl.Load(files, dsl.Options{})
+	_, found := dsl.Load(files, dsl.Options{Language: addons.Language()})
 	return nil, found
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl/tree"
 	"procaas/engine/enginetest"
 	"procaas/handlers"
@@ -80,5 +81,5 @@ func load(t testing.TB, service string) *tree.Bundle {
 
 func loadText(t testing.TB, text string) *tree.Bundle {
 	t.Helper()
-	return enginetest.Load(t, text, handlers.All()...)
+	return enginetest.LoadIn(t, addons.Language(), text, handlers.All()...)
 }

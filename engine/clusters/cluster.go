@@ -224,7 +224,7 @@ func NewClusters(db store.Store, bundle func() *tree.Bundle, now func() time.Tim
 
 // ClusterStatus reads the status of a cluster. The error is [ErrNoCluster].
 func (a *Clusters) ClusterStatus(ctx context.Context, cluster string) (s ClusterStatus, err error) {
-	s.Cluster = a.bundle().Cluster(cluster)
+	s.Cluster = tree.ClusterOf(a.bundle(), cluster)
 	if s.Cluster == nil {
 		return s, ErrNoCluster
 	}
@@ -240,7 +240,7 @@ func (a *Clusters) ClusterStatus(ctx context.Context, cluster string) (s Cluster
 
 // ClusterMoves reads the last moves of a cluster, oldest first. The error is [ErrNoCluster].
 func (a *Clusters) ClusterMoves(ctx context.Context, cluster string) ([]MoveLog, error) {
-	if a.bundle().Cluster(cluster) == nil {
+	if tree.ClusterOf(a.bundle(), cluster) == nil {
 		return nil, ErrNoCluster
 	}
 	return ReadMoves(ctx, a.store, cluster)

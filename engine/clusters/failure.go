@@ -45,7 +45,7 @@ func balances(p *tree.Pipeline, cluster string) (ticks, computed bool) {
 // ended has succeeded, or if there was none. The error is [ErrNoCluster].
 func (a *Clusters) TickFailure(ctx context.Context, cluster string) (*TickFailure, error) {
 	b := a.bundle()
-	if b.Cluster(cluster) == nil {
+	if tree.ClusterOf(b, cluster) == nil {
 		return nil, ErrNoCluster
 	}
 	var last *TickFailure

@@ -136,6 +136,7 @@ func acceptingStates(a *tree.Automaton, events []string) map[string][]string {
 // A Library caches definitions: the current one for new events, and those of runs.
 type Library struct {
 	Store    store.Bundles
+	Language *tree.Language
 	Types    []tree.Type
 	Services map[string]string // URLs of services; see Options.ServiceURLs
 	MaxConns int
@@ -265,7 +266,7 @@ func (l *Library) Read(ctx context.Context, hash string) (*tree.Bundle, error) {
 
 // parse parses a definition from its files.
 func (l *Library) parse(hash string, files []diag.File) (*tree.Bundle, error) {
-	b, found := dsl.Load(files, dsl.Options{Types: l.Types, ServiceURLs: l.Services})
+	b, found := dsl.Load(files, dsl.Options{Language: l.Language, Types: l.Types, ServiceURLs: l.Services})
 	if b == nil {
 		return nil, fmt.Errorf("%w: %s: %s", ErrUnusable, hash, FirstError(found))
 	}

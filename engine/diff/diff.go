@@ -104,7 +104,9 @@ func (c *comparison) changed(what, name string, fields []FieldChange) {
 func ComparePlanned(a, b Side) Diff {
 	c := &comparison{found: []Difference{}}
 	pairs(c, Flow, a.Bundle.Flows, b.Bundle.Flows, func(f *tree.Flow) string { return f.ID }, c.flows)
-	pairs(c, Pipeline, a.Plans, b.Plans, func(p *planner.Plan) string { return p.Pipeline.ID }, c.plans)
+	pairs(c, Pipeline, a.Plans, b.Plans, func(p *planner.Plan) string { return p.Pipeline.ID }, func(old, now *planner.Plan) {
+		c.plans(b.Bundle.Language, old, now)
+	})
 	pairs(c, Service, a.Bundle.Services, b.Bundle.Services, func(s *tree.Service) string { return s.ID }, func(a, b *tree.Service) {
 		c.changed(Service, b.ID, fieldChanges(a, b))
 	})
@@ -151,9 +153,9 @@ func (c *comparison) flows(a, b *tree.Flow) {
 }
 
 // plans compares two versions of a pipeline, from outside to inside.
-func (c *comparison) plans(a, b *planner.Plan) {
+func (c *comparison) plans(l *tree.Language, a, b *planner.Plan) {
 	id := b.Pipeline.ID
-	c.changed(Pipeline, id, fieldChanges(a.Pipeline, b.Pipeline, "shared-state", "stages"))
+	c.changed(Pipeline, id, pipelineChanges(l, a.Pipeline, b.Pipeline))
 	c.states(id, a.Pipeline.SharedState, b.Pipeline.SharedState, "runs in flight may hold it")
 	c.stages(a, b)
 	c.handlers(a, b)

@@ -63,6 +63,29 @@ func fieldChanges(a, b any, but ...string) []FieldChange {
 	return structChanges("", reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), append(but, "id"))
 }
 
+// pipelineChanges compares two pipelines, with the fields of add-ons, except their ids and what is compared part by part.
+func pipelineChanges(l *tree.Language, a, b *tree.Pipeline) []FieldChange {
+	var out []FieldChange
+	for _, f := range l.File().Field("pipelines").Elem.Spec.Fields {
+		if slices.Contains([]string{"id", "shared-state", "stages"}, f.Name) {
+			continue
+		}
+		out = append(out, fieldChange(f.Name, fieldOf(a, f), fieldOf(b, f), f.Default)...)
+	}
+	return out
+}
+
+// fieldOf returns a field of a pipeline.
+func fieldOf(p *tree.Pipeline, f *spec.Field) reflect.Value {
+	switch added := p.AddedField(f.Name); {
+	case f.Index >= 0:
+		return reflect.ValueOf(p).Elem().Field(f.Index)
+	case added != nil:
+		return reflect.ValueOf(added)
+	}
+	return reflect.Zero(f.Type)
+}
+
 // structChanges compares structs field by field. prefix comes before the names.
 func structChanges(prefix string, a, b reflect.Value, but []string) []FieldChange {
 	var out []FieldChange

@@ -14,14 +14,14 @@ import (
 
 // places compares the shard maps and the clusters of two bundles.
 func (c *comparison) places(a, b *tree.Bundle) {
-	list(c, ShardMap, a.ShardMaps, b.ShardMaps, edits[*tree.ShardMap]{
+	list(c, ShardMap, tree.ShardMapsOf(a), tree.ShardMapsOf(b), edits[*tree.ShardMap]{
 		name:  func(m *tree.ShardMap) string { return m.ID },
 		added: "enroll its shards before anybody writes to them",
 		removed: "nobody is told any more where its keys live; its fences and publications stay on its shards until procaas shard remove, " +
 			"and its placements stay in the store, and count again if it comes back",
 		both: c.shardMaps,
 	})
-	list(c, Cluster, a.Clusters, b.Clusters, edits[*tree.Cluster]{
+	list(c, Cluster, tree.ClustersOf(a), tree.ClustersOf(b), edits[*tree.Cluster]{
 		name:    func(v *tree.Cluster) string { return v.ID },
 		removed: "nobody is told any more which worker serves its keys",
 		both:    c.clusters,

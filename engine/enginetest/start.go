@@ -19,7 +19,13 @@ type Failer interface {
 // Load loads a definition that has no mistakes from the text of one file.
 func Load(t Failer, text string, types ...engine.HandlerType) *tree.Bundle {
 	t.Helper()
-	b, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(text)}}, dsl.Options{Types: engine.Types(types)})
+	return LoadIn(t, nil, text, types...)
+}
+
+// LoadIn is [Load] with a language that has sections of add-ons.
+func LoadIn(t Failer, language *tree.Language, text string, types ...engine.HandlerType) *tree.Bundle {
+	t.Helper()
+	b, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(text)}}, dsl.Options{Language: language, Types: engine.Types(types)})
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}

@@ -133,7 +133,7 @@ func leftOut(suites []*Suite) (out []string) {
 			if !slices.ContainsFunc(p.On, func(event string) bool { return handed[event] }) {
 				continue // these tests are about others
 			}
-			if p.Queue != nil {
+			if p.Start() != nil {
 				out = append(out, fmt.Sprintf("queue of %s: tests have no queue. Their events start runs at once, "+
 					"without its retry, unique, limits and order", p.ID))
 			}

@@ -85,7 +85,7 @@ const workerConns = 256
 // registries that know their addresses.
 func ForWorkers(b *tree.Bundle, targets *Targets) *http.Client {
 	r := Reach{Targets: targets, MaxConns: workerConns, PassesOn: true}
-	for _, c := range b.Clusters {
+	for _, c := range tree.ClustersOf(b) {
 		for _, w := range c.Workers {
 			r.Declared = append(r.Declared, w.URL)
 		}

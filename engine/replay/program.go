@@ -44,7 +44,7 @@ type Env struct {
 // recorded answer. It may be nil.
 func NewProgram(b *tree.Bundle, env Env, stubs func() (engine.Stubs, error)) (*Program, error) {
 	library := definitions.Library{
-		Types: engine.Types(env.Types), Log: slog.New(slog.DiscardHandler), RunID: func(model.Event) string { return "" },
+		Language: b.Language, Types: engine.Types(env.Types), Log: slog.New(slog.DiscardHandler), RunID: func(model.Event) string { return "" },
 	}
 	def, err := library.Add(b)
 	if err != nil {

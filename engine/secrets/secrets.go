@@ -37,9 +37,13 @@ func UseOf(b *tree.Bundle, step *planner.Step, s datum.Secret) Use {
 	}
 	if service := b.Service(use.To); service != nil {
 		use.Owner = service.Owner
-	} else if cluster := b.Cluster(use.To); cluster != nil {
-		use.Owner = cluster.Owner
+		return use
 	}
+	b.EachDeclaration(func(x tree.Declaration) {
+		if x.ID == use.To && x.Secret == use.Name && x.Secret != "" {
+			use.Owner = *x.Owner
+		}
+	})
 	return use
 }
 

@@ -133,12 +133,12 @@ func (s *Server) wants() []store.TaskWant {
 	s.mu.Unlock()
 	var wants []store.TaskWant
 	for _, p := range s.Runs.Bundle().Pipelines {
-		if p.Queue == nil || len(p.Stages) == 0 {
+		if tree.QueueOf(p) == nil || len(p.Stages) == 0 {
 			continue
 		}
 		most := taskPerNode
-		if p.Queue.Concurrency != nil {
-			most = p.Queue.Concurrency.Node
+		if tree.QueueOf(p).Concurrency != nil {
+			most = tree.QueueOf(p).Concurrency.Node
 		}
 		if room := most - running[p.ID]; room > 0 {
 			wants = append(wants, TaskWantOf(p, store.TaskWant{Type: p.ID, Limit: room}))
@@ -223,16 +223,16 @@ func (s *Server) raise(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, p := range s.Runs.Bundle().Pipelines {
-			if p.Queue == nil || p.Queue.MaxWait == 0 || time.Now().Before(next[p.ID]) {
+			if tree.QueueOf(p) == nil || tree.QueueOf(p).MaxWait == 0 || time.Now().Before(next[p.ID]) {
 				continue
 			}
 			bounded, cancel := context.WithTimeout(ctx, taskCallMost)
-			n, err := s.Tasks.Maintenance.RaiseTasks(bounded, p.ID, p.Queue.MaxWait, tendAtOnce)
+			n, err := s.Tasks.Maintenance.RaiseTasks(bounded, p.ID, tree.QueueOf(p).MaxWait, tendAtOnce)
 			cancel()
 			if err != nil && ctx.Err() == nil {
 				s.Log.Warn("tasks that wait for too long cannot be raised", "type", p.ID, "error", err)
 			}
-			next[p.ID] = time.Now().Add(RaisePause(p.Queue.MaxWait, n == tendAtOnce))
+			next[p.ID] = time.Now().Add(RaisePause(tree.QueueOf(p).MaxWait, n == tendAtOnce))
 		}
 	}
 }
@@ -240,7 +240,7 @@ func (s *Server) raise(ctx context.Context) {
 // run makes a run of a task, or finds its run, and waits for its end.
 func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport {
 	p := s.Runs.Bundle().Pipeline(t.Type)
-	if p == nil || p.Queue == nil {
+	if p == nil || tree.QueueOf(p) == nil {
 		return snoozed(t, taskOverload) // the definition has just changed
 	}
 	if t.Timeout > 0 {

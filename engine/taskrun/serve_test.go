@@ -17,7 +17,8 @@ import (
 type cancelledRuns struct{ reason string }
 
 func (cancelledRuns) Bundle() *tree.Bundle {
-	job := &tree.Pipeline{ID: "job", Queue: &tree.Queue{}}
+	job := &tree.Pipeline{ID: "job"}
+	job.KeepField("queue", &tree.Queue{})
 	return &tree.Bundle{Index: tree.Index{Pipelines: map[string]*tree.Pipeline{"job": job}}}
 }
 

@@ -27,7 +27,7 @@ func SaidTolerance(s *taskSaid) { s.tolerance = true }
 // FillTask fills in a task from the queue section of its pipeline: values that the sender has not
 // set, the unique key, and the handling of duplicates.
 func FillTask(p *tree.Pipeline, t *store.TaskSpec, options ...TaskOption) error {
-	q := p.Queue
+	q := tree.QueueOf(p)
 	if q == nil {
 		return nil
 	}
@@ -100,10 +100,10 @@ func taskEventType(p *tree.Pipeline) string {
 
 // TaskPolicyOf returns the retry policy of a pipeline's tasks. p may be nil, for other types.
 func TaskPolicyOf(p *tree.Pipeline) TaskPolicy {
-	if p == nil || p.Queue == nil || p.Queue.Retry == nil {
+	if p == nil || tree.QueueOf(p) == nil || tree.QueueOf(p).Retry == nil {
 		return DefaultTaskPolicy()
 	}
-	r := p.Queue.Retry
+	r := tree.QueueOf(p).Retry
 	policy := TaskPolicy{
 		Attempts: r.Attempts, MinDelay: r.MinDelay, MaxDelay: r.MaxDelay, Factor: r.Factor, Step: r.Step, Jitter: r.Jitter,
 	}
@@ -118,9 +118,9 @@ func TaskPolicyOf(p *tree.Pipeline) TaskPolicy {
 
 // TaskWantOf returns how many tasks of a pipeline may be taken at once, in addition to a limit.
 func TaskWantOf(p *tree.Pipeline, want store.TaskWant) store.TaskWant {
-	if p == nil || p.Queue == nil || p.Queue.Concurrency == nil {
+	if p == nil || tree.QueueOf(p) == nil || tree.QueueOf(p).Concurrency == nil {
 		return want
 	}
-	want.MaxTaken, want.MaxPerKey = p.Queue.Concurrency.Cluster, p.Queue.Concurrency.Key
+	want.MaxTaken, want.MaxPerKey = tree.QueueOf(p).Concurrency.Cluster, tree.QueueOf(p).Concurrency.Key
 	return want
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/dsl/cluster"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clusters"
@@ -94,7 +95,7 @@ func newRig(t *testing.T, n int, more string) *rig {
 func (r *rig) load(yaml string) {
 	r.t.Helper()
 	r.yaml = yaml
-	r.bundle = enginetest.Load(r.t, yaml, balancer.Types()...)
+	r.bundle = enginetest.LoadIn(r.t, tree.NewLanguage(cluster.Section()), yaml, balancer.Types()...)
 }
 
 func (r *rig) join() int64 {
@@ -235,7 +236,7 @@ func TestWorkerThatHasEndedIsLeftAtOnce(t *testing.T) {
 func TestSilentWorkersAreAskedAgainWhereReportsAreSeldom(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3, "")
-	r.bundle.Cluster("c").Step = time.Minute
+	tree.ClusterOf(r.bundle, "c").Step = time.Minute
 	tick := func() map[string]any {
 		r.now = r.now.Add(time.Minute)
 		_, applied := r.tick()

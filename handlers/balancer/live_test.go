@@ -24,8 +24,8 @@ func drawLive(t *rapid.T) *tree.Cluster {
 	for i := range n {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d', zone: z%d}\n", i, 9100+i, i%3)
 	}
-	b := enginetest.Load(t, yaml)
-	return b.Clusters[0]
+	b := enginetest.LoadIn(t, tree.NewLanguage(cluster.Section()), yaml)
+	return tree.ClustersOf(b)[0]
 }
 
 // A state is a cluster as its balancer leaves it from tick to tick.
@@ -242,6 +242,6 @@ func liveOf(t *testing.T, policy string, workers, partitions int) *state {
 	for i := range workers {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d'}\n", i, 9100+i)
 	}
-	b := enginetest.Load(t, yaml)
-	return &state{cluster: b.Clusters[0], owners: slices.Repeat([]int{-1}, partitions), up: slices.Repeat([]bool{true}, workers)}
+	b := enginetest.LoadIn(t, tree.NewLanguage(cluster.Section()), yaml)
+	return &state{cluster: tree.ClustersOf(b)[0], owners: slices.Repeat([]int{-1}, partitions), up: slices.Repeat([]bool{true}, workers)}
 }

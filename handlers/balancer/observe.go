@@ -50,7 +50,7 @@ type Observe struct {
 
 // clusterOf returns the cluster of a call.
 func clusterOf(c *engine.Call, id string) (*tree.Cluster, error) {
-	cluster := c.Bundle.Cluster(id)
+	cluster := tree.ClusterOf(c.Bundle, id)
 	if cluster == nil {
 		return nil, model.Permanent(fmt.Errorf("no cluster %q is declared", id))
 	}
@@ -62,11 +62,11 @@ func checkCluster(b *tree.Body) {
 	v := b.Field("cluster")
 	data, fixed := v.Literal()
 	id, ok := data.(string)
-	if !fixed || !ok || b.Bundle.Cluster(id) != nil {
+	if !fixed || !ok || tree.ClusterOf(b.Bundle, id) != nil {
 		return
 	}
 	var known []string
-	for _, c := range b.Bundle.Clusters {
+	for _, c := range tree.ClustersOf(b.Bundle) {
 		known = append(known, c.ID)
 	}
 	hint := "declare it below clusters:"

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"procaas/dsl/cluster"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clusters"
@@ -84,7 +86,8 @@ func newDocumented(t testing.TB, workers, partitions int, changes ...string) doc
 		}
 	})
 	o := engine.DefaultOptions()
-	o.Name, o.Types, o.Store, o.Bundle = "node", balancer.Types(), store.Ports(), enginetest.Load(t, yaml, balancer.Types()...)
+	o.Name, o.Types, o.Store = "node", balancer.Types(), store.Ports()
+	o.Bundle = enginetest.LoadIn(t, tree.NewLanguage(cluster.Section()), yaml, balancer.Types()...)
 	return documented{enginetest.Start(t, o), t}
 }
 

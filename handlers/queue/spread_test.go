@@ -69,8 +69,9 @@ func TestTasksPutAtOneNodeSpreadOverAll(t *testing.T) {
 	const tasks = 500
 	dsn := enginetest.Postgres(t)
 	runs := &heldRuns{
-		pipeline: &tree.Pipeline{ID: "t", Queue: &tree.Queue{}, Stages: []*tree.Stage{{ID: "s"}}}, begun: map[string]int{}, full: map[string]bool{},
+		pipeline: &tree.Pipeline{ID: "t", Stages: []*tree.Stage{{ID: "s"}}}, begun: map[string]int{}, full: map[string]bool{},
 	}
+	runs.pipeline.KeepField("queue", &tree.Queue{})
 	ctx, stop := context.WithCancel(t.Context())
 	var nodes sync.WaitGroup
 	defer nodes.Wait()

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"procaas/dsl/shards"
 	"procaas/dsl/tree"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
@@ -177,7 +178,7 @@ func logicalCluster() (*enginetest.Cluster, error) {
 
 func parseMaps(t testing.TB, text string) []*tree.ShardMap {
 	t.Helper()
-	return enginetest.Load(t, text).ShardMaps
+	return tree.ShardMapsOf(enginetest.LoadIn(t, tree.NewLanguage(shards.Section()), text))
 }
 
 func (r *rig) exec(shard, sql string, args ...any) {

@@ -4,6 +4,7 @@ package addons
 
 import (
 	"slices"
+	"sync"
 
 	"procaas/dsl/tree"
 	"procaas/engine"
@@ -15,6 +16,15 @@ import (
 func All() []addon.Addon {
 	return slices.Concat(balancing(), sharded(), queued())
 }
+
+// Language is the language of files: its core, and the sections of the add-ons.
+var Language = sync.OnceValue(func() *tree.Language {
+	var sections []tree.Section
+	for _, a := range All() {
+		sections = append(sections, a.Sections...)
+	}
+	return tree.NewLanguage(sections...)
+})
 
 // HandlerTypes lists all handler types: those of the core, then those of the add-ons.
 func HandlerTypes() []engine.HandlerType {

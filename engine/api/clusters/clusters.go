@@ -75,11 +75,11 @@ type clusterPath struct {
 // check refuses an unknown cluster.
 func (g *Group) check(in *clusterPath) error {
 	b := g.Clusters.Bundle()
-	if b.Cluster(in.Cluster) != nil {
+	if tree.ClusterOf(b, in.Cluster) != nil {
 		return nil
 	}
 	var known []string
-	for _, c := range b.Clusters {
+	for _, c := range tree.ClustersOf(b) {
 		known = append(known, c.ID)
 	}
 	return clusterNotFound.New("there is no cluster %q%s", in.Cluster, problem.Meant(in.Cluster, known))

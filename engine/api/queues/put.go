@@ -46,7 +46,7 @@ func (g *Group) putOperation() rest.Operation {
 // first type that it serves. All other tasks go into the queue of tasks.
 func (g *Group) put(c *rest.Call, kind string) error {
 	pipeline := g.Engine.Bundle().Pipeline(kind)
-	if g.Tasks != nil && (pipeline == nil || pipeline.Queue != nil) {
+	if g.Tasks != nil && (pipeline == nil || tree.QueueOf(pipeline) != nil) {
 		return g.putTasks(c, kind, pipeline)
 	}
 	if pipeline == nil {

@@ -161,7 +161,7 @@ func (g *Group) mustBeHeard(ctx context.Context, kind string) error {
 func (g *Group) nearType(kind string, types map[string]bool) string {
 	var all []string
 	for _, p := range g.Engine.Bundle().Pipelines {
-		if p.Queue != nil {
+		if tree.QueueOf(p) != nil {
 			all = append(all, p.ID)
 		}
 	}

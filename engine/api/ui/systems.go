@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api/ui/drawing"
 	"procaas/engine/api/ui/seen"
@@ -277,7 +278,7 @@ func (c systems) clustersData(ctx context.Context) (d clustersData, err error) {
 	if c.o.Clusters == nil {
 		return d, nil
 	}
-	for _, of := range c.o.Engine.Bundle().Clusters {
+	for _, of := range tree.ClustersOf(c.o.Engine.Bundle()) {
 		one := clusterData{Gini: drawing.Series(c.history.OfCluster(of.ID), func(p seen.ClusterPoint) float64 { return p.Gini })}
 		if one.ClusterStatus, err = c.o.Clusters.ClusterStatus(ctx, of.ID); err != nil {
 			return d, err
@@ -329,7 +330,7 @@ func (c systems) sampleClusters(ctx context.Context) map[string]seen.ClusterPoin
 	}
 	ctx, cancel := context.WithTimeout(ctx, seen.SampleEvery)
 	defer cancel()
-	for _, of := range c.o.Engine.Bundle().Clusters {
+	for _, of := range tree.ClustersOf(c.o.Engine.Bundle()) {
 		if s, err := c.o.Clusters.ClusterStatus(ctx, of.ID); err == nil && !s.State.Time.IsZero() {
 			out[of.ID] = seen.ClusterPoint{At: s.State.Time, Gini: s.State.Gini, Requests: s.State.Requests, Drops: s.State.Drops}
 		}

@@ -32,7 +32,11 @@ import (
 // plain is an engine of which only what all pages need is there.
 type plain struct{ ui.Engine }
 
-func (plain) Bundle() *tree.Bundle          { return &tree.Bundle{Clusters: []*tree.Cluster{{ID: "fanout"}}} }
+func (plain) Bundle() *tree.Bundle {
+	b := &tree.Bundle{}
+	b.KeepField("clusters", []*tree.Cluster{{ID: "fanout"}})
+	return b
+}
 func (plain) Backlog() stats.BacklogView    { return stats.BacklogView{} }
 func (plain) Healthy(context.Context) error { return nil }
 func (plain) Degraded() error               { return nil }

@@ -371,7 +371,7 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request) error {
 const DocsRoot = guide.Root
 
 func (c *Console) docs(w http.ResponseWriter, r *http.Request) error {
-	v, found, err := guide.Look(r.PathValue("page"), r.FormValue("q"))
+	v, found, err := guide.Look(c.o.Engine.Bundle().Language, r.PathValue("page"), r.FormValue("q"))
 	if err != nil {
 		return err
 	}

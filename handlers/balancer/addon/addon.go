@@ -4,13 +4,15 @@ package addon
 import (
 	"context"
 
+	"procaas/dsl/cluster"
+	"procaas/dsl/tree"
 	"procaas/engine/addon"
 	"procaas/handlers/balancer"
 )
 
 // New returns the add-on.
 func New() addon.Addon {
-	return addon.Addon{Name: "balancer", Types: balancer.Types(), New: newProcess}
+	return addon.Addon{Name: "balancer", Sections: []tree.Section{cluster.Section()}, Types: balancer.Types(), New: newProcess}
 }
 
 func newProcess() *addon.Process {

@@ -97,7 +97,7 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	for _, c := range m.of.Bundle().Clusters {
+	for _, c := range tree.ClustersOf(m.of.Bundle()) {
 		status, err := m.of.ClusterStatus(ctx, c.ID)
 		if err != nil || status.State.Decided == 0 {
 			continue

@@ -89,9 +89,9 @@ func (p *proxies) check(b *tree.Bundle) error {
 
 // find returns the proxy of one --proxy.
 func (f *flags) find(id string, b *tree.Bundle) (*proxied, error) {
-	declared := b.Cluster(id)
+	declared := tree.ClusterOf(b, id)
 	if declared == nil {
-		known := cli.Names(b.Clusters, func(c *tree.Cluster) string { return c.ID })
+		known := cli.Names(tree.ClustersOf(b), func(c *tree.Cluster) string { return c.ID })
 		return nil, cli.Usagef("--proxy %s=%s: no cluster %q is declared; %s", id, f.addresses[id], id,
 			cli.Meant(id, known, "did you mean %s?", "declare it below clusters:"))
 	}

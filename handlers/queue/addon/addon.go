@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"procaas/dsl/check"
+	"procaas/dsl/tree"
 	"procaas/engine/addon"
 	"procaas/engine/api"
 	"procaas/engine/taskrun"
@@ -14,7 +16,7 @@ import (
 
 // New returns the add-on.
 func New() addon.Addon {
-	return addon.Addon{Name: "queue", Types: queue.Types(), New: newProcess}
+	return addon.Addon{Name: "queue", Sections: []tree.Section{check.QueueSection()}, Types: queue.Types(), New: newProcess}
 }
 
 // A process is the queue in one process.

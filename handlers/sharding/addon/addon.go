@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"procaas/dsl/shards"
 	"procaas/dsl/tree"
 	"procaas/engine/addon"
 	"procaas/engine/api"
@@ -19,7 +20,7 @@ import (
 
 // New returns the add-on.
 func New() addon.Addon {
-	return addon.Addon{Name: "sharding", Types: sharding.Types(), New: newProcess}
+	return addon.Addon{Name: "sharding", Sections: []tree.Section{shards.Section()}, Types: sharding.Types(), New: newProcess}
 }
 
 // A process is the shard maps of one process.
@@ -34,7 +35,7 @@ func newProcess() *addon.Process {
 
 // open opens the shard maps of a node, in the database of its store. It must be PostgreSQL.
 func (p *process) open(ctx context.Context, h *addon.Host) (*addon.Part, error) {
-	declared := h.Bundle().ShardMaps
+	declared := tree.ShardMapsOf(h.Bundle())
 	if !h.Postgres {
 		if len(declared) > 0 {
 			h.Log.Warn("shard maps are not kept: they need a store in PostgreSQL", "maps", len(declared))
@@ -63,7 +64,7 @@ func (p *process) open(ctx context.Context, h *addon.Host) (*addon.Part, error) 
 
 // accept refuses shard maps that cannot be taken over, before they become current.
 func (p *process) accept(ctx context.Context, b *tree.Bundle) error {
-	err := p.maps.Check(ctx, b.ShardMaps)
+	err := p.maps.Check(ctx, tree.ShardMapsOf(b))
 	if _, ok := errors.AsType[*shardmap.MapError](err); ok {
 		return &definitions.LoadError{Err: err}
 	}
@@ -72,7 +73,7 @@ func (p *process) accept(ctx context.Context, b *tree.Bundle) error {
 
 // adopt takes over the shard maps of a definition.
 func (p *process) adopt(ctx context.Context, b *tree.Bundle) error {
-	if err := p.maps.Apply(ctx, b.ShardMaps); err != nil {
+	if err := p.maps.Apply(ctx, tree.ShardMapsOf(b)); err != nil {
 		return fmt.Errorf("the new shard maps are not taken over yet, those before stay; it is tried again each second: %w", err)
 	}
 	return nil

@@ -145,7 +145,7 @@ func mention(word string) (string, error) {
 // explainName explains a code, a handler type, a part of the language or a function. It returns false for other
 // names.
 func explainName(s cli.Streams, name string) (bool, error) {
-	if rule, ok := rules.Explain(diag.Code(strings.ToUpper(name))); ok {
+	if rule, ok := addons.Language().Rule(diag.Code(strings.ToUpper(name))); ok {
 		explainRule(s, rule)
 		return true, nil
 	}
@@ -159,7 +159,7 @@ func explainName(s cli.Streams, name string) (bool, error) {
 			return true, err
 		}
 	}
-	for _, p := range tree.Parts() {
+	for _, p := range addons.Language().Parts() {
 		if p.Name == name {
 			return true, explainPart(s, p)
 		}
@@ -203,13 +203,13 @@ func indent(text string) string {
 // explainable lists every name that explain knows.
 func explainable() []string {
 	names := []string{"tests"}
-	for _, r := range rules.All() {
+	for _, r := range addons.Language().Rules() {
 		names = append(names, string(r.Code))
 	}
 	for _, t := range addons.HandlerTypes() {
 		names = append(names, t.Name)
 	}
-	for _, p := range tree.Parts() {
+	for _, p := range addons.Language().Parts() {
 		names = append(names, p.Name)
 	}
 	for _, f := range library.Functions() {
@@ -227,7 +227,7 @@ func explainAll(s cli.Streams) error {
 		fmt.Fprintf(w, "  %s\t%s\n", t.Name, inShort(t.Type))
 	}
 	section("\nOther parts of pipeline files")
-	for _, p := range tree.Parts() {
+	for _, p := range addons.Language().Parts() {
 		fmt.Fprintf(w, "  %s\t%s\n", p.Name, inShort(p.Type))
 	}
 	section("\nFunctions of expressions")
@@ -237,7 +237,7 @@ func explainAll(s cli.Streams) error {
 	section("\nTests")
 	fmt.Fprintf(w, "  tests\tHow *.test.yaml are written.\n")
 	section("\nDiagnostics")
-	for _, r := range rules.All() {
+	for _, r := range addons.Language().Rules() {
 		fmt.Fprintf(w, "  %s\t%s\n", r.Code, r.Title)
 	}
 	return w.Flush()

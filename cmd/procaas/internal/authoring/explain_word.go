@@ -97,7 +97,7 @@ func typesOfFields(name string) (found []tree.Type) {
 
 // everyType lists the mappings of pipeline files, of handler types and of tests.
 func everyType() (all []tree.Type) {
-	for _, p := range tree.Parts() {
+	for _, p := range addons.Language().Parts() {
 		all = append(all, p.Type)
 	}
 	for _, t := range addons.HandlerTypes() {

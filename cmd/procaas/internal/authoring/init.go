@@ -14,7 +14,6 @@ import (
 	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine/api/cli"
 	"procaas/engine/flowtest"
 )
@@ -121,7 +120,7 @@ func starterFiles() ([]diag.File, error) {
 	if err := add(settingsFile, data, err); err != nil {
 		return nil, err
 	}
-	data, err = tree.JSONSchema(addons.Types())
+	data, err = addons.Language().JSONSchema(addons.Types())
 	if err := add("schemas/pipeline.schema.json", data, err); err != nil {
 		return nil, err
 	}

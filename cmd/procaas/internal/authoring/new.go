@@ -144,7 +144,7 @@ func (n *novelty) load() error {
 		return cli.Usage(err)
 	}
 	n.files = files
-	n.bundle, n.before = dsl.Load(files, dsl.Options{Types: addons.Types(), Read: source.TreesOf(n.dirs).Read})
+	n.bundle, n.before = dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types(), Read: source.TreesOf(n.dirs).Read})
 	if n.bundle == nil {
 		if err := n.Findings(files, n.before); err != nil {
 			return err
@@ -330,7 +330,7 @@ func (n *novelty) ownDir(otherwise string) string {
 func (n *novelty) write(file diag.File, line int) error {
 	files := slices.DeleteFunc(slices.Clone(n.files), func(f diag.File) bool { return f.Name == file.Name })
 	files = append(files, file)
-	_, found := dsl.Load(files, dsl.Options{Types: addons.Types(), Read: source.TreesOf(n.dirs).Read})
+	_, found := dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types(), Read: source.TreesOf(n.dirs).Read})
 	if diag.HasErrors(found) {
 		fmt.Fprintf(n.Err, "Nothing was written: with this %s the pipelines would not be in order.\n", n.kind)
 		return cmp.Or(n.advise(files, found), cli.ErrFindings)

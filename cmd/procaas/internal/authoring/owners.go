@@ -81,10 +81,10 @@ func ownedIn(b *tree.Bundle) []owned {
 			}
 		}
 	}
-	for _, c := range b.Clusters {
+	for _, c := range tree.ClustersOf(b) {
 		add(c.Owner, "cluster", c.ID, c.Span)
 	}
-	for _, m := range b.ShardMaps {
+	for _, m := range tree.ShardMapsOf(b) {
 		add(m.Owner, "shard map", m.ID, m.Span)
 	}
 	slices.SortFunc(all, func(a, b owned) int {

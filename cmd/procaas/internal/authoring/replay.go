@@ -176,7 +176,7 @@ func (v *versions) add(d definitions.VersionDetail) error {
 	for _, f := range d.Files {
 		files = append(files, diag.File{Name: f.Name, Data: []byte(f.Text)})
 	}
-	b, found := dsl.Load(files, dsl.Options{Types: addons.Types()})
+	b, found := dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types()})
 	if b == nil {
 		return fmt.Errorf("this procaas cannot read the version %s of the pipelines: %s", d.Version.Version, definitions.FirstError(found))
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/addons"
-	"procaas/dsl/tree"
 	"procaas/engine/flowtest"
 )
 
@@ -26,7 +25,7 @@ In VS Code:
 	}
 	test := c.Flags().Bool("test", false, "print the schema of *.test.yaml")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		write := func() ([]byte, error) { return tree.JSONSchema(addons.Types()) }
+		write := func() ([]byte, error) { return addons.Language().JSONSchema(addons.Types()) }
 		if *test {
 			write = flowtest.JSONSchema
 		}

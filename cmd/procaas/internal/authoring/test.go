@@ -296,7 +296,7 @@ func (l *testLoader) pipelines(paths []string) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, found := dsl.Load(files, dsl.Options{Types: addons.Types(), Read: l.trees.Read})
+	b, found := dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types(), Read: l.trees.Read})
 	l.bundles[key] = &loaded{bundle: b, files: files, found: found}
 	return l.bundles[key], nil
 }

@@ -61,7 +61,7 @@ func validate(s cli.Streams, paths []string, format render.Format, level diag.Se
 	if err != nil {
 		return err
 	}
-	o := dsl.Options{Types: addons.Types(), Read: source.TreesOf(paths).Read}
+	o := dsl.Options{Language: addons.Language(), Types: addons.Types(), Read: source.TreesOf(paths).Read}
 	var found []diag.Diagnostic
 	if fix {
 		if files, found, err = fixFiles(s, files, o, slices.Contains(paths, "-")); err != nil {
@@ -73,9 +73,12 @@ func validate(s cli.Streams, paths []string, format render.Format, level diag.Se
 	} else {
 		_, found = dsl.Load(files, o)
 	}
-	if format == render.JUnit {
+	switch format {
+	case render.JUnit:
 		err = render.WriteJUnit(s.Out, files, found, level) // failures are the findings that make the command fail
-	} else {
+	case render.SARIF:
+		err = render.WriteSARIF(s.Out, files, found, addons.Language().Rules())
+	default:
 		err = render.Write(s.Out, format, files, found, cli.Colorful(s.Out))
 	}
 	if err != nil {

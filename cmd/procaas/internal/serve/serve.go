@@ -494,7 +494,7 @@ func (n *Node) wanted(ctx context.Context, how definitions.Change) (*tree.Bundle
 		return bundle, err
 	}
 	if how.Files != nil {
-		bundle, found := dsl.Load(how.Files, dsl.Options{Types: addons.Types(), ServiceURLs: f.Services})
+		bundle, found := dsl.Load(how.Files, dsl.Options{Language: addons.Language(), Types: addons.Types(), ServiceURLs: f.Services})
 		if bundle == nil {
 			return nil, &definitions.LoadError{Found: found}
 		}
@@ -511,7 +511,7 @@ func (n *Node) wanted(ctx context.Context, how definitions.Change) (*tree.Bundle
 	if read == nil {
 		read = source.TreesOf(f.Pipelines).Read
 	}
-	bundle, found := dsl.Load(files, dsl.Options{Types: addons.Types(), Read: read, ServiceURLs: f.Services})
+	bundle, found := dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types(), Read: read, ServiceURLs: f.Services})
 	if err := s.Findings(files, found); err != nil {
 		n.log.Warn("findings cannot be shown", "error", err)
 	}

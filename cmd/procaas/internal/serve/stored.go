@@ -30,7 +30,7 @@ func (f *Flags) deployed(ctx context.Context) (*tree.Bundle, error) {
 	f.Pipelines = nil
 	b, err := f.stored(ctx)
 	if b == nil && err == nil {
-		b, _ = dsl.Load(nil, dsl.Options{Types: addons.Types()})
+		b, _ = dsl.Load(nil, dsl.Options{Language: addons.Language(), Types: addons.Types()})
 	}
 	return b, err
 }
@@ -52,6 +52,6 @@ func (f *Flags) stored(ctx context.Context) (b *tree.Bundle, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := definitions.Library{Store: db.Bundles, Types: addons.Types(), Services: f.Services}
+	l := definitions.Library{Store: db.Bundles, Language: addons.Language(), Types: addons.Types(), Services: f.Services}
 	return l.Read(ctx, hash)
 }

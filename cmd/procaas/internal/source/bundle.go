@@ -32,7 +32,7 @@ func Bundle(s cli.Streams, paths []string, o dsl.Options) (*tree.Bundle, error) 
 // Check loads files and prints findings. If the files are invalid, it returns a [*definitions.LoadError] that is also
 // [cli.ErrFindings].
 func Check(s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error) {
-	o.Types = addons.Types()
+	o.Language, o.Types = addons.Language(), addons.Types()
 	bundle, found := dsl.Load(files, o)
 	if err := s.Findings(files, found); err != nil {
 		return nil, err

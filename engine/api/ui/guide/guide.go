@@ -17,6 +17,7 @@ import (
 	"procaas/docs"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/engine/api/ui/words"
 )
 
@@ -36,9 +37,10 @@ type View struct {
 	Hits  []docs.Hit
 }
 
-// Look returns what is at an address below [Root]: the index, a page, or the rule of a code such as PC0501. With a query,
+// Look returns what is at an address below [Root]: the index, a page, or the rule of a code of the
+// language such as PC0501. With a query,
 // it returns what a search finds. It reports whether there is such a page.
-func Look(name, query string) (v View, found bool, err error) {
+func Look(l *tree.Language, name, query string) (v View, found bool, err error) {
 	v = View{Title: "Documentation", Name: strings.TrimSuffix(name, ".md"), Query: query}
 	if v.Pages, err = docs.Pages(); err != nil {
 		return v, false, err
@@ -50,7 +52,7 @@ func Look(name, query string) (v View, found bool, err error) {
 	case v.Name == "":
 		v.Text, err = rendered(v.Pages, v.Pages[0])
 	default:
-		if rule, known := rules.Explain(diag.Code(strings.ToUpper(v.Name))); known {
+		if rule, known := l.Rule(diag.Code(strings.ToUpper(v.Name))); known {
 			v.Title, v.Text = string(rule.Code), ruleText(rule)
 			break
 		}

@@ -75,7 +75,7 @@ func try(ctx context.Context, s cli.Streams) error {
 	}
 	trial := ui.Trial{
 		Plan: func(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) {
-			return engine.Try(files, addons.Types())
+			return engine.Try(files, addons.Language(), addons.Types())
 		},
 		Run: run,
 	}

@@ -30,7 +30,7 @@ func run(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 		out.Err = "In the playground a test has no files: leave out pipelines and stubs."
 		return out
 	}
-	bundle, found := dsl.Load([]diag.File{pipelines}, dsl.Options{Types: addons.Types()})
+	bundle, found := dsl.Load([]diag.File{pipelines}, dsl.Options{Language: addons.Language(), Types: addons.Types()})
 	if bundle == nil {
 		out.Findings = append(out.Findings, found...)
 		return out
