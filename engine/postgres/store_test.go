@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Cleanup(func() { plans.Check(t) })
 	conformance.Store(t, func(t *testing.T) store.Store {
-		s := open(t, enginetest.Postgres(t))
+		s := open(t, enginetest.MigratedPostgres(t))
 		t.Cleanup(func() { plans.Read(t, s.Pool()) })
 		return s.Ports()
 	})
