@@ -17,6 +17,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/cli/*.txtar: files, commands, expected output and
 // exit codes, with the real binary.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "../../testdata/cli",
 		UpdateScripts:       *update,
