@@ -181,3 +181,16 @@ func menus(t *testing.T, server string) string {
 	}
 	return b.String()
 }
+
+// The rules that people generate are those of the golden of engine/alert, with the rules of all add-ons.
+func TestGeneratedAlerts(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	flows := filepath.Join("..", "..", "testdata", "stores", "flows")
+	code := Main(t.Context(), []string{"gen", "alerts", flows, "--server", "https://procaas.example"},
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	if code != cli.ExitFine {
+		t.Errorf("exit code %d", code)
+	}
+	golden(t, filepath.Join("..", "alert", "rules.yaml"), out.String())
+}
