@@ -47,8 +47,8 @@ type mover struct {
 // update changes the move in the map, and repeats that until it is known to be done. The change may be done already, by a try
 // without an answer.
 func (v *mover) update(ctx context.Context, change func(*Chart, *Move)) error {
-	backoff := freezeTry
-	for began := time.Now(); ; backoff = min(2*backoff, time.Second) {
+	backoff := clock.Backoff{First: freezeTry, Most: time.Second}
+	for began := time.Now(); ; {
 		var m Move
 		err := v.change(ctx, func(c *Chart) ([]store.Audited, error) {
 			mine := c.Moves[v.m.ID]
@@ -63,7 +63,7 @@ func (v *mover) update(ctx context.Context, change func(*Chart, *Move)) error {
 		if err == nil {
 			v.m = m
 		}
-		if err == nil || errors.Is(err, errLost) || time.Since(began) > moveTries || !clock.Pause(ctx, backoff) {
+		if err == nil || errors.Is(err, errLost) || time.Since(began) > moveTries || !backoff.Pause(ctx) {
 			return err
 		}
 	}
@@ -226,8 +226,8 @@ func (v *mover) stood(began time.Time) {
 
 // freeze stops the slots at the source, and waits for runs in flight.
 func (v *mover) freeze(ctx context.Context) error {
-	pause := freezeTry
-	for began := time.Now(); ; pause = min(2*pause, freezeRest) {
+	backoff := clock.Backoff{First: freezeTry, Most: freezeRest}
+	for began := time.Now(); ; {
 		left := 0
 		err := v.during(ctx, v.from, func(ctx context.Context, db *store.Cell, m Move) (err error) {
 			left, err = db.Moves.Freeze(ctx, m.mark(), m.Slots)
@@ -242,7 +242,7 @@ func (v *mover) freeze(ctx context.Context) error {
 			return fmt.Errorf("%d runs of the slots were still under way after %s; move the slots when there are fewer long calls, or wait longer",
 				left, v.wait)
 		}
-		if !clock.Pause(ctx, pause) {
+		if !backoff.Pause(ctx) {
 			return ctx.Err()
 		}
 	}

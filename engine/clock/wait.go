@@ -114,3 +114,20 @@ func Pause(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// A Backoff paces tries. The first pause is First, and each other one is twice as long as the one before, up to Most.
+type Backoff struct {
+	First, Most time.Duration
+
+	next time.Duration // zero before the first pause
+}
+
+// Pause waits before the next try. It returns false if ctx ended first.
+func (b *Backoff) Pause(ctx context.Context) bool {
+	d := max(b.next, b.First)
+	b.next = min(2*d, b.Most)
+	return Pause(ctx, d)
+}
+
+// Reset lets the next pause be the first.
+func (b *Backoff) Reset() { b.next = 0 }

@@ -154,8 +154,8 @@ const (
 // long. Other senders do not wait for that. The events of a sender keep their order, because all
 // events of a key are refused together.
 func (a *Acceptor) awaitMoving(ctx context.Context, runs []model.Intake, results []accepted) error {
-	wait := movingPause
-	for began := time.Now(); ; wait = min(2*wait, 10*movingPause) {
+	backoff := clock.Backoff{First: movingPause, Most: 10 * movingPause}
+	for began := time.Now(); ; {
 		var left []model.Intake
 		var places []int
 		for i, r := range results {
@@ -163,7 +163,7 @@ func (a *Acceptor) awaitMoving(ctx context.Context, runs []model.Intake, results
 				left, places = append(left, runs[i]), append(places, i)
 			}
 		}
-		if len(left) == 0 || time.Since(began) > movingWait || !clock.Pause(ctx, wait) {
+		if len(left) == 0 || time.Since(began) > movingWait || !backoff.Pause(ctx) {
 			return nil
 		}
 		again, err := a.write(ctx, left)

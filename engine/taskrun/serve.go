@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -259,7 +260,7 @@ func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport 
 	case err != nil:
 		return s.unfinished(ctx, t, p, "", err)
 	}
-	for pause := taskRunLeast; ; pause = min(2*pause, taskRunMost) {
+	for backoff := (clock.Backoff{First: taskRunLeast, Most: taskRunMost}); ; backoff.Pause(ctx) {
 		view, err := s.Runs.RunByID(ctx, id)
 		switch {
 		case ctx.Err() != nil:
@@ -276,12 +277,6 @@ func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport 
 		case view.Status == model.Cancelled:
 			return s.failed(t, p, fmt.Errorf("run %s was cancelled", id), true)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
 	}
 }
 

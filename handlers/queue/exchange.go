@@ -14,7 +14,8 @@ import (
 // exchanges reports ended tasks and claims new ones, until ctx ends. While a transaction is in
 // flight, the next one collects more. There is no other delay.
 func (w *Worker) exchanges(ctx context.Context) {
-	for wait := firstPause; ; {
+	backoff := clock.Backoff{First: firstPause, Most: time.Second}
+	for {
 		report, claim, heard, ok := w.gather()
 		if !ok {
 			select {
@@ -31,16 +32,15 @@ func (w *Worker) exchanges(ctx context.Context) {
 		w.learn(claim, heard, tasks, lost, time.Since(began), err)
 		if err == nil {
 			w.room(report)
-			wait = firstPause
+			backoff.Reset()
 			continue
 		}
 		// The report may have been written. Repeating it changes nothing then.
 		w.putBack(report)
 		w.o.Log.Warn("the store of tasks cannot be reached, trying again", "error", err)
-		if !clock.Pause(ctx, wait) {
+		if !backoff.Pause(ctx) {
 			return
 		}
-		wait = min(2*wait, time.Second)
 	}
 }
 

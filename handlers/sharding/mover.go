@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/model"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
@@ -452,10 +453,9 @@ func (t *task) switcher(tr shardmap.Transfer) func(context.Context) error {
 					}
 				}
 			}
-			if ctx.Err() != nil {
+			if !clock.Pause(ctx, 50*time.Millisecond) {
 				return err
 			}
-			time.Sleep(50 * time.Millisecond)
 		}
 		return nil
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/engine/clock"
 )
 
 // A pairing writes to the map and to a shard atomically, by two-phase commits.
@@ -64,15 +66,14 @@ func (m pairing) placeAtOnce(ctx context.Context, key, shard string, attrs map[s
 	}
 	m.service.changed()
 	// Another process may be doing it.
-	for pause := 5 * time.Millisecond; ; pause *= 2 {
+	backoff := clock.Backoff{First: 5 * time.Millisecond, Most: 500 * time.Millisecond}
+	for {
 		p, err := m.Read(ctx, key)
 		if !errors.Is(err, ErrUnknownKey) {
 			return p, err
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Pause(ctx) {
 			return Placement{}, fmt.Errorf("map %s: key %q is being registered by somebody else: %w", m.ID, key, ErrBusy)
-		case <-time.After(pause):
 		}
 	}
 }

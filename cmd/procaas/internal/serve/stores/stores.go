@@ -137,7 +137,8 @@ const (
 // Await is Open, but waits for an unreachable store. Meanwhile it logs, and calls away.
 func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (store.Store, error) {
 	began, told := time.Now(), time.Time{}
-	for pause := firstTry; ; pause = min(2*pause, slowTry) {
+	backoff := clock.Backoff{First: firstTry, Most: slowTry}
+	for {
 		db, err := o.Open(ctx, log)
 		if err == nil && !told.IsZero() {
 			log.Info("store is there", "after", time.Since(began).Round(time.Millisecond))
@@ -150,7 +151,7 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 			told = time.Now()
 		}
 		away()
-		if !clock.Pause(ctx, pause) {
+		if !backoff.Pause(ctx) {
 			return store.Store{}, ctx.Err()
 		}
 	}
