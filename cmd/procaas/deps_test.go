@@ -58,7 +58,7 @@ var homes = []struct {
 	{"github.com/go-chi/chi", []string{"engine/api", "engine/api/rest"}, "only the API routes"},
 	{
 		"github.com/danielgtaylor/huma",
-		[]string{"engine/api", "engine/api/rest", "engine/api/intake", "engine/api/queues"},
+		[]string{"engine/api", "engine/api/rest", "engine/api/intake", "handlers/queue/api"},
 		"only the API describes itself",
 	},
 	{"github.com/jackc/pgx", []string{

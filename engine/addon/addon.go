@@ -19,6 +19,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
+	"procaas/engine/api/problem"
 	"procaas/engine/budget"
 	"procaas/engine/outbound"
 	"procaas/engine/secrets"
@@ -31,6 +32,9 @@ type Addon struct {
 
 	// Sections are what it adds to the language of files.
 	Sections []tree.Section
+
+	// Problems are why its calls are refused. [Process.Calls] has the calls.
+	Problems []problem.Kind
 
 	// Types are its handler types as the language sees them. Those of [Part.Types] replace them on a node.
 	Types []engine.HandlerType
@@ -59,6 +63,9 @@ type Process struct {
 	// Open makes the part of a node whose store is open. The engine exists only when [Part.Run] is called, because
 	// it needs the part's handler types.
 	Open func(context.Context, *Host) (*Part, error)
+
+	// Calls returns its calls of the API. They answer also if the add-on does not work on this node, and say why.
+	Calls func(*engine.Engine) api.Group
 
 	// Close undoes Listen and Open, also if one of them failed or was not called. It is called last, when nothing
 	// of the node runs.
@@ -100,7 +107,7 @@ type Part struct {
 	// a later definition.
 	Adopt func(context.Context, *tree.Bundle) error
 
-	// Offer gives the API what this add-on has opened.
+	// Offer gives the console what this add-on has opened.
 	Offer func(*api.Options)
 
 	// Run works until ctx ends.

@@ -20,14 +20,11 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/access"
 	"procaas/engine/api/admin"
-	"procaas/engine/api/clusters"
 	"procaas/engine/api/controls"
 	"procaas/engine/api/intake"
 	"procaas/engine/api/problem"
-	"procaas/engine/api/queues"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/runs"
-	"procaas/engine/api/shards"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
 	"procaas/engine/budget"
@@ -60,7 +57,7 @@ type Options struct {
 	Version string         // of the program, for people
 	Dev     bool           // pipelines are developed here: the console shows its design language
 
-	// Shards says where keys live. Nil for none.
+	// Shards are the shard maps that the console shows. Nil for none.
 	Shards transfers.ShardMaps
 
 	// Inbox has the databases of the inbox. Nil if there is one.
@@ -75,14 +72,13 @@ type Options struct {
 	// Play checks and runs what is typed in the console's playground. Nil checks it in this process, and runs nothing.
 	Play ui.Player
 
-	// Tasks is the queue of tasks. Nil refuses its calls.
+	// Groups are the calls of add-ons.
+	Groups []Group
+
+	// Tasks is the queue of tasks that the console shows. Nil for none.
 	Tasks *store.TaskStore
 
-	// StrictTasks refuses tasks of types that no pipeline declares and no worker asks for.
-	// Otherwise they are accepted with a warning.
-	StrictTasks bool
-
-	// Closing is closed when the server is about to end. Then callers no longer wait for tasks.
+	// Closing is closed when the server is about to end. Then callers no longer wait.
 	Closing <-chan struct{}
 
 	// Reload reads the node's pipelines again, or a stored version, activates it on all nodes and
@@ -99,9 +95,8 @@ type Ports struct {
 	Mover     runs.Mover
 	Controls  controls.Controls
 	Settings  controls.Settings
-	Clusters  clusters.Clusters
-	Transfers shards.Transfers
-	Queues    queues.Engine
+	Clusters  ui.Clusters
+	Transfers ui.Transfers
 	Status    admin.Status
 	Tokens    admin.Tokens
 	Versions  admin.Versions
@@ -113,10 +108,30 @@ type Ports struct {
 // Of returns the ports of an engine.
 func Of(e *engine.Engine) Ports {
 	return Ports{
-		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
+		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e,
 		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
 		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e},
 	}
+}
+
+// A Group is a group of calls that an add-on adds to the API.
+type Group struct {
+	Tag, About string // of the group in the description of the API
+
+	// Before is the tag that the group stands before in the description, if another add-on has it. Empty is the end
+	// of the add-ons.
+	Before string
+
+	// Operations lists the calls. It is called once.
+	Operations func(Server) []rest.Operation
+}
+
+// A Server is what a group of calls uses of the API that it is a part of.
+type Server struct {
+	Events  *intake.Group // accepts events
+	Streams *rest.Streams
+	Log     *slog.Logger
+	Closing <-chan struct{} // see [Options.Closing]
 }
 
 // New makes the handler of all routes. It panics if its own page does not parse, or if
@@ -157,7 +172,7 @@ func newServer(o Options) *server {
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody
 	}
-	s := &server{Options: o, router: chi.NewMux(), doc: newDocument()}
+	s := &server{Options: o, router: chi.NewMux(), doc: newDocument(o.Groups)}
 	s.access = access.New(access.Options{Access: o.Engine.Access, Log: o.Log, Token: o.Token, Open: o.Open, Local: o.Local, Hosts: o.Hosts})
 	s.console = s.newConsole()
 	s.tabs = newTabs(s.console, o.Memory)
@@ -187,14 +202,14 @@ func (s *server) operations() []rest.Operation {
 	var all []rest.Operation
 	for _, group := range []interface{ Operations() []rest.Operation }{
 		events,
-		&queues.Group{Engine: p.Queues, Tasks: s.Tasks, Events: events, Log: s.Log, Closing: s.Closing, Strict: s.StrictTasks},
 		&runs.Group{Runs: p.Runs, Steer: p.Steer, Mover: p.Mover, Streams: s.streams, Version: office.Version},
-		&clusters.Group{Clusters: p.Clusters, Streams: s.streams},
 		office,
 		&controls.Group{Controls: p.Controls, Settings: p.Settings},
-		&shards.Group{Maps: s.Shards, Transfers: p.Transfers, Streams: s.streams},
 	} {
 		all = append(all, group.Operations()...)
+	}
+	for _, g := range s.Groups {
+		all = append(all, g.Operations(Server{Events: events, Streams: s.streams, Log: s.Log, Closing: s.Closing})...)
 	}
 	return append(all, s.statusOperations()...)
 }

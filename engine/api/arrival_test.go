@@ -194,10 +194,10 @@ func everything(t *testing.T, f *fakeEngine) http.Handler {
 	t.Helper()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "one"}))
-	return api.New(api.Options{
-		Engine: portsOf(f), Registry: metrics, Reload: f.reload, Tasks: new(store.TaskStore),
+	return api.New(withProducts(f, api.Options{
+		Registry: metrics, Reload: f.reload, Tasks: new(store.TaskStore),
 		Shards: newWatched(), Closing: make(chan struct{}),
-	})
+	}))
 }
 
 // TestBodyThatDoesNotArriveIsNeverASuccess walks every route with bodies that do not arrive
@@ -280,7 +280,7 @@ func TestCallerThatLeavesAStoreThatHangsGetsNoSuccess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDoorway(t, api.New(api.Options{Engine: portsOf(hungEngine{newFake(b)})}))
+				d := newDoorway(t, api.New(withProducts(hungEngine{newFake(b)}, api.Options{})))
 				defer d.close()
 				body := `{"type": "new-order-created"}`
 				have := d.send(fmt.Sprintf("POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
@@ -316,7 +316,7 @@ func TestHonestUploadMayBeSlow(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(b)
-				d := newDoorway(t, api.New(api.Options{Engine: portsOf(f)}))
+				d := newDoorway(t, api.New(withProducts(f, api.Options{})))
 				defer d.close()
 				body := `{"type": "new-order-created", "payload": "` + strings.Repeat("x", c.size) + `"}`
 				head := fmt.Sprintf("POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body))
@@ -347,7 +347,7 @@ func TestHonestUploadMayBeSlow(t *testing.T) {
 func TestWhoWritesBeforeItReadsGetsItsRefusal(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	addr := serve(t, api.New(api.Options{Engine: portsOf(f), Tasks: new(store.TaskStore), Token: "t"}))
+	addr := serve(t, api.New(withProducts(f, api.Options{Tasks: new(store.TaskStore), Token: "t"})))
 	for name, c := range map[string]struct {
 		head string // but for the length
 		want int

@@ -50,7 +50,7 @@ func newFanout(t *testing.T) *fanout {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, console := api.NewWithConsole(api.Options{Engine: portsOf(e)})
+	h, console := api.NewWithConsole(withProducts(e, api.Options{}))
 	f.Server = httptest.NewServer(h)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

@@ -24,7 +24,7 @@ func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
 		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
 		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut, Submit: s.submit,
-		NoteRefusal: s.access.NoteRefusal,
+		NoteRefusal: s.access.NoteRefusal, Clusters: s.Engine.Clusters, Transfers: s.Engine.Transfers,
 	}
 	if s.Tasks != nil {
 		o.Tasks = s.Tasks.Admin
@@ -34,12 +34,6 @@ func (s *server) newConsole() *ui.Console {
 	}
 	if s.Inbox != nil {
 		o.Inbox = s.Inbox
-	}
-	if clusters, ok := s.Engine.Clusters.(ui.Clusters); ok {
-		o.Clusters = clusters
-	}
-	if transfers, ok := s.Engine.Transfers.(ui.Transfers); ok {
-		o.Transfers = transfers
 	}
 	return ui.New(o)
 }

@@ -67,7 +67,7 @@ func newNode(t *testing.T, change ...func(*engine.Options)) node {
 		}
 	})
 	e := enginetest.Start(t, o)
-	srv := httptest.NewServer(api.New(api.Options{Engine: portsOf(e), Registry: metrics, Version: "v1"}))
+	srv := httptest.NewServer(api.New(withProducts(e, api.Options{Registry: metrics, Version: "v1"})))
 	n.url, n.Client = srv.URL, client.New(srv.URL, "")
 	t.Cleanup(srv.Close)
 	n.until(t, "the node is ready", func() bool { return n.status(t, "/readyz") == http.StatusOK })

@@ -23,12 +23,9 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/admin"
-	"procaas/engine/api/clusters"
 	"procaas/engine/api/controls"
 	"procaas/engine/api/intake"
-	"procaas/engine/api/queues"
 	"procaas/engine/api/runs"
-	"procaas/engine/api/shards"
 	"procaas/engine/api/ui"
 	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
@@ -51,6 +48,9 @@ import (
 	"procaas/engine/transfers"
 	"procaas/engine/watch"
 	"procaas/handlers"
+	balancerapi "procaas/handlers/balancer/api"
+	queueapi "procaas/handlers/queue/api"
+	shardingapi "procaas/handlers/sharding/api"
 )
 
 // began is when everything happens in the fake engine.
@@ -66,9 +66,9 @@ type whole interface {
 	runs.Mover
 	controls.Controls
 	controls.Settings
-	clusters.Clusters
-	shards.Transfers
-	queues.Engine
+	balancerapi.Clusters
+	shardingapi.Transfers
+	queueapi.Engine
 	admin.Status
 	admin.Tokens
 	admin.Versions
@@ -84,10 +84,20 @@ type whole interface {
 
 func portsOf(e whole) api.Ports {
 	return api.Ports{
-		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
+		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e,
 		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
 		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e},
 	}
+}
+
+// withProducts adds the calls of the products to options. The queue is o.Tasks, and the shard maps are o.Shards. A strict
+// queue refuses types that nobody asks for.
+func withProducts(e whole, o api.Options, strict ...bool) api.Options {
+	o.Engine = portsOf(e)
+	o.Groups = []api.Group{
+		balancerapi.Calls(e), shardingapi.Calls(o.Shards, e), queueapi.Calls(queueapi.Options{Engine: e, Tasks: o.Tasks, Strict: len(strict) > 0 && strict[0]}),
+	}
+	return o
 }
 
 // A fakeEngine keeps in memory what an engine must: which events it has

@@ -86,8 +86,8 @@ type recorder struct {
 func (r *recorder) serve(t *testing.T, o api.Options) {
 	t.Helper()
 	r.engine, r.told = newFake(taxi(t)), 0
-	o.Engine, o.Version, o.Reload = portsOf(r.engine), "v1", r.engine.reload
-	r.handler = api.New(o)
+	o.Version, o.Reload = "v1", r.engine.reload
+	r.handler = api.New(withProducts(r.engine, o))
 }
 
 func (r *recorder) send(t *testing.T, input string) string {
@@ -182,7 +182,7 @@ var pathParam = regexp.MustCompile(`\{[^}]+\}`)
 var (
 	description = sync.OnceValues(func() (any, error) {
 		w := httptest.NewRecorder()
-		api.New(api.Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+		api.New(described()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
 		return jsonschema.UnmarshalJSON(w.Body)
 	})
 	compiled sync.Map

@@ -21,7 +21,7 @@ func TestPagesOfTheAuditAreBoundedByBytes(t *testing.T) {
 	for i := range 40 {
 		f.audit = append(f.audit, records.AuditView{Kind: store.AuditConfig, Name: fmt.Sprint(i), After: strings.Repeat("x", 1<<(i%20+1))})
 	}
-	h := api.New(api.Options{Engine: portsOf(f)})
+	h := api.New(withProducts(f, api.Options{}))
 	var names []string
 	for path := "/admin/v1/audit?limit=33"; ; {
 		w := get(h, path)

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"procaas/engine/api/intake"
@@ -10,7 +12,23 @@ import (
 
 // newDocument makes a description without operations. It has the version of the API, not of the
 // program.
-func newDocument() *rest.Document {
+func newDocument(groups []Group) *rest.Document {
+	tags := []*huma.Tag{
+		{Name: "events", Description: "Submit events. Accepted events are durable."},
+		{Name: "runs", Description: "Follow and control the runs of events."},
+	}
+	core := len(tags)
+	for _, g := range groups {
+		at := slices.IndexFunc(tags[core:], func(t *huma.Tag) bool { return t.Name == g.Before })
+		if at < 0 {
+			at = len(tags) - core
+		}
+		tags = slices.Insert(tags, core+at, &huma.Tag{Name: g.Tag, Description: g.About})
+	}
+	tags = append(tags,
+		&huma.Tag{Name: "admin", Description: "Operate the server."},
+		&huma.Tag{Name: "status", Description: "Health, metrics, this description, and the console."},
+	)
 	return rest.NewDocument(&huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
@@ -22,15 +40,7 @@ func newDocument() *rest.Document {
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "The server of this description."}},
-		Tags: []*huma.Tag{
-			{Name: "events", Description: "Submit events. Accepted events are durable."},
-			{Name: "runs", Description: "Follow and control the runs of events."},
-			{Name: "queues", Description: "Tasks for workers that are other programs."},
-			{Name: "clusters", Description: "Find the worker that serves a key."},
-			{Name: "shards", Description: "Find the shard that has the data of a key."},
-			{Name: "admin", Description: "Operate the server."},
-			{Name: "status", Description: "Health, metrics, this description, and the console."},
-		},
+		Tags:    tags,
 		Components: &huma.Components{
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"token": {Type: "http", Scheme: "bearer", Description: "A token from `POST /admin/v1/tokens`, or the admin token of the " +

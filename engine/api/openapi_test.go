@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"bytes"
@@ -17,12 +17,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 
+	"procaas/cmd/procaas/addons"
+	"procaas/engine/api"
 	"procaas/engine/api/admin"
-	"procaas/engine/api/clusters"
 	"procaas/engine/api/problem"
-	"procaas/engine/api/queues"
 	"procaas/engine/api/rest"
-	"procaas/engine/api/shards"
 	"procaas/engine/api/ui"
 	"procaas/engine/credentials"
 	"procaas/engine/model"
@@ -31,12 +30,22 @@ import (
 
 var update = flag.Bool("update", false, "rewrite schemas/openapi.json")
 
+// described are options with the calls of all add-ons. Nothing is behind them.
+func described() (o api.Options) {
+	for _, a := range addons.All() {
+		if p := a.New(); p.Calls != nil {
+			o.Groups = append(o.Groups, p.Calls(nil))
+		}
+	}
+	return o
+}
+
 // TestDescriptionIsFresh compares schemas/openapi.json with what the router
 // says of itself.
 func TestDescriptionIsFresh(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	New(Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	api.New(described()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
 	var want bytes.Buffer
 	if err := json.Indent(&want, w.Body.Bytes(), "", "  "); err != nil {
 		t.Fatal(err)
@@ -59,9 +68,9 @@ func TestDescriptionIsFresh(t *testing.T) {
 // TestEveryRouteIsDescribed walks the router and the description both ways.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	t.Parallel()
-	s := newServer(Options{})
+	router, doc, _ := api.Inside(described())
 	var routed, described []string
-	err := chi.Walk(s.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+	err := chi.Walk(router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if strings.HasPrefix(route+"/", ui.Root) {
 			return nil // pages for people, which programs need not know
 		}
@@ -71,7 +80,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, item := range s.doc.Paths {
+	for path, item := range doc.Paths {
 		data, err := json.Marshal(item)
 		if err != nil {
 			t.Fatal(err)
@@ -95,9 +104,9 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 func TestEveryCodeIsDescribed(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	New(Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	api.New(described()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
 	codes := slices.Collect(maps.Keys(problem.Table))
-	for _, p := range slices.Concat(queues.Problems(), clusters.Problems(), shards.Problems(), admin.InboxProblems()) {
+	for _, p := range append(addons.Problems(), admin.InboxProblems()...) {
 		codes = append(codes, p.Code)
 		if _, twice := problem.Table[p.Code]; twice || p.Status < 400 || p.Title == "" {
 			t.Errorf("the problem %+v is in the table of codes, too, or has no meaning", p)
@@ -114,7 +123,7 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 // CloudEvents refuse members that they do not know.
 func TestBodiesSayWhatTheyTake(t *testing.T) {
 	t.Parallel()
-	s := newServer(Options{})
+	_, doc, operations := api.Inside(described())
 	seen := map[*huma.Schema]bool{}
 	var look func(where string, schema *huma.Schema)
 	look = func(where string, schema *huma.Schema) {
@@ -123,7 +132,7 @@ func TestBodiesSayWhatTheyTake(t *testing.T) {
 		}
 		seen[schema] = true
 		if name, ok := strings.CutPrefix(schema.Ref, "#/components/schemas/"); ok {
-			look(where+" "+name, s.doc.Components.Schemas.Map()[name])
+			look(where+" "+name, doc.Components.Schemas.Map()[name])
 			return
 		}
 		if values, free := schema.AdditionalProperties.(*huma.Schema); free {
@@ -139,12 +148,12 @@ func TestBodiesSayWhatTheyTake(t *testing.T) {
 			look(where, one)
 		}
 	}
-	for _, o := range s.operations() {
-		if !slices.ContainsFunc(s.doc.Tags, func(tag *huma.Tag) bool { return tag.Name == o.Tag }) {
+	for _, o := range operations {
+		if !slices.ContainsFunc(doc.Tags, func(tag *huma.Tag) bool { return tag.Name == o.Tag }) {
 			t.Errorf("%s has the tag %s, of which the description says nothing", o.ID, o.Tag)
 		}
 	}
-	for path, item := range s.doc.Paths {
+	for path, item := range doc.Paths {
 		for _, op := range []*huma.Operation{item.Post, item.Put} {
 			if op != nil && op.RequestBody != nil {
 				look(path, op.RequestBody.Content[rest.MediaJSON].Schema)
@@ -159,8 +168,8 @@ func TestBodiesSayWhatTheyTake(t *testing.T) {
 // TestEveryCodeHasAMeaning keeps the table and the operations in step.
 func TestEveryCodeHasAMeaning(t *testing.T) {
 	t.Parallel()
-	s := newServer(Options{})
-	for _, o := range s.operations() {
+	_, _, operations := api.Inside(described())
+	for _, o := range operations {
 		for _, code := range o.Refusals {
 			if problem.Table[code].Status == 0 {
 				t.Errorf("%s: code %q is not in the table of problems", o.ID, code)
@@ -182,7 +191,7 @@ func TestEveryCodeHasAMeaning(t *testing.T) {
 func TestEveryOperationSaysWhoMayCallIt(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	New(Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	api.New(described()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
 	var doc struct {
 		Paths map[string]map[string]struct {
 			ID       string                `json:"operationId"`
@@ -193,7 +202,8 @@ func TestEveryOperationSaysWhoMayCallIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	free := map[string]bool{}
-	for _, o := range newServer(Options{}).operations() {
+	_, _, operations := api.Inside(described())
+	for _, o := range operations {
 		free[o.ID] = o.Need.Anybody
 	}
 	for path, methods := range doc.Paths {
@@ -208,8 +218,8 @@ func TestEveryOperationSaysWhoMayCallIt(t *testing.T) {
 // TestChangesNeedMoreThanAViewer looks at the needs of all operations.
 func TestChangesNeedMoreThanAViewer(t *testing.T) {
 	t.Parallel()
-	s := newServer(Options{}) // panics for an operation without a need
-	for _, o := range s.operations() {
+	_, _, operations := api.Inside(described()) // panics for an operation without a need
+	for _, o := range operations {
 		if n := o.Need; o.Method != http.MethodGet && (n.Anybody || n.Role == credentials.RoleViewer) {
 			t.Errorf("%s changes something, and needs no more than %q", o.ID, n.Role)
 		}
@@ -219,7 +229,7 @@ func TestChangesNeedMoreThanAViewer(t *testing.T) {
 // TestEnumerationsAreComplete compares the lists in tags with those of the engine.
 func TestEnumerationsAreComplete(t *testing.T) {
 	t.Parallel()
-	s := newServer(Options{})
+	_, doc, _ := api.Inside(described())
 	for _, c := range []struct {
 		path, parameter string
 		want            []string
@@ -230,7 +240,7 @@ func TestEnumerationsAreComplete(t *testing.T) {
 			string(model.Cancelled), string(model.Ignored),
 		}},
 	} {
-		for _, p := range s.doc.Paths[c.path].Get.Parameters {
+		for _, p := range doc.Paths[c.path].Get.Parameters {
 			if p.Name != c.parameter {
 				continue
 			}

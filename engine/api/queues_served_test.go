@@ -71,7 +71,7 @@ func (s *taskServer) eventually(try func() error) {
 
 func TestStrictQueuesRefuseTypesThatNobodyAsksFor(t *testing.T) {
 	t.Parallel()
-	s := newTaskServer(t, api.Options{StrictTasks: true})
+	s := newTaskServer(t, api.Options{}, true)
 	if err := s.tasks.Admin.SetTaskMode(t.Context(), "opened", store.TasksOpen, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -130,10 +130,10 @@ func TestTasksArePutThoughItIsNotKnownWhoAsks(t *testing.T) {
 	for strict, status := range map[bool]int{false: 202, true: 503} {
 		t.Run(fmt.Sprint("strict ", strict), func(t *testing.T) {
 			t.Parallel()
-			s := newTaskServer(t, api.Options{StrictTasks: strict})
+			s := newTaskServer(t, api.Options{}, strict)
 			db := *s.tasks
 			db.Admin = unknowing{db.Admin}
-			s.handler = api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Tasks: &db, StrictTasks: strict})
+			s.handler = api.New(withProducts(newFake(taxi(t)), api.Options{Tasks: &db}, strict))
 			s.call(http.MethodPost, "/v1/queues/any/tasks", `{}`, status, nil)
 		})
 	}

@@ -25,7 +25,7 @@ type taskServer struct {
 	handler http.Handler
 }
 
-func newTaskServer(t *testing.T, o api.Options) *taskServer {
+func newTaskServer(t *testing.T, o api.Options, strict ...bool) *taskServer {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"), sqlite.Options{Migrate: true, Fast: true})
 	if err != nil {
@@ -36,8 +36,8 @@ func newTaskServer(t *testing.T, o api.Options) *taskServer {
 			t.Error(err)
 		}
 	})
-	o.Engine, o.Tasks = portsOf(newFake(taxi(t))), store.Tasks()
-	return &taskServer{t, store.Tasks(), api.New(o)}
+	o.Tasks = store.Tasks()
+	return &taskServer{t, store.Tasks(), api.New(withProducts(newFake(taxi(t)), o, strict...))}
 }
 
 // call makes a call whose reply must have a status and be as described.

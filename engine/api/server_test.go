@@ -50,7 +50,7 @@ func TestClientThatHasGoneSubmitsNothing(t *testing.T) {
 	f := newFake(taxi(t))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	w := postCtx(ctx, api.New(api.Options{Engine: portsOf(f)}), `{"type": "new-order-created"}`)
+	w := postCtx(ctx, api.New(withProducts(f, api.Options{})), `{"type": "new-order-created"}`)
 	if len(f.seen) != 0 || w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "client_left") {
 		t.Errorf("have %d events and reply %d %q, want none, and 503 for one that closed its half only", len(f.seen), w.Code, w.Body)
 	}
@@ -69,7 +69,7 @@ func TestStoreThatHangsIsAReply(t *testing.T) {
 	b := taxi(t)
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		w := post(api.New(api.Options{Engine: portsOf(hungEngine{newFake(b)})}), `{"type": "new-order-created"}`)
+		w := post(api.New(withProducts(hungEngine{newFake(b)}, api.Options{})), `{"type": "new-order-created"}`)
 		limit := transport.Server(nil, slog.New(slog.DiscardHandler)).WriteTimeout
 		if w.Code != http.StatusServiceUnavailable || time.Since(start) >= limit {
 			t.Errorf("have %d after %s, want 503 before the connection is cut at %s", w.Code, time.Since(start), limit)
@@ -84,7 +84,7 @@ func TestDelayIsFromNow(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/v1/queues/mail/tasks", strings.NewReader(`[{"delay": "1h30m"}, {"delay": 0.5}]`))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
-		api.New(api.Options{Engine: portsOf(f)}).ServeHTTP(w, r)
+		api.New(withProducts(f, api.Options{})).ServeHTTP(w, r)
 		if w.Code != http.StatusAccepted {
 			t.Fatalf("have %d %s", w.Code, w.Body)
 		}
@@ -100,7 +100,7 @@ func TestDefectIsLoggedAndTheStoreIsNotNamed(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	f := newFake(taxi(t))
-	h := api.New(api.Options{Engine: portsOf(f), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := api.New(withProducts(f, api.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	f.panics = true
 	if w := post(h, `{"type": "new-order-created"}`); strings.Contains(w.Body.String(), "secret-row") ||
 		w.Code != http.StatusInternalServerError {
@@ -120,10 +120,10 @@ func TestDefectIsLoggedAndTheStoreIsNotNamed(t *testing.T) {
 func TestNoTokenAndNoQueryInTheLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	h := api.New(api.Options{
-		Engine: portsOf(newFake(taxi(t))), Token: "s3cret",
-		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
+	h := api.New(withProducts(newFake(taxi(t)), api.Options{
+		Token: "s3cret",
+		Log:   slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}))
 	for _, token := range []string{"s3cret", "wr0ng"} {
 		r := httptest.NewRequest(http.MethodGet, "/admin/v1/handlers?q=hidd3n", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -141,7 +141,7 @@ func TestNoTokenAndNoQueryInTheLog(t *testing.T) {
 
 func TestAllRepliesForbidGuessing(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t)))})
+	h := api.New(withProducts(newFake(taxi(t)), api.Options{}))
 	for _, path := range []string{"/", "/v1/runs", "/nothing", "/metrics", "/openapi.json"} {
 		w := get(h, path)
 		if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Cache-Control") != "no-store" {
@@ -156,7 +156,7 @@ func TestMetricsAreShown(t *testing.T) {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "procaas_events_accepted_total", Help: "Events."})
 	r.MustRegister(c)
 	c.Inc()
-	w := get(api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Registry: r}), "/metrics")
+	w := get(api.New(withProducts(newFake(taxi(t)), api.Options{Registry: r})), "/metrics")
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "procaas_events_accepted_total 1") {
 		t.Errorf("have %d %s", w.Code, w.Body)
 	}
@@ -202,7 +202,7 @@ func serve(t *testing.T, h http.Handler) string {
 func TestSmugglingIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	addr := serve(t, api.New(api.Options{Engine: portsOf(f)}))
+	addr := serve(t, api.New(withProducts(f, api.Options{})))
 	const start = "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 	const body = `{"type": "new-order-created"}`
 	for name, request := range map[string]string{
@@ -239,7 +239,7 @@ func TestSmugglingIsRefused(t *testing.T) {
 
 func TestSilentClientIsCut(t *testing.T) {
 	t.Parallel()
-	addr := serve(t, api.New(api.Options{Engine: portsOf(newFake(taxi(t)))}))
+	addr := serve(t, api.New(withProducts(newFake(taxi(t)), api.Options{})))
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestSilentClientIsCut(t *testing.T) {
 
 func TestProblemIsAlwaysJSON(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t)))})
+	h := api.New(withProducts(newFake(taxi(t)), api.Options{}))
 	for _, body := range []string{"{", `{"type": 1}`, `{"type": "nobody"}`} {
 		w := post(h, body)
 		var p problem.Problem
@@ -324,7 +324,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 	}
 	f := newFake(taxi(t))
 	f.known["t"] = credentials.Grant{Name: "other", Role: credentials.RoleOperator, Paths: []string{"mail/send"}}
-	h := api.New(api.Options{Engine: portsOf(f), Token: "admin", Tasks: newTaskServer(t, api.Options{}).tasks})
+	h := api.New(withProducts(f, api.Options{Token: "admin", Tasks: newTaskServer(t, api.Options{}).tasks}))
 	send := sender(h)
 	for _, setup := range []struct{ method, path, body string }{
 		{http.MethodPut, "/admin/v1/controls/new-order-created", `{"rate_limit": "5/s"}`}, // revision 1 of the audit

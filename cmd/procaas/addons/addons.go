@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/addon"
+	"procaas/engine/api/problem"
 	"procaas/handlers"
 )
 
@@ -37,3 +38,12 @@ func HandlerTypes() []engine.HandlerType {
 
 // Types lists all handler types as the language sees them.
 func Types() []tree.Type { return engine.Types(HandlerTypes()) }
+
+// Problems lists why calls of add-ons are refused.
+func Problems() []problem.Kind {
+	var all []problem.Kind
+	for _, a := range All() {
+		all = append(all, a.Problems...)
+	}
+	return all
+}

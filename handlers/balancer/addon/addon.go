@@ -6,19 +6,25 @@ import (
 
 	"procaas/dsl/cluster"
 	"procaas/dsl/tree"
+	"procaas/engine"
 	"procaas/engine/addon"
+	"procaas/engine/api"
 	"procaas/handlers/balancer"
+	balancerapi "procaas/handlers/balancer/api"
 )
 
 // New returns the add-on.
 func New() addon.Addon {
-	return addon.Addon{Name: "balancer", Sections: []tree.Section{cluster.Section()}, Types: balancer.Types(), New: newProcess}
+	return addon.Addon{
+		Name: "balancer", Sections: []tree.Section{cluster.Section()}, Types: balancer.Types(), Problems: balancerapi.Problems(), New: newProcess,
+	}
 }
 
 func newProcess() *addon.Process {
 	p := &proxies{}
 	return &addon.Process{
 		ServeFlags: p.flags.add, Addresses: p.addresses, Check: p.check, Listen: p.listen, Close: p.close,
+		Calls: func(e *engine.Engine) api.Group { return balancerapi.Calls(e) },
 		Open: func(_ context.Context, h *addon.Host) (*addon.Part, error) {
 			return &addon.Part{
 				Run: func(ctx context.Context, n addon.Running) error {

@@ -8,25 +8,31 @@ import (
 
 	"procaas/dsl/check"
 	"procaas/dsl/tree"
+	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/engine/api"
+	"procaas/engine/store"
 	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
+	queueapi "procaas/handlers/queue/api"
 )
 
 // New returns the add-on.
 func New() addon.Addon {
-	return addon.Addon{Name: "queue", Sections: []tree.Section{check.QueueSection()}, Types: queue.Types(), New: newProcess}
+	return addon.Addon{
+		Name: "queue", Sections: []tree.Section{check.QueueSection()}, Types: queue.Types(), Problems: queueapi.Problems(), New: newProcess,
+	}
 }
 
 // A process is the queue in one process.
 type process struct {
-	strict bool // refuse tasks of types without workers
+	strict bool             // refuse tasks of types without workers
+	tasks  *store.TaskStore // nil before open
 }
 
 func newProcess() *addon.Process {
 	p := &process{}
-	return &addon.Process{Flags: p.flags, Open: p.open}
+	return &addon.Process{Flags: p.flags, Open: p.open, Calls: p.calls}
 }
 
 func (p *process) flags(on *pflag.FlagSet) {
@@ -36,9 +42,10 @@ func (p *process) flags(on *pflag.FlagSet) {
 
 func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 	tasks := taskrun.MeasureTasks(h.Store.Tasks, h.Metrics)
+	p.tasks = tasks
 	return &addon.Part{
 		Types: queue.Bind(queue.Types(), tasks),
-		Offer: func(o *api.Options) { o.Tasks, o.StrictTasks = tasks, p.strict },
+		Offer: func(o *api.Options) { o.Tasks = tasks },
 		Run: func(ctx context.Context, n addon.Running) error {
 			done := make(chan struct{})
 			go func() {
@@ -50,4 +57,8 @@ func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 			return nil
 		},
 	}, nil
+}
+
+func (p *process) calls(e *engine.Engine) api.Group {
+	return queueapi.Calls(queueapi.Options{Engine: e, Tasks: p.tasks, Strict: p.strict})
 }

@@ -9,18 +9,22 @@ import (
 
 	"procaas/dsl/shards"
 	"procaas/dsl/tree"
+	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/engine/api"
 	"procaas/engine/definitions"
 	"procaas/engine/postgres"
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
+	shardingapi "procaas/handlers/sharding/api"
 	"procaas/handlers/sharding/shardmap"
 )
 
 // New returns the add-on.
 func New() addon.Addon {
-	return addon.Addon{Name: "sharding", Sections: []tree.Section{shards.Section()}, Types: sharding.Types(), New: newProcess}
+	return addon.Addon{
+		Name: "sharding", Sections: []tree.Section{shards.Section()}, Types: sharding.Types(), Problems: shardingapi.Problems(), New: newProcess,
+	}
 }
 
 // A process is the shard maps of one process.
@@ -30,7 +34,7 @@ type process struct {
 
 func newProcess() *addon.Process {
 	p := &process{}
-	return &addon.Process{Open: p.open, Close: p.close}
+	return &addon.Process{Open: p.open, Calls: p.calls, Close: p.close}
 }
 
 // open opens the shard maps of a node, in the database of its store. It must be PostgreSQL.
@@ -60,6 +64,14 @@ func (p *process) open(ctx context.Context, h *addon.Host) (*addon.Part, error) 
 		Adopt:  p.adopt,
 		Offer:  func(o *api.Options) { o.Shards = maps },
 	}, nil
+}
+
+func (p *process) calls(e *engine.Engine) api.Group {
+	var maps transfers.ShardMaps // nil if this node keeps none
+	if p.maps != nil {
+		maps = p.maps
+	}
+	return shardingapi.Calls(maps, e)
 }
 
 // accept refuses shard maps that cannot be taken over, before they become current.

@@ -13,10 +13,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/api/admin"
 	"procaas/engine/api/cli"
-	"procaas/engine/api/clusters"
 	"procaas/engine/api/problem"
-	"procaas/engine/api/queues"
-	"procaas/engine/api/shards"
 	"procaas/engine/flowtest"
 	"procaas/handlers"
 )
@@ -112,7 +109,7 @@ func problems() map[string]problem.Kind {
 	for code := range problem.Table {
 		all[code] = problem.KindOf(code)
 	}
-	for _, p := range slices.Concat(queues.Problems(), clusters.Problems(), shards.Problems(), admin.InboxProblems()) {
+	for _, p := range append(addons.Problems(), admin.InboxProblems()...) {
 		all[p.Code] = p
 	}
 	return all

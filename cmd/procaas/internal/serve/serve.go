@@ -397,6 +397,11 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 			p.Offer(&served)
 		}
 	}
+	for _, p := range f.processes() {
+		if p.Calls != nil {
+			served.Groups = append(served.Groups, p.Calls(e))
+		}
+	}
 	served.Engine = api.Of(e)
 	served.Log = n.log
 	served.Registry = n.metrics

@@ -1,6 +1,6 @@
-// Package clusters serves the calls about clusters: which worker serves what, and the levers of
+// Package api serves the calls about clusters: which worker serves what, and the levers of
 // balancers.
-package clusters
+package api
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
@@ -36,6 +37,14 @@ type Clusters interface {
 type Group struct {
 	Clusters Clusters
 	Streams  *rest.Streams
+}
+
+// Calls describes the group in the API.
+func Calls(of Clusters) api.Group {
+	return api.Group{
+		Tag: "clusters", About: "Find the worker that serves a key.", Before: "shards",
+		Operations: func(s api.Server) []rest.Operation { return (&Group{Clusters: of, Streams: s.Streams}).Operations() },
+	}
 }
 
 // longestWait bounds how long a caller may wait for news.

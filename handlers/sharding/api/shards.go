@@ -1,6 +1,6 @@
-// Package shards serves the calls about shard maps: where keys live, the shards and their hosts,
+// Package api serves the calls about shard maps: where keys live, the shards and their hosts,
 // and the transfers of keys.
-package shards
+package api
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"procaas/dsl/tree"
+	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
@@ -34,6 +35,16 @@ type Group struct {
 	Streams   *rest.Streams
 
 	warm atomic.Bool // a question was answered, so the tokens are in memory
+}
+
+// Calls describes the group in the API. Maps are nil on a node that keeps none.
+func Calls(maps transfers.ShardMaps, of Transfers) api.Group {
+	return api.Group{
+		Tag: "shards", About: "Find the shard that has the data of a key.",
+		Operations: func(s api.Server) []rest.Operation {
+			return (&Group{Maps: maps, Transfers: of, Streams: s.Streams}).Operations()
+		},
+	}
 }
 
 // watchTime is how long a watcher waits for a change.

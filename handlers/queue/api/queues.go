@@ -1,16 +1,15 @@
-// Package queues serves the queue of tasks to external workers, to programs that put tasks, and to
+// Package api serves the queue of tasks to external workers, to programs that put tasks, and to
 // operators.
-package queues
+package api
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"slices"
 	"time"
 
 	"procaas/dsl/tree"
-	"procaas/engine/api/intake"
+	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
@@ -26,18 +25,30 @@ type Engine interface {
 	Supersede(ctx context.Context, pipeline string, retried []store.TaskRetry, by store.Actor) error
 }
 
+// Options are what the calls about tasks need.
+type Options struct {
+	Engine Engine
+	Tasks  *store.TaskStore // nil for none
+
+	// Strict refuses tasks of types that no pipeline declares and no worker asks for. Otherwise they are accepted
+	// with a warning.
+	Strict bool
+}
+
 // A Group serves the calls about tasks.
 type Group struct {
-	Engine  Engine
-	Tasks   *store.TaskStore // nil for none
-	Events  *intake.Group    // accepts tasks that become events
-	Log     *slog.Logger
-	Closing <-chan struct{} // closed when callers must no longer wait for tasks
-
-	// Strict refuses tasks of types that no pipeline declares and no worker asks for.
-	Strict bool
+	Options
+	api.Server
 
 	served servedTypes
+}
+
+// Calls describes the group in the API.
+func Calls(o Options) api.Group {
+	return api.Group{
+		Tag: "queues", About: "Tasks for workers that are other programs.", Before: "clusters",
+		Operations: func(s api.Server) []rest.Operation { return (&Group{Options: o, Server: s}).Operations() },
+	}
 }
 
 // These bound workers' requests.

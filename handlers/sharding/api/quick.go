@@ -1,4 +1,4 @@
-package shards
+package api
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package clusters
+package api
 
 import (
 	"net/http"

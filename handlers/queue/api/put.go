@@ -1,4 +1,4 @@
-package queues
+package api
 
 import (
 	"encoding/json"
