@@ -40,7 +40,7 @@ type Parts struct {
 type Room interface {
 	// Reserve reserves room for up to the given number of runs. If there is not room for all, it
 	// also reserves kept places for as many runs as low returns. low gets the number of runs that
-	// have room, and the node's share of the runs. The caller must call Take of the result.
+	// have room, and the node's share of the runs. The caller must call Take of the holder.
 	Reserve(runs int, low func(room, share int) int) Reservation
 }
 
@@ -50,14 +50,20 @@ type Reservation struct {
 	Kept int   // for how many more there is a kept place
 	Node int64 // number of the node; 0 if it accepts none
 
+	Holder Holder // who has reserved the room; nil for nobody
+}
+
+// A Holder has reserved room for runs.
+type Holder interface {
 	// Take starts the runs that the store assigned to the node, and frees the rest of the room.
-	Take func(results []store.Accepted, err error)
+	Take(r Reservation, results []store.Accepted, err error)
 }
 
 // NewAcceptor makes an Acceptor.
 func NewAcceptor(p Parts) *Acceptor {
 	a := &Acceptor{Parts: p}
-	a.accepts.Do, a.accepts.Most, a.accepts.Lanes = a.accept, writes.MaxBatch, 2
+	a.accepts.Shared, a.accepts.Most, a.accepts.Lanes = transaction{a}, writes.MaxBatch, 2
+	p.Writes.Tell(&a.accepts)
 	a.accepts.Dropped = func(events int) { a.shed(events, stats.ShedLeft) }
 	return a
 }
@@ -102,7 +108,7 @@ func (a *Acceptor) SubmitOwn(ctx context.Context, events []Submission) ([]Submit
 		a.shed(len(runs), stats.ShedOverload)
 		return nil, over
 	}
-	results, err := a.write(ctx, runs)
+	results, err := a.accepts.Call(ctx, runs)
 	if err != nil {
 		return nil, fmt.Errorf("accept events: %w", err)
 	}
@@ -166,41 +172,12 @@ func (a *Acceptor) awaitMoving(ctx context.Context, runs []model.Intake, results
 		if len(left) == 0 || time.Since(began) > movingWait || !backoff.Pause(ctx) {
 			return nil
 		}
-		again, err := a.write(ctx, left)
+		again, err := a.accepts.Call(ctx, left)
 		if err != nil {
 			return err
 		}
 		for i, r := range again {
 			results[places[i]] = r
-		}
-	}
-}
-
-// write stores events together with those of others. It returns an error as soon as the node knows
-// that the store does not answer. The write then goes on by itself, and its outcome is unknown.
-func (a *Acceptor) write(ctx context.Context, runs []model.Intake) ([]accepted, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	type outcome struct {
-		results []accepted
-		err     error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		results, err := a.accepts.Call(ctx, runs)
-		done <- outcome{results, err}
-	}()
-	look := time.NewTicker(writes.FailFor)
-	defer look.Stop()
-	for {
-		select {
-		case o := <-done:
-			return o.results, o.err
-		case now := <-look.C:
-			if err := a.Writes.State(now); err != nil {
-				cancel(err)
-				return nil, err
-			}
 		}
 	}
 }
@@ -250,6 +227,13 @@ func statesText(from []string) string {
 	return strings.Join(from, ", ")
 }
 
+// A transaction stores the events of many senders at once. The node tells the senders when the store
+// does not answer. The write then goes on by itself, and its outcome is unknown.
+type transaction struct{ *Acceptor }
+
+// Write implements [writes.Shared].
+func (t transaction) Write(runs []model.Intake) []accepted { return t.accept(runs) }
+
 // accept stores a batch of events. Runs that may start at once belong to this node in the same
 // transaction, as far as it has room and no other runs wait.
 func (a *Acceptor) accept(runs []model.Intake) []accepted {
@@ -285,7 +269,9 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	ended := a.Writes.Begin(began)
 	results, err := a.Inbox.Accept(ctx, room.Node, runs)
 	ended()
-	room.Take(results, err)
+	if room.Holder != nil {
+		room.Holder.Take(room, results, err)
+	}
 	switch {
 	case errors.Is(err, store.ErrFenced) && room.Node != 0:
 		return a.accept(runs) // nothing was stored, and the node accepts no runs now

@@ -167,7 +167,7 @@ func (j *job) start(tasks []core.Attempt) bool {
 			j.underway++
 			j.watch.Called(t.Step.Path)
 		}
-		j.n.makeCall(j, t)
+		j.n.caller.startCall(j, t)
 	}
 	return true
 }

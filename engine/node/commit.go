@@ -41,9 +41,11 @@ type committer struct {
 
 // start makes a committer with its fields set ready to use.
 func (c *committer) start() {
-	c.shared.Do = func(changes []model.Change) []error { return c.write(changes, false) }
-	c.shared.Most, c.shared.Lanes = writes.MaxBatch, 2
+	c.shared.Shared, c.shared.Most, c.shared.Lanes = c, writes.MaxBatch, 2
 }
+
+// Write implements [writes.Shared].
+func (c *committer) Write(changes []model.Change) []error { return c.write(changes, false) }
 
 // commit writes one step. If it returns nil, the step is durable. Other errors are ErrStale,
 // ErrCancelled, ErrFenced, and the store's refusal of this change.

@@ -164,9 +164,9 @@ func (d *Driver) job(run string) *job {
 func (d *Driver) Reserve(runs int, low func(room, share int) int) (r intake.Reservation) {
 	n := d.node.Load()
 	if n == nil {
-		r.Take = func([]store.Accepted, error) {}
 		return r
 	}
+	r.Holder = n
 	if !n.backlog.Load() {
 		r.Runs = n.ask(min(runs, n.left()), d.Turns.Kept(time.Now()))
 	}
@@ -176,7 +176,6 @@ func (d *Driver) Reserve(runs int, low func(room, share int) int) (r intake.Rese
 	if r.Runs+r.Kept > 0 {
 		r.Node = n.number
 	}
-	r.Take = func(results []store.Accepted, err error) { n.accepted(r.Runs+r.Kept, results, err) }
 	return r
 }
 
@@ -280,7 +279,7 @@ func (d *Driver) newNode(ctx context.Context, number int64) *node {
 		ctx: n.ctx, damaged: func(err error) { d.damage.Store(&err) },
 	}
 	n.steps.start()
-	n.makeCall = n.startCall
+	n.caller = n
 	n.releaser = d.NewReleaser(n.log, n.nudge, n.room)
 	return n
 }

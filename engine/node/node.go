@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine/clock"
 	"procaas/engine/core"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/steering"
 	"procaas/engine/store"
@@ -36,7 +37,7 @@ type node struct {
 	pool     *workerPool   // runs the work
 	steppers chan struct{} // held by runs that compute; see memory.go
 
-	makeCall func(*job, *core.Attempt) // makes a call; the result goes to the job's ended
+	caller caller // the node itself, or the Stepper that has it
 
 	lease   lease
 	stalled stall
@@ -63,6 +64,9 @@ type node struct {
 	shut   bool // claim no more runs
 	quiet  chan struct{}
 }
+
+// A caller makes calls of handlers. The outcome goes to the turn of the job.
+type caller interface{ startCall(j *job, t *core.Attempt) }
 
 // errLeft ends the context of a node that has left.
 var errLeft = errors.New("node has left")
@@ -152,9 +156,10 @@ func (n *node) take(asked int, runs []*store.Claimed) {
 	}
 }
 
-// accepted starts the runs that came with an Accept, for which ask has reserved room. It lets the
-// node claim the others.
-func (n *node) accepted(asked int, results []store.Accepted, err error) {
+// Take implements [intake.Holder]. It starts the runs that came with an Accept, and lets the node
+// claim the others.
+func (n *node) Take(r intake.Reservation, results []store.Accepted, err error) {
+	asked := r.Runs + r.Kept
 	var claimed []*store.Claimed
 	for _, r := range results {
 		if r.Claimed != nil {

@@ -49,7 +49,7 @@ func (s *Stepper) Join(ctx context.Context) error {
 		return err
 	}
 	s.n.lease.renew(time.Now().Add(d.Lease), time.Time{}, nil)
-	s.n.makeCall = s.call
+	s.n.caller = s
 	return nil
 }
 
@@ -165,8 +165,8 @@ func (s *Stepper) step(j *job) {
 	}
 }
 
-// call makes a call, and stores when it ends.
-func (s *Stepper) call(j *job, t *core.Attempt) {
+// startCall makes a call, and stores when it ends.
+func (s *Stepper) startCall(j *job, t *core.Attempt) {
 	if s.dying {
 		return
 	}

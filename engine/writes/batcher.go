@@ -8,22 +8,30 @@ import (
 )
 
 // A Batcher combines concurrent calls into shared ones. While a call is in flight, items queue, and
-// the next call takes them all. It needs no goroutine: one of the waiting callers makes the call
-// for the others. A single item does not wait. Many small calls cost more than a few large ones. So
-// another lane is used only if the queue fills a batch, or if the call in flight takes long.
+// the next call takes them all. A single item does not wait. Many small calls cost more than a few
+// large ones. So another lane is used only if the queue fills a batch, or if the call in flight takes
+// long.
 //
-// Items whose callers have gone before their turn are dropped.
+// No caller makes the shared call itself, because it may hang: a caller can always leave, and
+// [Batcher.Release] answers all of them. The call goes on without them. Items whose callers have left
+// before their turn are dropped.
 type Batcher[T, R any] struct {
-	Do      func(items []T) []R // the shared call; returns one result per item
-	Dropped func(items int)     // called with the number of dropped items; may be nil
-	Most    int                 // items in one shared call, at most
-	Lanes   int                 // shared calls in flight, at most
+	Shared  Shared[T, R]    // makes the calls
+	Dropped func(items int) // called with the number of dropped items; may be nil
+	Most    int             // items in one shared call, at most
+	Lanes   int             // shared calls in flight, at most
 
 	mu      sync.Mutex // guards the following
 	queue   []*ticket[T, R]
 	waiting int           // items in the queue
-	begun   []time.Time   // start times of the calls in flight, oldest first
+	calls   []*call[T, R] // in flight, oldest first
 	usual   time.Duration // typical duration of a call
+}
+
+// Shared makes the shared calls of a [Batcher].
+type Shared[T, R any] interface {
+	// Write returns one result per item. It is called by as many goroutines at once as there are lanes.
+	Write(items []T) []R
 }
 
 // MaxBatch is how many changes or events are written in one transaction.
@@ -34,13 +42,21 @@ const longCall = 20 * time.Millisecond
 
 // A ticket is one caller's place in the queue.
 type ticket[T, R any] struct {
-	ctx     context.Context // of the caller
-	items   []T
-	err     error // why there are no results
+	ctx   context.Context // of the caller
+	items []T
+	end   chan outcome[R] // has room for the first outcome; later ones are not sent
+}
+
+// An outcome is what a caller gets.
+type outcome[R any] struct {
 	results []R
-	leads   bool          // it has a lane, and makes the call
-	began   time.Time     // when it got the lane
-	turn    chan struct{} // receives once: the results are there, or the ticket leads
+	err     error // why there are no results
+}
+
+// A call is a shared call in flight.
+type call[T, R any] struct {
+	began time.Time
+	batch []*ticket[T, R] // nil until the call has taken them from the queue
 }
 
 // Call submits items and waits for their results. If ctx ends first, the outcome is unknown.
@@ -60,7 +76,7 @@ func (b *Batcher[T, R]) Call(ctx context.Context, items []T) ([]R, error) {
 }
 
 func (b *Batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
-	t := &ticket[T, R]{ctx: ctx, items: items, turn: make(chan struct{}, 1)}
+	t := &ticket[T, R]{ctx: ctx, items: items, end: make(chan outcome[R], 1)}
 	b.mu.Lock()
 	b.queue = append(b.queue, t)
 	b.waiting += len(items)
@@ -68,110 +84,121 @@ func (b *Batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
 	b.mu.Unlock()
 
 	select {
-	case <-t.turn:
+	case o := <-t.end:
+		return o.results, o.err
 	case <-ctx.Done():
-		if b.leave(t) {
-			return nil, context.Cause(ctx)
-		}
-		<-t.turn
+		b.leave(t)
+		return nil, context.Cause(ctx)
 	}
-	if t.leads {
-		b.lead(t)
-	}
-	return t.results, t.err
 }
 
-// leave removes a ticket from the queue. It returns false if the ticket leads, and so must make the
-// call for others.
-func (b *Batcher[T, R]) leave(t *ticket[T, R]) bool {
+// answer gives a caller its outcome, unless it has one already.
+func (t *ticket[T, R]) answer(results []R, err error) {
+	select {
+	case t.end <- outcome[R]{results, err}:
+	default:
+	}
+}
+
+// leave removes a ticket from the queue. A call that has taken it goes on.
+func (b *Batcher[T, R]) leave(t *ticket[T, R]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t.leads {
-		return false
-	}
 	if i := slices.Index(b.queue, t); i >= 0 {
 		b.queue = slices.Delete(b.queue, i, i+1)
 		b.waiting -= len(t.items)
-		b.drop(t)
+		b.drop(t, context.Cause(t.ctx))
 	}
-	return true
 }
 
-// promote gives a free lane to the oldest ticket if it is worth a call. The caller holds the lock.
+// Release answers all callers with an error, those in the queue and those of the calls in flight.
+// What is in flight may still succeed. The lanes stay taken until it ends: a store that hangs must
+// not get more and more calls.
+func (b *Batcher[T, R]) Release(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.calls {
+		for _, t := range c.batch {
+			t.answer(nil, err)
+		}
+	}
+	for _, t := range b.queue {
+		b.drop(t, err)
+	}
+	b.queue, b.waiting = nil, 0
+}
+
+// promote gives a free lane to the queue if it is worth a call. The caller holds the lock.
 func (b *Batcher[T, R]) promote() {
-	busy := len(b.begun)
-	if len(b.queue) == 0 || busy == b.Lanes || busy > 0 && b.waiting < b.Most/4 && time.Since(b.begun[busy-1]) < longCall {
+	if len(b.queue) == 0 || len(b.calls) == b.Lanes {
 		return
 	}
-	t := b.queue[0]
-	b.queue = b.queue[1:]
-	b.waiting -= len(t.items)
-	t.began = time.Now()
-	b.begun = append(b.begun, t.began)
-	t.leads = true
-	t.turn <- struct{}{}
+	if busy := len(b.calls); busy > 0 {
+		last := b.calls[busy-1]
+		if last.batch == nil {
+			return // it is about to take the queue
+		}
+		if b.waiting < b.Most/4 && time.Since(last.began) < longCall {
+			return
+		}
+	}
+	c := &call[T, R]{began: time.Now()}
+	b.calls = append(b.calls, c)
+	go b.make(c)
 }
 
-// drop drops a ticket whose caller has gone.
-func (b *Batcher[T, R]) drop(t *ticket[T, R]) {
-	t.err = context.Cause(t.ctx)
+// drop answers a ticket whose items are not written. The caller holds the lock.
+func (b *Batcher[T, R]) drop(t *ticket[T, R], err error) {
+	t.answer(nil, err)
 	if b.Dropped != nil {
 		b.Dropped(len(t.items))
 	}
 }
 
-// lead makes one shared call for a ticket and those behind it.
-func (b *Batcher[T, R]) lead(first *ticket[T, R]) {
-	batch, items := b.gather(first)
+// make makes one shared call, and passes its lane on.
+func (b *Batcher[T, R]) make(c *call[T, R]) {
+	items := b.gather(c)
 	var results []R
 	if len(items) > 0 {
-		results = b.Do(items)
-	}
-	for _, t := range batch {
-		if t.err == nil {
-			t.results, results = results[:len(t.items):len(t.items)], results[len(t.items):]
-		}
-		if t != first {
-			t.turn <- struct{}{}
-		}
+		results = b.Shared.Write(items)
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	at := slices.Index(b.begun, first.began)
-	b.begun = slices.Delete(b.begun, at, at+1)
-	if took := time.Since(first.began); len(items) > 0 {
+	at := slices.Index(b.calls, c)
+	b.calls = slices.Delete(b.calls, at, at+1)
+	if took := time.Since(c.began); len(items) > 0 {
 		b.usual += (took - b.usual) / usualOver
 	}
 	b.promote()
+	b.mu.Unlock()
+	for _, t := range c.batch {
+		n := len(t.items)
+		t.answer(results[:n:n], nil)
+		results = results[n:]
+	}
 }
 
 // usualOver is over how many calls the typical duration is averaged.
 const usualOver = 8
 
-// gather takes the tickets that share the call of the first, and their items.
-func (b *Batcher[T, R]) gather(first *ticket[T, R]) (batch []*ticket[T, R], items []T) {
+// gather takes tickets from the queue for a call, and returns their items.
+func (b *Batcher[T, R]) gather(c *call[T, R]) (items []T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	size := 0
-	batch = make([]*ticket[T, R], 0, 1+len(b.queue))
-	items = make([]T, 0, min(len(first.items)+b.waiting, b.Most))
-	add := func(t *ticket[T, R]) {
-		batch = append(batch, t)
-		if t.ctx.Err() != nil {
-			b.drop(t)
-			return
-		}
-		items = append(items, t.items...)
-		size += len(t.items)
-	}
-	add(first)
-	for len(b.queue) > 0 && size+len(b.queue[0].items) <= b.Most {
+	c.batch = make([]*ticket[T, R], 0, len(b.queue))
+	items = make([]T, 0, min(b.waiting, b.Most))
+	for len(b.queue) > 0 && len(items)+len(b.queue[0].items) <= b.Most {
 		t := b.queue[0]
 		b.queue = b.queue[1:]
 		b.waiting -= len(t.items)
-		add(t)
+		if t.ctx.Err() != nil {
+			b.drop(t, context.Cause(t.ctx))
+			continue
+		}
+		c.batch = append(c.batch, t)
+		items = append(items, t.items...)
 	}
-	return batch, items
+	b.promote() // what did not fit may fill a call of its own
+	return items
 }
 
 // An Outlook is what newly submitted items can expect.
@@ -189,8 +216,8 @@ func (b *Batcher[T, R]) Outlook(items int) Outlook {
 	waiting := b.waiting + items
 	o := Outlook{Next: waiting <= b.Most, Usual: b.usual}
 	o.Wait = b.usual + time.Duration(float64(b.usual)*float64(waiting)/float64(b.Most*b.Lanes))
-	if len(b.begun) > 0 {
-		o.Stuck = time.Since(b.begun[0])
+	if len(b.calls) > 0 {
+		o.Stuck = time.Since(b.calls[0].began)
 	}
 	return o
 }

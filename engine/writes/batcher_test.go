@@ -10,11 +10,16 @@ import (
 	"time"
 )
 
+// write is a [Shared] of one function.
+type write func(items []int) []int
+
+func (w write) Write(items []int) []int { return w(items) }
+
 func TestBatcherSharesCallsAndKeepsResultsApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls, active, most atomic.Int32
-		b := &Batcher[int, int]{Most: 10, Lanes: 2, Do: func(items []int) []int {
+		b := &Batcher[int, int]{Most: 10, Lanes: 2, Shared: write(func(items []int) []int {
 			calls.Add(1)
 			most.Store(max(most.Load(), active.Add(1)))
 			defer active.Add(-1)
@@ -27,7 +32,7 @@ func TestBatcherSharesCallsAndKeepsResultsApart(t *testing.T) {
 				out[i] = -n
 			}
 			return out
-		}}
+		})}
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
@@ -51,8 +56,8 @@ func TestBatcherSharesCallsAndKeepsResultsApart(t *testing.T) {
 		if most.Load() != 2 {
 			t.Errorf("want 2 calls at once, have %d", most.Load())
 		}
-		if len(b.begun) != 0 || len(b.queue) != 0 || b.waiting != 0 {
-			t.Errorf("want all lanes free at the end, have %d busy and %d waiting", len(b.begun), b.waiting)
+		if len(b.calls) != 0 || len(b.queue) != 0 || b.waiting != 0 {
+			t.Errorf("want all lanes free at the end, have %d busy and %d waiting", len(b.calls), b.waiting)
 		}
 	})
 }
@@ -60,10 +65,10 @@ func TestBatcherSharesCallsAndKeepsResultsApart(t *testing.T) {
 func TestBatcherOutlivesCallersThatGoAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &Batcher[int, int]{Most: 4, Lanes: 1, Do: func(items []int) []int {
+		b := &Batcher[int, int]{Most: 4, Lanes: 1, Shared: write(func(items []int) []int {
 			time.Sleep(10 * time.Millisecond)
 			return items
-		}}
+		})}
 		var wg sync.WaitGroup
 		var gone, served atomic.Int32
 		for i := range 50 {
@@ -89,3 +94,68 @@ func TestBatcherOutlivesCallersThatGoAway(t *testing.T) {
 		}
 	})
 }
+
+// A caller must not be stuck with a call that hangs, whether it was the first or waits behind it.
+func TestBatcherLetsCallersOfACallThatHangsGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		dropped := 0
+		b := &Batcher[int, int]{Most: 4, Lanes: 1, Shared: write(func(items []int) []int {
+			<-hang
+			return items
+		}), Dropped: func(items int) { dropped += items }}
+		ends := make(chan error, 3)
+		call := func(ctx context.Context) {
+			go func() {
+				_, err := b.Call(ctx, []int{1})
+				ends <- err
+			}()
+			synctest.Wait()
+		}
+		left, leave := context.WithCancel(t.Context())
+		call(left)
+		leave()
+		synctest.Wait()
+		if err := <-ends; !errors.Is(err, context.Canceled) {
+			t.Errorf("want the first caller to leave, have %v", err)
+		}
+		call(t.Context())
+		why := errors.New("the store hangs")
+		b.Release(why)
+		if err := <-ends; !errors.Is(err, why) || dropped != 1 {
+			t.Errorf("want the caller in the queue to hear why, have %v and %d dropped", err, dropped)
+		}
+		call(t.Context())
+		close(hang)
+		if err := <-ends; err != nil {
+			t.Errorf("want the batcher to go on, have %v", err)
+		}
+	})
+}
+
+// A write that hangs must release those who wait for it, and go on to do so.
+func TestHealthReleasesCallersOfAWriteThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var w Health
+		var told []time.Duration
+		began := time.Now()
+		w.Tell(waiting(func(error) { told = append(told, time.Since(began)) }))
+		w.Begin(time.Now())() // one that ends
+		time.Sleep(FailFor - time.Millisecond)
+		end := w.Begin(time.Now())
+		time.Sleep(2*FailFor + 2*time.Millisecond)
+		end()
+		w.Note(nil, began, time.Now())
+		time.Sleep(3 * FailFor)
+		if len(told) != 2 || told[0] != 2*FailFor-time.Millisecond || told[1]-told[0] != FailFor {
+			t.Errorf("want callers released after %s, and once more after as long, have %v", 2*FailFor-time.Millisecond, told)
+		}
+	})
+}
+
+// waiting is a [Waiting] of one function.
+type waiting func(error)
+
+func (w waiting) Release(err error) { w(err) }
