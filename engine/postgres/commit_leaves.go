@@ -19,28 +19,49 @@ var saveLeaves = readying(`update runs r set version = r.version + 1, bundle = c
 	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause, move, awaits, heard, progress)
 	where r.id = any (array[c.id])`)
 
+// leaves are the columns of changes that release a run, one value per change in each. saveLeaves names
+// them c, in the order of its parameters.
+type leaves struct {
+	id, bundle, pipeline []string
+	checkpoint           [][]byte
+	path, problem, place []string
+	due                  []*time.Time
+	begun                []bool
+	class, cause, move   []string
+	awaits               []*string
+	heard                []int64
+	progress             []bool
+}
+
+// add adds a change to all columns.
+func (l *leaves) add(c *step, now time.Time) {
+	l.id = append(l.id, c.Run)
+	l.bundle = append(l.bundle, c.Bundle)
+	l.pipeline = append(l.pipeline, c.Pipeline)
+	l.checkpoint = append(l.checkpoint, sqlstore.Blob(c.Checkpoint))
+	l.path = append(l.path, c.FailedPath)
+	l.problem = append(l.problem, sqlstore.Text(c.Error))
+	l.place = append(l.place, string(c.PlaceAfter(c.ordered, c.block, c.move, now)))
+	l.due = append(l.due, toNull(c.Due))
+	l.begun = append(l.begun, c.Status != model.Waiting || c.Bundle != "") // otherwise it waits as if it had never begun
+	l.class = append(l.class, c.ErrorClass)
+	l.cause = append(l.cause, c.Cause)
+	order, _ := c.Next(c.move)
+	l.move = append(l.move, order)
+	l.awaits = append(l.awaits, awaitsOf(c.Change))
+	l.heard = append(l.heard, c.Heard)
+	l.progress = append(l.progress, c.Progress)
+}
+
 // queueLeaves saves the changes that release a run without ending it for good.
-func (w *work) queueLeaves(t *tx, leaves []*step) {
-	if len(leaves) == 0 {
+func (w *work) queueLeaves(t *tx, changes []*step) {
+	if len(changes) == 0 {
 		return
 	}
-	var id, bundle, pipeline, path, problem, class, at, cause []string
-	var checkpoint [][]byte
-	var due []*time.Time
-	var begun, progress []bool
-	var moves []string
-	var awaits []*string
-	var heard []int64
-	for _, c := range leaves {
-		to := c.PlaceAfter(c.ordered, c.block, c.move, w.now)
-		id, bundle, pipeline = append(id, c.Run), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
-		path, problem, class = append(path, c.FailedPath), append(problem, sqlstore.Text(c.Error)), append(class, c.ErrorClass)
-		at, cause = append(at, string(to)), append(cause, c.Cause)
-		checkpoint, due = append(checkpoint, sqlstore.Blob(c.Checkpoint)), append(due, toNull(c.Due))
-		awaits, heard, progress = append(awaits, awaitsOf(c.Change)), append(heard, c.Heard), append(progress, c.Progress)
-		order, _ := c.Next(c.move)
-		begun, moves = append(begun, c.Status != model.Waiting || c.Bundle != ""), append(moves, order)
+	var l leaves
+	for _, c := range changes {
+		l.add(c, w.now)
 	}
-	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moves, awaits, heard,
-		progress).QueryRow(t.noteReady)
+	t.queue(saveLeaves, l.id, l.bundle, l.pipeline, l.checkpoint, l.path, l.problem, l.place, l.due, l.begun, l.class, l.cause, l.move,
+		l.awaits, l.heard, l.progress).QueryRow(t.noteReady)
 }
