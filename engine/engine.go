@@ -253,7 +253,7 @@ func (o Options) complete() (Options, error) {
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, d.MaxInFlight)
 	o.Lease = cmp.Or(o.Lease, d.Lease)
 	o.Drain = cmp.Or(o.Drain, d.Drain)
-	if o.MaxInFlight < 1 || o.Lease < 100*time.Millisecond || o.Drain < 0 || o.Retention < 0 || o.AuditRetention < 0 {
+	if o.MaxInFlight < 1 || o.Lease < 100*time.Millisecond || min(o.Drain, o.Retention, o.AuditRetention) < 0 {
 		return o, fmt.Errorf("engine: want 1 run in flight or more, a lease of 100ms or more, a drain time "+
 			"and retentions of 0s or more, have %d, %s, %s, %s, %s", o.MaxInFlight, o.Lease, o.Drain, o.Retention, o.AuditRetention)
 	}

@@ -198,7 +198,9 @@ func (a *Alert) RunURL(server string) string {
 // quote quotes a text as one word for a shell.
 func quote(text string) string {
 	special := func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_./:@", c)
+		isLetter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		isDigit := '0' <= c && c <= '9'
+		return !isLetter && !isDigit && !strings.ContainsRune("-_./:@", c)
 	}
 	if text != "" && !strings.ContainsFunc(text, special) {
 		return text

@@ -206,8 +206,8 @@ func (a *Alerter) check(ctx context.Context, b *book, e Engine) {
 		if err != nil && !away && !errors.Is(err, store.ErrNotFound) {
 			return // the store is unreachable; next time
 		}
-		waits := away || err == nil && (v.Status == model.Failed || v.Status == model.Parked && v.Due == nil)
-		b.found(run, waits, now)
+		stands := v.Status == model.Failed || v.Status == model.Parked && v.Due == nil
+		b.found(run, away || err == nil && stands, now)
 	}
 }
 

@@ -139,11 +139,12 @@ func (t *trouble) settle(h *stats.HandlerInfo, now time.Time) {
 	if !t.givenUp.since.IsZero() && t.givenUp.over(h, now) {
 		t.forgive()
 	}
-	if t.out != nil && now.Sub(t.out.since) > outageGrace && (h == nil || !h.Fallback.IsOut() || h.Fallback.Service != "") {
+	out := h != nil && h.Fallback.IsOut()
+	outByItself := out && h.Fallback.Service == ""
+	if t.out != nil && now.Sub(t.out.since) > outageGrace && !outByItself {
 		t.out = nil // another node has seen it end
 		t.forgive()
 	}
-	out := h != nil && h.Fallback.IsOut()
 	often := !t.recent[0].IsZero() && now.Sub(t.recent[0]) <= failuresWithin
 	mostly := h == nil || h.SuccessRatio == nil || *h.SuccessRatio < failuresRatio ||
 		float64(h.RecentCalls) < failuresRatio*float64(h.RecentCalls+h.LeftOut)

@@ -76,7 +76,8 @@ func (s *State) unjudged(out []string) string {
 		kind, name, _ := strings.Cut(key, " ")
 		p := s.Seen[key]
 		old, now := p.Old.n(), p.New.n()
-		if kind != Errors && kind != Failures || slices.Contains(s.Ignore, kind) || old == 0 || now >= firstLook || s.IsApart(name) {
+		compared := (kind == Errors || kind == Failures) && !slices.Contains(s.Ignore, kind) && !s.IsApart(name)
+		if !compared || old == 0 || now >= firstLook {
 			continue
 		}
 		expected := float64(old) * s.Percent / (100 - s.Percent)

@@ -36,7 +36,8 @@ type Watch struct {
 // Watch returns the Watch for a run of a version, or nil if the run does not count. A resumed run
 // counts if it was accepted after the current share was set.
 func (b *Book) Watch(s *State, version, flow, key, run string, accepted time.Time, resumes bool, now time.Time) *Watch {
-	if !s.Runs() || version != s.Old && version != s.New || resumes && accepted.Before(s.Turned) {
+	known := version == s.Old || version == s.New
+	if !known || !s.Runs() || resumes && accepted.Before(s.Turned) {
 		return nil
 	}
 	w := &Watch{State: s, side: sideOld}

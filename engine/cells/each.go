@@ -108,8 +108,13 @@ func (b *batch[In, Out]) run() (parts []*part, errs []error) {
 // away and has all of the batch.
 func (b *batch[In, Out]) runWhole() error {
 	parts, errs := b.run()
+	onlyHome := len(parts) == 1 && parts[0].number == 0
+	hasAll := len(b.left) == len(b.in)
 	for _, err := range errs {
-		if err != nil && (!errors.Is(err, store.ErrAway) || len(parts) == 1 && parts[0].number == 0 && len(b.left) == len(b.in)) {
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, store.ErrAway) || onlyHome && hasAll {
 			return err
 		}
 	}

@@ -118,7 +118,11 @@ func ReadNumbers(text string, highest int) ([]int, error) {
 		if isRange && err == nil {
 			last, err = strconv.Atoi(to)
 		}
-		if err != nil || first < 1 || last < first || last > highest || len(out) > 0 && first <= out[len(out)-1] {
+		least := 1 // numbers rise
+		if len(out) > 0 {
+			least = out[len(out)-1] + 1
+		}
+		if err != nil || first < least || last < first || last > highest {
 			return nil, fmt.Errorf("items: there is no sense in %q", model.CleanText(text))
 		}
 		for i := first; i <= last; i++ {

@@ -41,8 +41,10 @@ func (x *explainer) decisions(ctx context.Context) error {
 // switch or a fallback, without a fallback result.
 func (x *explainer) leftUnasked() bool {
 	h := x.out.Handler
-	return h != nil && h.Outcome == model.OutcomeSkipped && !x.s.StandsIn() &&
-		(strings.HasPrefix(h.Reason, "switched off at ") || strings.HasPrefix(h.Reason, "fallback"))
+	if h == nil || h.Outcome != model.OutcomeSkipped || x.s.StandsIn() {
+		return false
+	}
+	return strings.HasPrefix(h.Reason, "switched off at ") || strings.HasPrefix(h.Reason, "fallback")
 }
 
 // A question is a condition before a handler.

@@ -249,7 +249,10 @@ func checkUntil(field string, until, now time.Time) (*time.Time, error) {
 // checkLimit fills in the rate limit of a control.
 func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 	if c.RateLimit == "" {
-		if c.Over != "" || !change.LimitUntil.IsZero() || c.Enabled && c.Mode == "" && !change.Until.IsZero() && c.RolloutPercent == nil {
+		// until belongs to a switch, a mode or a rollout; without any of them it can only be that of a limit.
+		hasOwner := !c.Enabled || c.Mode != "" || c.RolloutPercent != nil
+		untilOfLimit := !change.LimitUntil.IsZero() || !change.Until.IsZero() && !hasOwner
+		if c.Over != "" || untilOfLimit {
 			return InvalidControl("over, limit_until and the until of a limit want a rate_limit")
 		}
 		return nil

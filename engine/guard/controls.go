@@ -149,13 +149,16 @@ func untilText(t *time.Time) string {
 
 // isOff reports whether the switch is off in a mode now.
 func (l *liveControl) isOff(mode string, now time.Time) bool {
-	return l != nil && !l.Enabled && l.Mode == mode && (l.Until == nil || now.Before(*l.Until))
+	return l != nil && !l.Enabled && l.Mode == mode && l.holds(now)
 }
 
 // isKept reports whether the control keeps fallback from turning handlers off now.
 func (l *liveControl) isKept(now time.Time) bool {
-	return l != nil && l.Enabled && l.Mode == ModeKeep && (l.Until == nil || now.Before(*l.Until))
+	return l != nil && l.Enabled && l.Mode == ModeKeep && l.holds(now)
 }
+
+// holds reports whether the switch is in force still.
+func (l *liveControl) holds(now time.Time) bool { return l.Until == nil || now.Before(*l.Until) }
 
 // limits reports whether a rate limit is in force now.
 func (l *liveControl) limits(now time.Time) bool {

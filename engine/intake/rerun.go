@@ -123,7 +123,9 @@ func (o *Reruns) planRerun(ctx context.Context, id, stage string) (p RerunPlan, 
 	if in.Ordered {
 		p.Ahead, p.Behind = entity.Waiting, entity.Blocked
 	}
-	if in.Ordered && in.From != nil && p.Ahead == 0 && p.Behind == "" && !slices.Contains(in.From, entity.State) {
+	// Runs before it may still change the state of the key, so only the next one can be refused for it.
+	isNext := in.Ordered && p.Ahead == 0 && p.Behind == ""
+	if isNext && in.From != nil && !slices.Contains(in.From, entity.State) {
 		return refuse("%s", records.FitsState(&planner.Plan{Flow: d.Bundle.Flow(in.Flow)}, entity.State, ev.Type))
 	}
 	return p, ev, nil

@@ -102,7 +102,8 @@ func isLocal(host string) bool {
 // checkRedirect returns an error if a service redirects a request to a host that only authors may
 // choose. Its connections may be open already, so checking new ones is not enough.
 func (f *fence) checkRedirect(r *http.Request, host string) error {
-	if r.Response == nil || r.Response.Request == nil || f.targets != nil || f.declared[strings.ToLower(host)] || !isLocal(host) {
+	isRedirect := r.Response != nil && r.Response.Request != nil
+	if !isRedirect || f.targets != nil || f.declared[strings.ToLower(host)] || !isLocal(host) {
 		return nil
 	}
 	from := tree.HostPort(r.Response.Request.URL)

@@ -75,9 +75,14 @@ func isLean(r *http.Request) bool {
 	default:
 		return false
 	}
-	if r.URL.Scheme != "http" || r.Close || len(r.TransferEncoding) > 0 || len(r.Trailer) > 0 ||
-		hasBody(r) && (r.ContentLength <= 0 || r.ContentLength > leanBody) ||
-		!isWord(cmp.Or(r.Host, r.URL.Host), "-._:[]") || !isLine(r.URL.RequestURI()) {
+	if r.URL.Scheme != "http" || r.Close || len(r.TransferEncoding) > 0 || len(r.Trailer) > 0 {
+		return false
+	}
+	if hasBody(r) && (r.ContentLength <= 0 || r.ContentLength > leanBody) {
+		return false
+	}
+	// Nothing that could end the line, or begin another header.
+	if !isWord(cmp.Or(r.Host, r.URL.Host), "-._:[]") || !isLine(r.URL.RequestURI()) {
 		return false
 	}
 	for name, values := range r.Header {
@@ -97,7 +102,10 @@ func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBo
 // isWord reports whether text consists of letters, digits and the characters of more.
 func isWord(text, more string) bool {
 	for i := range len(text) {
-		if c := text[i]; (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && strings.IndexByte(more, c) < 0 {
+		c := text[i]
+		isLetter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		isDigit := '0' <= c && c <= '9'
+		if !isLetter && !isDigit && strings.IndexByte(more, c) < 0 {
 			return false
 		}
 	}
@@ -137,7 +145,7 @@ func (t *leanTransport) roundTrip(r *http.Request, addr string) (*http.Response,
 	}
 	resp, err := c.exchange(r)
 	switch {
-	case err == nil || !used || c.came || ctx.Err() != nil || errors.Is(err, errBody):
+	case err == nil, !used, c.came, ctx.Err() != nil, errors.Is(err, errBody):
 		return resp, err
 	case !c.sent:
 		return nil, fmt.Errorf("%w: %w", errUnsent, err)

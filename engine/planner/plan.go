@@ -284,7 +284,12 @@ func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 		return nil, err
 	}
 	s.gather(of)
-	p.Bounded = p.Bounded || p.Pipeline.Deadline > 0 || of.Deadline > 0 || s.Deadline > 0 || s.Callee != nil && s.Callee.Bounded
+	if s.Deadline > 0 || of.Deadline > 0 || p.Pipeline.Deadline > 0 {
+		p.Bounded = true
+	}
+	if s.Callee != nil && s.Callee.Bounded {
+		p.Bounded = true
+	}
 	s.Volatile = s.isVolatile()
 	p.ByPath[s.Path] = s
 	p.Steps = append(p.Steps, s)

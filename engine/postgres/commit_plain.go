@@ -25,8 +25,10 @@ func isCheckpoint(c *model.Change) bool {
 // isPlainEnd reports whether a run ends and leaves nothing behind, so that nothing has to be read
 // to write it.
 func isPlainEnd(c *model.Change) bool {
-	return c.Status == model.Succeeded && len(c.Emit) == 0 && len(c.Take) == 0 && c.Wakes == "" && c.State == "" && len(c.Shared) == 0 &&
-		c.FailedPath == "" && c.Error == "" && c.ErrorClass == "" && c.Reason == ""
+	touchesOthers := len(c.Emit) > 0 || len(c.Take) > 0 || c.Wakes != ""
+	changesKey := c.State != "" || len(c.Shared) > 0
+	says := c.FailedPath != "" || c.Error != "" || c.ErrorClass != "" || c.Reason != ""
+	return c.Status == model.Succeeded && !touchesOthers && !changesKey && !says
 }
 
 const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint,

@@ -22,8 +22,11 @@ const longestLive = 30 * time.Second
 // safe reports whether a call may be made for real: it only reads, or the author of its service allows it. One with
 // secrets is not: they are the server's.
 func (w *wire) safe(r *http.Request) bool {
+	if !w.trial.real || w.call.secret {
+		return false
+	}
 	s := w.attempt.Step.Service
-	return w.trial.real && !w.call.secret && (r.Method == http.MethodGet || r.Method == http.MethodHead || s != nil && s.Shadow)
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || s != nil && s.Shadow
 }
 
 // changed reports whether the run itself has sent another request.

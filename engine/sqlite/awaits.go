@@ -56,8 +56,13 @@ func (t *tx) stir(flow, key string) error {
 func (t *tx) canTake(r row, take []model.Taken) (taken []row, ok bool, err error) {
 	for _, taking := range take {
 		other, found, err := t.find(taking.Run)
-		if err != nil || !found || other.place != queued || other.checkpoint || other.flow != r.flow || other.key != r.key {
+		if err != nil || !found {
 			return nil, false, err
+		}
+		isPending := other.place == queued && !other.checkpoint
+		isOfKey := other.flow == r.flow && other.key == r.key
+		if !isPending || !isOfKey {
+			return nil, false, nil
 		}
 		taken = append(taken, other)
 	}

@@ -198,8 +198,13 @@ func (c *AuditCheck) addTrim(a Audited) {
 // note of that place is no part of the chain, so anybody who writes to the database can move it.
 func (c *AuditCheck) checkBase() {
 	hash := hex.EncodeToString(c.base.Hash)
+	early, differs := false, false // against the last trim
+	if c.trim != nil {
+		early = c.trim.UpTo > c.base.Revision
+		differs = hash != "" && (c.trim.UpTo != c.base.Revision || c.trim.Hash != hash)
+	}
 	switch {
-	case c.trim != nil && (c.trim.UpTo > c.base.Revision || hash != "" && (c.trim.UpTo != c.base.Revision || c.trim.Hash != hash)):
+	case early, differs:
 		at := c.trimmed
 		at.Found = fmt.Sprintf("a chain that begins behind record %d", c.base.Revision)
 		at.Want = fmt.Sprintf("one that begins behind %d, where the last trim of the chain ended", c.trim.UpTo)

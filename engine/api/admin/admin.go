@@ -171,7 +171,8 @@ func changeOf(b wire.Reload) (definitions.Change, error) {
 	if how.Try == nil && b.Canary+b.Shadow > 0 {
 		return how, problem.Body([]problem.Fault{{Location: "/shadow", Message: "want a canary or a shadow, have both"}})
 	}
-	if b.Canary == 0 && (b.Step != 0 || b.Runs != 0 || b.Hold || len(b.Ignore) > 0) {
+	ofCanary := b.Step != 0 || b.Runs != 0 || b.Hold || len(b.Ignore) > 0
+	if b.Canary == 0 && ofCanary {
 		return how, problem.Body([]problem.Fault{{Location: "/canary", Message: "want a percentage above 0 with step, runs, hold or ignore"}})
 	}
 	return how, nil

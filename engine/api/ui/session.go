@@ -30,8 +30,11 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 // else. Browsers drop line breaks and tabs from addresses, and take backslashes for slashes.
 func ownPage(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, Root) ||
-		strings.ContainsFunc(u.Path, func(c rune) bool { return c < ' ' || c == '\\' }) {
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
+		return "/"
+	}
+	misread := strings.ContainsFunc(u.Path, func(c rune) bool { return c < ' ' || c == '\\' })
+	if misread || !strings.HasPrefix(u.Path, Root) {
 		return "/"
 	}
 	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()

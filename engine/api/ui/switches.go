@@ -198,8 +198,9 @@ func (c switching) lift(ctx context.Context, path string, by store.Actor) error 
 // skipped lists the critical handlers that a change leaves out: without them a run is
 // not what it was meant to be.
 func skipped(change guard.ControlChange, effect steering.ControlEffect) (paths []string) {
-	leavesOut := change.Force && (!change.Enabled && change.Mode == guard.ModeSkip || change.RolloutPercent != nil &&
-		*change.RolloutPercent < 100)
+	skips := !change.Enabled && change.Mode == guard.ModeSkip
+	rollsOut := change.RolloutPercent != nil && *change.RolloutPercent < 100
+	leavesOut := change.Force && (skips || rollsOut)
 	for _, h := range effect.Handlers {
 		if leavesOut && h.Critical {
 			paths = append(paths, h.Path)

@@ -53,7 +53,8 @@ var typeJSON = []string{rest.MediaJSON}
 
 // plain parses a question that memory may answer.
 func (g *Group) plain(r *http.Request) (shardMap string, q transfers.ShardQuestion, ok bool) {
-	if r.Method != http.MethodGet || r.URL.RawPath != "" || r.ContentLength != 0 || len(r.TransferEncoding) > 0 || !g.warm.Load() {
+	hasBody := r.ContentLength != 0 || len(r.TransferEncoding) > 0
+	if r.Method != http.MethodGet || r.URL.RawPath != "" || hasBody || !g.warm.Load() {
 		return "", q, false
 	}
 	path, ok := strings.CutPrefix(r.URL.Path, mapsPrefix)
@@ -104,7 +105,8 @@ func plainQuestion(query string) (q transfers.ShardQuestion, ok bool) {
 // plainValue reports whether a query value needs no decoding.
 func plainValue(value string) bool {
 	for i := range len(value) {
-		if c := value[i]; c <= ' ' || c > '~' || c == '%' || c == '+' || c == ';' {
+		switch c := value[i]; {
+		case c <= ' ', c > '~', c == '%', c == '+', c == ';':
 			return false
 		}
 	}
