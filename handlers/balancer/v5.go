@@ -49,8 +49,9 @@ type controller struct {
 
 // A leaving says that a partition has left a worker.
 type leaving struct {
-	worker int
-	at     float64
+	worker  int
+	at      float64
+	drained bool // the worker was draining, so the partition had to leave
 }
 
 // A trial is a decided move, with the state before it.
@@ -83,6 +84,7 @@ const (
 	lightLoad     = 0.15 // of the mean capacity: so little leaves a draining worker at once
 	weightless    = 1e-4 // of the mean capacity: a partition with less load costs nothing anywhere
 	returnPrice   = 120  // s of its load that a return saves at least, when a partition must leave
+	returnAfter   = 60   // s of drops after which a partition goes back early to a worker that drained: v4 looks at a minute, too
 	fillBelow     = 0.5  // of the mean utilization: a worker with less is empty, as a Gini index over the threshold of v4
 	fillUntil     = 0.75 // of the mean utilization: then it is filled
 )
@@ -151,7 +153,7 @@ func (c *controller) follow(r *Report) {
 		if c.replaying && r.Up[from] && !r.Draining[from] {
 			c.spent = append(c.spent, r.At)
 		}
-		c.move(p, w, r.At)
+		c.move(p, w, r.At, r.Draining[from])
 	}
 	for w := range c.held {
 		c.held[w] = c.held[w][:0]
@@ -172,10 +174,10 @@ func (c *controller) follow(r *Report) {
 	c.health.observe(r, c.cluster.Step, restarted, died)
 }
 
-// move notes that a partition is on another worker.
-func (c *controller) move(p, to int, now float64) {
+// move notes that a partition is on another worker, and whether its former one was draining.
+func (c *controller) move(p, to int, now float64, drained bool) {
 	c.left[p] = slices.DeleteFunc(slices.Clone(c.left[p]), func(l leaving) bool { return l.at <= now-c.params.NoReturn })
-	c.left[p] = append(c.left[p], leaving{c.owner[p], now})
+	c.left[p] = append(c.left[p], leaving{c.owner[p], now, drained})
 	c.landed[p] = now
 	c.workers[c.owner[p]].dropping, c.workers[to].dropping = 0, 0 // past drops tell nothing about other loads
 	c.owner[p] = to
@@ -322,7 +324,7 @@ func (c *controller) commit(p, to int, now float64, voluntary bool, reason strin
 	}
 	c.place(p, to)
 	c.owner[p] = from
-	c.move(p, to, now)
+	c.move(p, to, now, !voluntary && !c.health.of[from].down)
 	c.held[from] = slices.DeleteFunc(c.held[from], func(i int) bool { return i == p })
 	return Move{Partition: p, To: to, Reason: reason}
 }
@@ -423,9 +425,17 @@ func (c *controller) wasThere(p, w int, now float64) bool {
 	return slices.ContainsFunc(c.left[p], func(l leaving) bool { return l.worker == w && now-l.at < c.params.NoReturn })
 }
 
+// mayReturn reports whether a partition may go back to a worker so soon. It had to leave for a drain,
+// that worker has little since, and the present one has dropped for some time.
+func (c *controller) mayReturn(p, w int, now float64) bool {
+	return c.utilization(w) < fillBelow*c.level && c.workers[c.owner[p]].since <= now-returnAfter &&
+		slices.ContainsFunc(c.left[p], func(l leaving) bool { return l.worker == w && l.drained })
+}
+
 // mayTake reports whether a worker may get a partition by a voluntary move.
 func (c *controller) mayTake(r *Report, w, p int) bool {
-	if w == c.owner[p] || !c.health.fit(r, w) || c.health.of[w].misses > 0 || c.landed[p] == r.At || c.wasThere(p, w, r.At) {
+	if w == c.owner[p] || !c.health.fit(r, w) || c.health.of[w].misses > 0 || c.landed[p] == r.At ||
+		c.wasThere(p, w, r.At) && !c.mayReturn(p, w, r.At) {
 		return false
 	}
 	e, f := &c.workers[w], &c.loads[p]
