@@ -83,6 +83,7 @@ type ShardTransfer struct {
 	Hours    string    `json:"hours,omitempty" doc:"The hours of the day at which it may start; empty for any."`
 	Waits    string    `json:"waits,omitempty" doc:"What it waits for before it starts: an hour, its turn, or another transfer. Empty after the start."`
 	Error    string    `json:"error,omitempty" doc:"The last error."`
+	Differed int       `json:"differed,omitempty" doc:"How often the copy differed from the source. Each time it begins again, at most three times."`
 	Started  time.Time `json:"started" doc:"When it began."`
 	Changed  time.Time `json:"changed" doc:"When this was last written."`
 }

@@ -31,6 +31,10 @@ const (
 	// aliveEvery is how often it does so if nothing has changed.
 	aliveEvery = time.Minute
 
+	// differMost is how many copies of a transfer may differ from the source. One may by chance, such
+	// as after a write past the fence. A third one shows that something changes rows as they arrive.
+	differMost = 3
+
 	// busyDelay is how long a step waits for another process to release the transfer.
 	busyDelay = 2 * time.Second
 )
@@ -253,6 +257,14 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 		return errors.Join(ctx.Err(), err)
 	}
 	var refused *transfer.RefusedError
+	if differs, ok := errors.AsType[*transfer.DivergedError](err); ok && !t.view().Switched {
+		t.change(func(s *transfers.ShardTransfer) { s.Differed++ })
+		if n := t.view().Differed; n >= differMost {
+			err = &transfer.RefusedError{Reasons: []string{fmt.Sprintf("table %s differs between source and target after %d copies: %s; "+
+				"something on shard %s changes rows as they arrive, such as a trigger that is ENABLE ALWAYS: "+
+				"procaas shard check %s names it; mend it, then move the key again", differs.Table, n, differs.Detail, t.view().Target, t.view().Map)}}
+		}
+	}
 	switch {
 	case errors.As(err, &refused) && !t.view().Switched:
 		t.change(func(s *transfers.ShardTransfer) { s.Error = err.Error() })

@@ -139,3 +139,26 @@ func TestTransferToAFullShardWaits(t *testing.T) {
 	c.await(10)
 	c.check("s2")
 }
+
+// A trigger of the target that changes rows makes each copy differ. The transfer ends after some copies,
+// says what to do, and leaves neither a slot nor rows.
+func TestTransferThatAlwaysDiffersEnds(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	r.exec("s2", `create function shout() returns trigger language plpgsql as $$ begin new.body = upper(new.body); return new; end $$;
+		create trigger shout before insert on messages for each row execute function shout();
+		alter table messages enable always trigger shout`)
+	run := r.start(`, "grace": "0s"`)
+	v := r.ended(run, model.Failed)
+	if !strings.Contains(v.Error, "table public.messages differs between source and target after 3 copies") ||
+		!strings.Contains(v.Error, "ENABLE ALWAYS") {
+		t.Errorf("have the error %q", v.Error)
+	}
+	x := r.awaitState(transfers.TransferFailed)
+	var slots, rows int
+	r.ask("s1", "select count(*) from pg_replication_slots where slot_name like '%"+x.ID+"%'", &slots)
+	r.ask("s2", "select count(*) from messages where user_id = 42", &rows)
+	if x.Differed != 3 || slots != 0 || rows != 0 {
+		t.Errorf("after %d copies, %d slots and %d rows of the target are left", x.Differed, slots, rows)
+	}
+}
