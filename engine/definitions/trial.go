@@ -114,6 +114,11 @@ func (d *Definition) paths() map[string]bool {
 	return all
 }
 
+// trialKinds are what a trial may change. Anything else, also of a product, is for all keys.
+var trialKinds = []string{
+	diff.Pipeline, diff.Stage, diff.Handler, diff.Order, diff.State, diff.Service, diff.Config, diff.Trigger,
+}
+
 // triable refuses changes that cannot differ from key to key, or could not be undone.
 func triable(old, now *Definition, d diff.Diff) error {
 	for _, p := range old.Bundle.Pipelines {
@@ -125,8 +130,8 @@ func triable(old, now *Definition, d diff.Diff) error {
 		}
 	}
 	for _, c := range d.Changes {
-		whole := c.What == diff.Flow && c.Change != diff.Added
-		if whole || slices.Contains([]string{diff.ShardMap, diff.Table, diff.Shard, diff.Host, diff.Cluster, diff.Worker}, c.What) {
+		added := c.What == diff.Flow && c.Change == diff.Added
+		if !added && !slices.Contains(trialKinds, c.What) {
 			return fmt.Errorf("a version on trial changes pipelines and services only, and %s %s is for all keys; "+
 				"reload without --canary or --shadow", c.What, c.Name)
 		}

@@ -3,6 +3,7 @@ package diff
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -34,7 +35,7 @@ type FieldChange struct {
 }
 
 // These are the kinds of things that differ. An order says that one handler waits for another. A
-// state is a name of the shared state.
+// state is a name of the shared state. Products have kinds of their own.
 const (
 	Flow     = "flow"
 	Pipeline = "pipeline"
@@ -45,12 +46,6 @@ const (
 	Service  = "service"
 	Config   = "config"
 	Trigger  = "trigger"
-	ShardMap = "shard-map"
-	Table    = "table" // of a shard map
-	Shard    = "shard"
-	Host     = "host" // of a shard
-	Cluster  = "cluster"
-	Worker   = "worker" // of a cluster
 )
 
 // These are the kinds of changes.
@@ -86,45 +81,47 @@ func Compare(a, b *tree.Bundle, types []tree.Type) (Diff, error) {
 	return ComparePlanned(sides[0], sides[1]), nil
 }
 
-// A comparison collects differences.
-type comparison struct{ found []Difference }
+// A Comparison collects differences.
+type Comparison struct{ found []Difference }
 
-func (c *comparison) add(what, name, change, why string, fields ...FieldChange) {
+// Add adds a difference. The reason is for people, and may be empty.
+func (c *Comparison) Add(what, name, change, why string, fields ...FieldChange) {
 	c.found = append(c.found, Difference{What: what, Name: name, Change: change, Why: why, Fields: fields})
 }
 
-// changed adds a difference if fields differ.
-func (c *comparison) changed(what, name string, fields []FieldChange) {
+// Changed adds a difference if fields differ.
+func (c *Comparison) Changed(what, name string, fields []FieldChange) {
 	if len(fields) > 0 {
-		c.add(what, name, Changed, "", fields...)
+		c.Add(what, name, Changed, "", fields...)
 	}
 }
 
 // ComparePlanned returns the differences of b from a, flows and pipelines first.
 func ComparePlanned(a, b Side) Diff {
-	c := &comparison{found: []Difference{}}
-	pairs(c, Flow, a.Bundle.Flows, b.Bundle.Flows, func(f *tree.Flow) string { return f.ID }, c.flows)
-	pairs(c, Pipeline, a.Plans, b.Plans, func(p *planner.Plan) string { return p.Pipeline.ID }, func(old, now *planner.Plan) {
+	c := &Comparison{found: []Difference{}}
+	Pairs(c, Flow, a.Bundle.Flows, b.Bundle.Flows, func(f *tree.Flow) string { return f.ID }, c.flows)
+	Pairs(c, Pipeline, a.Plans, b.Plans, func(p *planner.Plan) string { return p.Pipeline.ID }, func(old, now *planner.Plan) {
 		c.plans(b.Bundle.Language, old, now)
 	})
-	pairs(c, Service, a.Bundle.Services, b.Bundle.Services, func(s *tree.Service) string { return s.ID }, func(a, b *tree.Service) {
-		c.changed(Service, b.ID, fieldChanges(a, b))
+	Pairs(c, Service, a.Bundle.Services, b.Bundle.Services, func(s *tree.Service) string { return s.ID }, func(a, b *tree.Service) {
+		c.Changed(Service, b.ID, Fields(a, b))
 	})
-	pairs(c, Config, a.Bundle.Configs, b.Bundle.Configs, func(v *tree.Config) string { return v.Name }, func(a, b *tree.Config) {
+	Pairs(c, Config, a.Bundle.Configs, b.Bundle.Configs, func(v *tree.Config) string { return v.Name }, func(a, b *tree.Config) {
 		if old, now := planner.DataText(a.Value), planner.DataText(b.Value); old != now {
-			c.add(Config, b.Name, Changed, "", FieldChange{"value", old, now})
+			c.Add(Config, b.Name, Changed, "", FieldChange{"value", old, now})
 		}
 	})
-	pairs(c, Trigger, a.Bundle.Triggers, b.Bundle.Triggers, func(t *tree.Trigger) string { return t.ID }, func(a, b *tree.Trigger) {
-		c.changed(Trigger, b.ID, fieldChanges(a, b))
+	Pairs(c, Trigger, a.Bundle.Triggers, b.Bundle.Triggers, func(t *tree.Trigger) string { return t.ID }, func(a, b *tree.Trigger) {
+		c.Changed(Trigger, b.ID, Fields(a, b))
 	})
-	c.places(a.Bundle, b.Bundle)
+	compareShardMaps(c, a.Bundle, b.Bundle)
+	compareClusters(c, a.Bundle, b.Bundle)
 	return Diff{Old: a.Bundle.Hash, New: b.Bundle.Hash, Changes: c.found}
 }
 
-// pairs matches two lists by id. Elements of one list only were removed or added, and those of both
+// Pairs matches two lists by id. Elements of one list only were removed or added, and those of both
 // lists are compared.
-func pairs[T any](c *comparison, what string, a, b []T, id func(T) string, both func(a, b T)) {
+func Pairs[T any](c *Comparison, what string, a, b []T, id func(T) string, both func(a, b T)) {
 	old := map[string]T{}
 	for _, v := range a {
 		old[id(v)] = v
@@ -136,26 +133,63 @@ func pairs[T any](c *comparison, what string, a, b []T, id func(T) string, both 
 		if ok {
 			both(was, v)
 		} else {
-			c.add(what, id(v), Added, "")
+			c.Add(what, id(v), Added, "")
 		}
 	}
 	for _, v := range a {
 		if !kept[id(v)] {
-			c.add(what, id(v), Removed, "")
+			c.Add(what, id(v), Removed, "")
 		}
 	}
 }
 
+// Edits says how things of one kind are identified, and what it means when one is added, removed or
+// kept.
+type Edits[T any] struct {
+	Name           func(T) string
+	Added, Removed string       // may be empty
+	Both           func(a, b T) // compares elements of the same name
+}
+
+// List is [Pairs] with a warning for added and removed elements.
+func List[T any](c *Comparison, what string, a, b []T, e Edits[T]) {
+	from := len(c.found)
+	Pairs(c, what, a, b, e.Name, e.Both)
+	for i := range c.found[from:] {
+		d := &c.found[from+i]
+		switch {
+		case d.What != what:
+		case d.Change == Added:
+			d.Why = e.Added
+		case d.Change == Removed:
+			d.Why = e.Removed
+		}
+	}
+}
+
+// Warned is Changed with what the change of each field means, which may be empty.
+func (c *Comparison) Warned(what, name string, fields []FieldChange, means func(field FieldChange) string) {
+	var why []string
+	for _, f := range fields {
+		if text := means(f); text != "" && !slices.Contains(why, text) {
+			why = append(why, text)
+		}
+	}
+	if len(fields) > 0 {
+		c.Add(what, name, Changed, strings.Join(why, "; "), fields...)
+	}
+}
+
 // flows compares two versions of a flow.
-func (c *comparison) flows(a, b *tree.Flow) {
-	c.changed(Flow, b.ID, fieldChanges(a, b, "shared-state"))
+func (c *Comparison) flows(a, b *tree.Flow) {
+	c.Changed(Flow, b.ID, Fields(a, b, "shared-state"))
 	c.states(b.ID, a.SharedState, b.SharedState, "entities hold it, and nothing reads it any more")
 }
 
 // plans compares two versions of a pipeline, from outside to inside.
-func (c *comparison) plans(l *tree.Language, a, b *planner.Plan) {
+func (c *Comparison) plans(l *tree.Language, a, b *planner.Plan) {
 	id := b.Pipeline.ID
-	c.changed(Pipeline, id, pipelineChanges(l, a.Pipeline, b.Pipeline))
+	c.Changed(Pipeline, id, pipelineChanges(l, a.Pipeline, b.Pipeline))
 	c.states(id, a.Pipeline.SharedState, b.Pipeline.SharedState, "runs in flight may hold it")
 	c.stages(a, b)
 	c.handlers(a, b)
@@ -163,15 +197,15 @@ func (c *comparison) plans(l *tree.Language, a, b *planner.Plan) {
 }
 
 // states compares the names of a shared state.
-func (c *comparison) states(owner string, a, b *expr.Value, lost string) {
+func (c *Comparison) states(owner string, a, b *expr.Value, lost string) {
 	var added []string
 	for i, k := range b.Keys() {
 		name, now := owner+"/"+k.Name, planner.ValueText(b.Items()[i])
 		if a.Get(k.Name) == nil {
 			added = append(added, k.Name)
-			c.add(State, name, Added, "")
+			c.Add(State, name, Added, "")
 		} else if old := planner.ValueText(a.Get(k.Name)); old != now {
-			c.add(State, name, Changed, "", FieldChange{"first value", old, now})
+			c.Add(State, name, Changed, "", FieldChange{"first value", old, now})
 		}
 	}
 	for _, k := range a.Keys() {
@@ -182,12 +216,12 @@ func (c *comparison) states(owner string, a, b *expr.Value, lost string) {
 		if near := diag.Suggest(k.Name, added); near != "" {
 			why += "; renamed to " + near + "? Its value does not follow"
 		}
-		c.add(State, owner+"/"+k.Name, Removed, why)
+		c.Add(State, owner+"/"+k.Name, Removed, why)
 	}
 }
 
 // stages finds stages that were added, removed or moved.
-func (c *comparison) stages(a, b *planner.Plan) {
+func (c *Comparison) stages(a, b *planner.Plan) {
 	id := b.Pipeline.ID
 	ids := func(p *planner.Plan) (out []string) {
 		for _, s := range p.Stages {
@@ -200,22 +234,22 @@ func (c *comparison) stages(a, b *planner.Plan) {
 	for i, s := range now {
 		switch {
 		case !slices.Contains(old, s):
-			c.add(Stage, id+"/"+s, Added, fmt.Sprintf("as stage %d", i+1))
+			c.Add(Stage, id+"/"+s, Added, fmt.Sprintf("as stage %d", i+1))
 		case !slices.Contains(stay, s):
-			c.add(Stage, id+"/"+s, Moved, fmt.Sprintf("from stage %d to stage %d", slices.Index(old, s)+1, i+1))
+			c.Add(Stage, id+"/"+s, Moved, fmt.Sprintf("from stage %d to stage %d", slices.Index(old, s)+1, i+1))
 		}
 	}
 	for _, s := range old {
 		if !slices.Contains(now, s) {
-			c.add(Stage, id+"/"+s, Removed, "")
+			c.Add(Stage, id+"/"+s, Removed, "")
 		}
 	}
 	for _, s := range b.Stages {
 		if at := slices.Index(old, s.ID); at >= 0 {
 			was := a.Stages[at].Declared
-			changes := slices.Concat(conditionChanges(was, s.Declared), fieldChanges(was, s.Declared, "enabled", "choose", "handlers",
+			changes := slices.Concat(conditionChanges(was, s.Declared), Fields(was, s.Declared, "enabled", "choose", "handlers",
 				"shared-state"))
-			c.changed(Stage, id+"/"+s.ID, changes)
+			c.Changed(Stage, id+"/"+s.ID, changes)
 			c.states(id+"/"+s.ID, was.SharedState, s.Declared.SharedState, "elements in flight may hold it")
 		}
 	}
@@ -243,7 +277,7 @@ func longestCommon(a, b []string) []string {
 }
 
 // handlers matches handlers by path. One that was removed and added in another stage has moved.
-func (c *comparison) handlers(a, b *planner.Plan) {
+func (c *Comparison) handlers(a, b *planner.Plan) {
 	gone := map[string][]*planner.Step{} // by id
 	for _, s := range a.Written {
 		if b.Step(s.Path) == nil {
@@ -257,16 +291,16 @@ func (c *comparison) handlers(a, b *planner.Plan) {
 		if old := gone[s.Handler.ID]; was == nil && len(old) == 1 && !moved[old[0]] {
 			was = old[0]
 			moved[was] = true
-			c.add(Handler, s.Path, Moved, "from "+was.Path, handlerChanges(was.Handler, s.Handler)...)
+			c.Add(Handler, s.Path, Moved, "from "+was.Path, handlerChanges(was.Handler, s.Handler)...)
 		} else if was != nil {
-			c.changed(Handler, s.Path, handlerChanges(was.Handler, s.Handler))
+			c.Changed(Handler, s.Path, handlerChanges(was.Handler, s.Handler))
 		} else {
-			c.add(Handler, s.Path, Added, criticality(s.Handler))
+			c.Add(Handler, s.Path, Added, criticality(s.Handler))
 		}
 	}
 	for _, s := range a.Written {
 		if b.Step(s.Path) == nil && !moved[s] {
-			c.add(Handler, s.Path, Removed, criticality(s.Handler))
+			c.Add(Handler, s.Path, Removed, criticality(s.Handler))
 		}
 	}
 }
@@ -280,7 +314,7 @@ func criticality(h *tree.Handler) string {
 }
 
 // orders finds handlers of both plans that must wait for each other in only one.
-func (c *comparison) orders(a, b *planner.Plan) {
+func (c *Comparison) orders(a, b *planner.Plan) {
 	list := func(in, other *planner.Plan, change string) {
 		for _, s := range in.Written {
 			for _, e := range s.Direct() {
@@ -288,7 +322,7 @@ func (c *comparison) orders(a, b *planner.Plan) {
 				if from == nil || to == nil || to.WaitsFor(from) {
 					continue
 				}
-				c.add(Order, s.Path, change, e.Reason().Why, FieldChange{
+				c.Add(Order, s.Path, change, e.Reason().Why, FieldChange{
 					Field: "after", Old: only(change == Removed, e.From.Path), New: only(change == Added, e.From.Path),
 				})
 			}

@@ -20,14 +20,14 @@ import (
 
 // handlerChanges compares two handlers, including the fields of their type.
 func handlerChanges(a, b *tree.Handler) []FieldChange {
-	changes := fieldChanges(a, b)
+	changes := Fields(a, b)
 	if old, now := branchText(a), branchText(b); old != now {
 		changes = append(changes, FieldChange{"branch", old, now})
 	}
 	if a.Type != b.Type {
 		return append(changes, FieldChange{"type", a.Type, b.Type})
 	}
-	return append(changes, valueChanges(b.Type, a.Body, b.Body)...)
+	return append(changes, Values(b.Type, a.Body, b.Body)...)
 }
 
 // branchText returns the branch of a handler, or empty.
@@ -40,7 +40,7 @@ func branchText(h *tree.Handler) string {
 
 // conditionChanges compares what chooses the branch of a stage.
 func conditionChanges(a, b *tree.Stage) []FieldChange {
-	changes := valueChanges("enabled", a.Enabled, b.Enabled)
+	changes := Values("enabled", a.Enabled, b.Enabled)
 	for i := range max(len(a.Choose), len(b.Choose)) {
 		when := func(s *tree.Stage) string {
 			switch {
@@ -58,8 +58,8 @@ func conditionChanges(a, b *tree.Stage) []FieldChange {
 	return changes
 }
 
-// fieldChanges compares two structs of the language, except their ids and some fields.
-func fieldChanges(a, b any, but ...string) []FieldChange {
+// Fields compares two structs of the language, except their ids and some fields.
+func Fields(a, b any, but ...string) []FieldChange {
 	return structChanges("", reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), append(but, "id"))
 }
 
@@ -103,7 +103,7 @@ func structChanges(prefix string, a, b reflect.Value, but []string) []FieldChang
 // fieldChange compares two values of a field, and mappings name by name.
 func fieldChange(name string, a, b reflect.Value, preset string) []FieldChange {
 	if v, ok := reflect.TypeAssert[*expr.Value](a); ok {
-		return valueChanges(name, v, b.Interface().(*expr.Value))
+		return Values(name, v, b.Interface().(*expr.Value))
 	}
 	isStruct := a.Kind() == reflect.Pointer && a.Type().Elem().Kind() == reflect.Struct
 	if isStruct && !a.IsNil() && !b.IsNil() {
@@ -116,8 +116,8 @@ func fieldChange(name string, a, b reflect.Value, preset string) []FieldChange {
 	return []FieldChange{{name, old, now}}
 }
 
-// valueChanges compares two values, and mappings name by name.
-func valueChanges(name string, a, b *expr.Value) []FieldChange {
+// Values compares two values, and mappings name by name.
+func Values(name string, a, b *expr.Value) []FieldChange {
 	if len(a.Keys()) == 0 || len(b.Keys()) == 0 {
 		if old, now := planner.ValueText(a), planner.ValueText(b); old != now {
 			return []FieldChange{{name, old, now}}

@@ -1,0 +1,42 @@
+package diff
+
+import (
+	"fmt"
+
+	"procaas/dsl/tree"
+)
+
+// These are the kinds of things of clusters.
+const (
+	clusterKind = "cluster"
+	workerKind  = "worker"
+)
+
+// compareClusters compares clusters. It warns of changes that give keys to other workers.
+func compareClusters(c *Comparison, a, b *tree.Bundle) {
+	List(c, clusterKind, tree.ClustersOf(a), tree.ClustersOf(b), Edits[*tree.Cluster]{
+		Name:    func(v *tree.Cluster) string { return v.ID },
+		Removed: "nobody is told any more which worker serves its keys",
+		Both:    func(a, b *tree.Cluster) { compareCluster(c, a, b) },
+	})
+}
+
+func compareCluster(c *Comparison, a, b *tree.Cluster) {
+	fields := Fields(a, b, "workers")
+	if b.Map != nil && b.Map.File != "" {
+		fields = append(fields, Values("map.file", a.Held, b.Held)...)
+	}
+	c.Warned(clusterKind, b.ID, fields, func(f FieldChange) string {
+		if f.Field != "partitions" {
+			return ""
+		}
+		few, many := min(a.Partitions, b.Partitions), max(a.Partitions, b.Partitions)
+		return fmt.Sprintf("about %.0f %% of the keys fall into other partitions, and so to other workers; declare a new cluster",
+			100*float64(many-few)/float64(many))
+	})
+	name := func(w *tree.ClusterWorker) string { return b.ID + "/" + w.ID }
+	List(c, workerKind, a.Workers, b.Workers, Edits[*tree.ClusterWorker]{
+		Name: name,
+		Both: func(old, now *tree.ClusterWorker) { c.Changed(workerKind, name(now), Fields(old, now)) },
+	})
+}

@@ -1,0 +1,139 @@
+package diff
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"procaas/dsl/tree"
+)
+
+// These are the kinds of things of shard maps.
+const (
+	shardMapKind = "shard-map"
+	tableKind    = "table"
+	shardKind    = "shard"
+	hostKind     = "host" // of a shard
+)
+
+// compareShardMaps compares shard maps. Their changes may be dangerous for keys that are already placed, so it adds warnings.
+func compareShardMaps(c *Comparison, a, b *tree.Bundle) {
+	List(c, shardMapKind, tree.ShardMapsOf(a), tree.ShardMapsOf(b), Edits[*tree.ShardMap]{
+		Name:  func(m *tree.ShardMap) string { return m.ID },
+		Added: "enroll its shards before anybody writes to them",
+		Removed: "nobody is told any more where its keys live; its fences and publications stay on its shards until procaas shard remove, " +
+			"and its placements stay in the store, and count again if it comes back",
+		Both: func(a, b *tree.ShardMap) { compareShardMap(c, a, b) },
+	})
+}
+
+func compareShardMap(c *Comparison, a, b *tree.ShardMap) {
+	c.Warned(shardMapKind, b.ID, Fields(a, b, "tables", "shards"), func(f FieldChange) string { return mapWarning(a, b, f) })
+	List(c, tableKind, a.Tables, b.Tables, Edits[*tree.ShardTable]{
+		Name:    func(t *tree.ShardTable) string { return b.ID + "/" + t.Table },
+		Added:   "enroll the shards again, or its rows do not move with their keys",
+		Removed: "its rows stay behind when their keys move",
+		Both: func(old, now *tree.ShardTable) {
+			c.Warned(tableKind, b.ID+"/"+now.Table, Fields(old, now, "table"), func(FieldChange) string {
+				return "the rows of a key are found by other columns; enroll the shards again"
+			})
+		},
+	})
+	List(c, shardKind, a.Shards, b.Shards, Edits[*tree.Shard]{
+		Name:    func(s *tree.Shard) string { return b.ID + "/" + s.ID },
+		Added:   "enroll it first; no key lives there until one is placed or moved there",
+		Removed: "refused while keys live there: drain it with transfer: false first",
+		Both:    func(old, now *tree.Shard) { compareShard(c, b.ID+"/"+now.ID, old, now) },
+	})
+}
+
+// mapWarning returns what the change of a field means for placed keys.
+func mapWarning(a, b *tree.ShardMap, f FieldChange) string {
+	switch f.Field {
+	case "strategy":
+		return "refused where the map is kept already: placed keys would not be found; declare a new map"
+	case "slots":
+		if b.Strategy == "slots" {
+			return "refused where the map is kept already: keys would fall into other slots than their rows; declare a new map"
+		}
+	case "key-type":
+		switch b.Strategy {
+		case "slots":
+			return "keys fall into other slots than their rows; declare a new map"
+		case "range":
+			return "bounds are in another order, so that keys fall into other stretches than their rows; declare a new map"
+		}
+		if b.KeyType == "int" {
+			return "placed keys that are no whole numbers are refused; enroll the shards again"
+		}
+		return "enroll the shards again"
+	case "key":
+		if len(b.Key) < len(a.Key) {
+			return fmt.Sprintf("placements of keys with more than %s are not found any more", parts(len(b.Key)))
+		}
+		return "placements stay as they are, and their first part is read as " + b.Key[0]
+	case "stays":
+		return "rows in tables that are added stay where they are when their keys move; those that are dropped hold up transfers"
+	case "connect", "connect.database":
+		return "placements stay as they are: the rows of their keys, and the fences, have to be in the database that is named now"
+	case "registration":
+		if b.Registration == nil {
+			return "keys that have no placement are unknown; those that have one stay"
+		}
+	}
+	return ""
+}
+
+func parts(n int) string {
+	if n == 1 {
+		return "1 part"
+	}
+	return fmt.Sprintf("%d parts", n)
+}
+
+func compareShard(c *Comparison, name string, a, b *tree.Shard) {
+	fields := Fields(a, b, "hosts", "from")
+	if !slices.Equal(a.From, b.From) {
+		fields = append(fields, FieldChange{"from", bounds(a.From), bounds(b.From)})
+	}
+	c.Warned(shardKind, name, fields, func(f FieldChange) string {
+		switch f.Field {
+		case "slots", "from":
+			return "only a new map begins by it: keys that are placed stay, transfers move them"
+		case "registration":
+			if !b.Registration {
+				return "it takes no new keys; those that are there stay"
+			}
+		case "transfer":
+			if !b.Transfer {
+				return "no keys are moved here; those that are there stay"
+			}
+		}
+		return ""
+	})
+	address := func(h *tree.ShardHost) string { return h.Full() }
+	stays := slices.ContainsFunc(b.Hosts, func(h *tree.ShardHost) bool {
+		return slices.ContainsFunc(a.Hosts, func(old *tree.ShardHost) bool { return old.Full() == h.Full() })
+	})
+	replaced := ""
+	if !stays {
+		replaced = "no host of the shard stays: the rows of its keys, and the fences, have to be on the new ones"
+	}
+	List(c, hostKind, a.Hosts, b.Hosts, Edits[*tree.ShardHost]{
+		Name:  func(h *tree.ShardHost) string { return name + "/" + address(h) },
+		Added: replaced,
+		Both: func(old, now *tree.ShardHost) {
+			c.Changed(hostKind, name+"/"+address(now), Fields(old, now, "address"))
+		},
+	})
+}
+
+// bounds formats lower bounds, one of which may be empty.
+func bounds(from []string) string {
+	quoted := make([]string, len(from))
+	for i, low := range from {
+		quoted[i] = strconv.Quote(low)
+	}
+	return strings.Join(quoted, ", ")
+}
