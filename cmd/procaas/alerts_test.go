@@ -54,7 +54,7 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rules strings.Builder
-	if err := alert.WriteRules(&rules, ""); err != nil {
+	if err := alert.WriteRules(&rules, "", slices.Concat(alert.ClusterRules(""), alert.QueueRules(""))); err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}

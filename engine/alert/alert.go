@@ -145,7 +145,7 @@ func (a *Alert) commands(what, options, server string) string {
 	}
 	out := make([]string, len(paths))
 	for i, path := range paths {
-		out[i] = fmt.Sprintf("procaas %s %s%s%s", what, path, options, serverFlag(server))
+		out[i] = fmt.Sprintf("procaas %s %s%s%s", what, path, options, ServerFlag(server))
 	}
 	return strings.Join(out, "; ")
 }
@@ -156,31 +156,31 @@ func (a *Alert) Retry(server string) string {
 	case a.Kind != KeyBlocked && a.Kind != RunFailed && a.Kind != RunParked:
 		return ""
 	case a.Parked:
-		return "procaas runs retry " + a.Run + serverFlag(server)
+		return "procaas runs retry " + a.Run + ServerFlag(server)
 	}
-	return "procaas runs retry --handler " + a.Path + serverFlag(server)
+	return "procaas runs retry --handler " + a.Path + ServerFlag(server)
 }
 
 // Look returns the command that shows the trouble.
 func (a *Alert) Look(server string) string {
 	switch {
 	case a.Kind == ServiceDown:
-		return "procaas top --sort failures" + serverFlag(server) + "; procaas runs list --status parked" + serverFlag(server)
+		return "procaas top --sort failures" + ServerFlag(server) + "; procaas runs list --status parked" + ServerFlag(server)
 	case a.Kind == PipelineMultiplies:
 		pipeline, _, _ := strings.Cut(a.Path, "/")
-		return "procaas runs list --status parked --pipeline " + pipeline + serverFlag(server)
+		return "procaas runs list --status parked --pipeline " + pipeline + ServerFlag(server)
 	case a.Kind == NodeUnhealthy, a.Kind == DefinitionOutdated, a.Kind == StoreDamaged:
-		return "procaas nodes" + serverFlag(server)
+		return "procaas nodes" + ServerFlag(server)
 	case a.Run != "":
-		return "procaas runs show " + a.Run + serverFlag(server)
+		return "procaas runs show " + a.Run + ServerFlag(server)
 	case a.Path != "":
-		return "procaas top " + a.Path + serverFlag(server)
+		return "procaas top " + a.Path + ServerFlag(server)
 	}
-	return "procaas top --sort failures" + serverFlag(server)
+	return "procaas top --sort failures" + ServerFlag(server)
 }
 
-// serverFlag returns the flag that names the server, or nothing if the environment names it.
-func serverFlag(server string) string {
+// ServerFlag returns the flag that names the server, or nothing if the environment names it.
+func ServerFlag(server string) string {
 	if server == "" {
 		return ""
 	}

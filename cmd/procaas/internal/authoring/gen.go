@@ -3,6 +3,7 @@ package authoring
 import (
 	"bytes"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,9 @@ handlers that make calls. One rule of each kind covers all of them, so the rules
 right when pipelines change. Each alert carries the owner, the path and the command
 that switches the path off. alerts checks the pipelines that you name.`,
 		"  procaas gen alerts flows/ --server https://procaas.example --output procaas.rules.yaml",
-		func(b *bytes.Buffer, _ []*planner.Plan) error { return alert.WriteRules(b, server) })
+		func(b *bytes.Buffer, _ []*planner.Plan) error {
+			return alert.WriteRules(b, server, slices.Concat(alert.ClusterRules(server), alert.QueueRules(server)))
+		})
 	alerts.Flags().StringVar(&server, "server", "", "address of the server, for the commands in the rules")
 	c.AddCommand(alerts, genOf("dashboard [PATH…]", "Write a dashboard for Grafana",
 		`dashboard writes a dashboard for Grafana that you can import or provision. It has a

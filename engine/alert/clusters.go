@@ -1,0 +1,15 @@
+package alert
+
+// ClusterRules are the rules of clusters.
+func ClusterRules(server string) []Rule {
+	return []Rule{
+		{
+			Name: "ProcaasPartitionsUnserved", Behind: "ProcaasQueueDeadRows",
+			Expr: "max by (cluster) (procaas_cluster_unserved_partitions) > 0", For: "10s",
+			Labels: Severity("critical"),
+			Annotations: Explain("{{ $value }} partitions of {{ $labels.cluster }} are served by nobody",
+				"None of the workers that may hold them answers, so their requests fail. Start one of these workers, or let the map name more.",
+				"procaas balancer status"+ServerFlag(server)),
+		},
+	}
+}
