@@ -49,7 +49,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Cleanup(func() { plans.Check(t) })
 	tasks.Conformance(t, func(t *testing.T) *store.TaskStore {
-		s := open(t, enginetest.Postgres(t))
+		s := open(t, enginetest.MigratedPostgres(t))
 		t.Cleanup(func() { plans.Read(t, s.Pool()) })
 		return s.Tasks()
 	})
