@@ -107,7 +107,7 @@ func (r *Run) offer(p model.Pending, live Live) (taken bool) {
 		case s.Callee != nil && !rec.decided():
 			r.visit(s, func(u unit) { taken = taken || r.offerIn(u, p, live) })
 		}
-		if taken {
+		if taken { // by one handler only, even if others wait for the same type
 			r.settled = false
 			r.advance(live)
 			return true

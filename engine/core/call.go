@@ -22,6 +22,8 @@ func (r *Run) advanceCall(tasks []Attempt, u unit, live Live) []Attempt {
 	if u.rec.sub == nil && !r.enterCall(u, live) {
 		return tasks
 	}
+	// Tasks inside the call count for this run, too, so that neither ends nor gives up while one of
+	// them is in flight.
 	sub := u.rec.sub
 	before := sub.underway
 	ready := sub.Ready(live)
@@ -37,7 +39,7 @@ func (r *Run) advanceCall(tasks []Attempt, u unit, live Live) []Attempt {
 func (r *Run) enterCall(u unit, live Live) bool {
 	rec := u.rec
 	if u.Loops {
-		if !r.hasRoom(u, live) {
+		if !r.hasRoom(u, live) { // the guard is asked about the calls inside; memory is needed now
 			return false
 		}
 		rec.sub = r.inside(u)
@@ -152,7 +154,7 @@ func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
 	r.settled = false
 	r.touch()
 	if r.undoing {
-		return // the call has been given up
+		return // the call has been given up: its end decides nothing more, and Ready goes on to undo
 	}
 	if sub.status.Ended() {
 		r.leaveCall(u, live)

@@ -28,7 +28,7 @@ func (r *Run) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	}
 	c.Wrote = slices.AppendSeq(make([]string, 0, len(r.scope.wrote)), maps.Keys(r.scope.wrote))
 	slices.Sort(c.Wrote)
-	if r.within == "" {
+	if r.within == "" { // the runs inside share it
 		c.Redone, c.Parts, c.Looped = r.whole.redone.refs(), r.whole.extent.parts, r.whole.extent.looped
 		c.Stood, c.Paused, c.Recording = r.whole.stood, r.whole.paused, r.whole.recording.RunRecording
 	}

@@ -70,7 +70,8 @@ func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 			return tasks
 		}
 	}
-	// One at a time: a compensation may rely on what handlers before its own have done.
+	// One at a time, the last one first: a compensation may rely on what handlers before its own have
+	// done, and none of them may be undone before it has ended.
 	for r.underway == 0 && !r.status.Ended() {
 		s := r.toUndo()
 		if s == nil {
@@ -135,8 +136,8 @@ func (r *Run) undone(u unit, o Outcome, live Live) {
 	}
 }
 
-// undoFails fails the run because of a compensation. An operator's retry continues with that
-// compensation.
+// undoFails fails the run because of a compensation. Nothing before it is undone: that may be what
+// the broken compensation needs. An operator's retry continues with that compensation.
 func (r *Run) undoFails(u unit, err error, live Live) {
 	u.rec.outcome, u.rec.err, u.rec.class = model.OutcomeFailed, model.CleanText(err.Error()), model.ClassOf(err)
 	r.closeUndo(u, live)
@@ -149,7 +150,8 @@ func (r *Run) closeUndo(u unit, live Live) {
 	r.tell(u)
 }
 
-// redriveUndo lets failed compensations run again.
+// redriveUndo lets failed compensations run again. A run that has begun to undo never goes forward
+// again, because handlers that are undone would be missing.
 func (r *Run) redriveUndo() {
 	r.status, r.undoing = model.Running, true
 	r.touch()

@@ -95,7 +95,7 @@ func (r *Run) beginItems(tasks []Attempt, s *planner.Step, live Live) []Attempt 
 		if r.records[s.Position].decided() {
 			return tasks
 		}
-		if u.rec.decided() {
+		if u.rec.decided() { // without a call, so that the next one may take its turn
 			busy--
 			stop = each.stop(s)
 		}

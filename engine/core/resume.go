@@ -57,6 +57,7 @@ func (r *Run) restore(c checkpoint.Run) error {
 			len(r.plan.Stages))
 	}
 	r.begins(c.Began)
+	// The clocks of deadlines go on from where they were: a crash gives no more time, and takes none.
 	r.stage, r.clock, r.stageClock = c.Stage, c.Clock, c.StageClock
 	r.failedPath = c.FailedPath
 	r.failure = c.Failure
@@ -125,6 +126,7 @@ func (r *Run) restoreRecord(saved checkpoint.Record) error {
 		r.scope.publish(s.Handler.ID, rec)
 		return nil
 	}
+	// Its call was in flight when the node died: the checkpoint has the attempt, and no outcome.
 	r.visit(s, func(u unit) {
 		if u.rec.inFlight() {
 			r.lose(u)
@@ -178,7 +180,8 @@ func (r *Run) reviveUnit(u unit, saved *checkpoint.Run) error {
 	return nil
 }
 
-// lose handles an attempt whose outcome is unknown.
+// lose handles an attempt whose outcome is unknown. Without an on-unknown, the call is repeated with
+// the same key, and the service must recognize it.
 func (r *Run) lose(u unit) {
 	rec := u.rec
 	rec.unknown = u.Handler.Verification() != nil
@@ -228,6 +231,7 @@ func (r *Run) redrive() {
 		}
 		rec.redrive(failed)
 	}
+	// What expressions read of a handler that starts afresh must not be its failure.
 	clear(r.scope.sources)
 	for i, s := range r.plan.Steps {
 		if rec := &r.records[i]; rec.decided() {

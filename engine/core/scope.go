@@ -208,6 +208,7 @@ func (s *scope) assignIn(rec *record, mapping *expr.Value, env datum.Env) (map[s
 	if err := s.extent.grow(added); err != nil {
 		return nil, err
 	}
+	// Nothing can fail from here on.
 	for name := range values {
 		rec.replaces(name, s.raw[name])
 		s.wrote[name] = true

@@ -21,7 +21,7 @@ func (r *Run) ask(u unit, live Live) (Attempt, bool) {
 		r.giveUpUnit(u, fmt.Errorf("verify: %w", err), live)
 		return Attempt{}, false
 	}
-	rec.asking = true
+	rec.asking = true // its end is an answer, and not the outcome of an attempt
 	rec.reason = fmt.Sprintf("attempt %d was under way when its node died; asking how it ended", rec.attempts)
 	key := model.Digest(r.start.identity(), r.within+u.ref(), "verify", strconv.Itoa(rec.attempts))
 	return r.launch(u, Attempt{Type: u.Verify, Verify: true, Body: body, IdempotencyKey: key}, live), true

@@ -115,7 +115,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 		case err == nil:
 			c.written.Add(1)
 			c.health.Note(nil, began, time.Now())
-			if inDoubt {
+			if inDoubt { // a stale answer may be the echo of our own first try
 				c.settle(changes, errs)
 			}
 			return errs

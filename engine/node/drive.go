@@ -143,6 +143,7 @@ func (j *job) on() (own *core.Attempt) {
 			j.handOff(own)
 		}
 	}
+	// The turn is never given back, so that news which still comes finds nobody to start.
 	j.turn.over()
 	j.letGo()
 	j.pass.Close(j.n.d.Clock.Now())
@@ -182,13 +183,14 @@ func (j *job) round() (more bool) {
 			return false
 		}
 	}
+	// The core hears of all ends before it decides anything, so that one checkpoint has all of them.
 	ended, _ := j.turn.collect()
 	j.finish(ended)
 	for more = true; more; {
 		j.again = false
 		switch {
 		case j.n.ctx.Err() != nil:
-			return false
+			return false // fenced: another node may have the run already
 		case j.cancelling || j.cancelled.Load():
 			return j.stop()
 		case j.n.isDraining():
