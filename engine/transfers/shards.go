@@ -155,7 +155,7 @@ type ShardMapView struct {
 type ShardView struct {
 	Map          string          `json:"map" doc:"The shard map."`
 	ID           string          `json:"id" doc:"The shard."`
-	Place        int             `json:"place" doc:"Its place in the map, from 0. Ranges of sequences go by it."`
+	Place        int             `json:"place" doc:"Its place among the shards of the map, from 0, which it keeps. Ranges of sequences go by it."`
 	Class        string          `json:"class" doc:"Its class."`
 	Registration bool            `json:"registration" doc:"true if it takes new keys now."`
 	Transfer     bool            `json:"transfer" doc:"true if keys may move to it now."`

@@ -118,7 +118,7 @@ func TestMigrationKeepsTasks(t *testing.T) {
 		"drop table task_leases",
 		"alter table tasks drop column listed",
 		"alter table shard_maps drop column reach, drop column removed",
-		"alter table shards drop column drain_asked",
+		"alter table shards drop column drain_asked, drop column place",
 		"delete from procaas_schema where version_id >= 70",
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {

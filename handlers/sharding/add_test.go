@@ -2,9 +2,11 @@ package sharding_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"procaas/dsl/tree"
 	"procaas/engine/store"
 	"procaas/handlers/sharding/template"
 )
@@ -90,5 +92,41 @@ func TestShardIsAddedByATemplate(t *testing.T) {
 	_, err = template.Copy(t.Context(), o)
 	if !errors.Is(err, template.ErrNotEmpty) || !strings.Contains(err.Error(), "it has public.other") {
 		t.Errorf("another schema: %v", err)
+	}
+}
+
+// A shard keeps its place, and so the range of its sequences, if the map declares another one before it
+// or drops it for some time. No other shard gets its place.
+func TestShardsKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, mailMap)
+	first, second := *r.declared[0].Shards[0], *r.declared[0].Shards[1]
+	third := second
+	third.ID = "s0"
+	r.declared[0].ID = "placed"
+	for _, step := range []struct {
+		declared []*tree.Shard
+		want     string
+	}{
+		{[]*tree.Shard{&first, &second}, "s1 0, s2 1"},
+		{[]*tree.Shard{&third, &first, &second}, "s0 2, s1 0, s2 1"},
+		{[]*tree.Shard{&third, &second}, "s0 2, s2 1"},
+		{[]*tree.Shard{&second, &first, &third}, "s0 2, s1 0, s2 1"},
+	} {
+		r.declared[0].Shards = step.declared
+		if err := r.Apply(t.Context(), r.declared); err != nil {
+			t.Fatal(err)
+		}
+		views, err := r.themap("placed").ShardViews(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var have []string
+		for _, v := range views {
+			have = append(have, fmt.Sprint(v.ID, " ", v.Place))
+		}
+		if have := strings.Join(have, ", "); have != step.want {
+			t.Errorf("the places are %s, want %s", have, step.want)
+		}
 	}
 }

@@ -239,15 +239,15 @@ func isCitext(typ string) bool { return typ == "citext" || strings.HasSuffix(typ
 func quoteName(name string) string { return pgx.Identifier{name}.Sanitize() }
 
 // OwnRange returns the statement that limits a sequence to numbers that no other shard has. most is
-// the end of what its type can hold. ok is false if that is too small. Ranges go by the place of
-// the shard in the map, from 0, so new shards must come last.
+// the end of what its type can hold. Ranges go by the place of the shard, from 0. ok is false if the
+// type is too small, or there is no place.
 func OwnRange(sequence string, most int64, place int) (sql string, ok bool) {
 	width := int64(1_000_000_000_000_000)
 	if most <= math.MaxInt32 {
 		width = 100_000_000
 	}
 	first := int64(place)*width + 1
-	if most <= math.MaxInt16 || first+width-1 > most {
+	if place < 0 || most <= math.MaxInt16 || first+width-1 > most {
 		return "", false
 	}
 	sql = fmt.Sprintf("alter sequence %s minvalue %d maxvalue %d", sequence, first, first+width-1)

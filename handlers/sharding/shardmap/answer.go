@@ -90,7 +90,7 @@ func (s *Service) MapViews(context.Context) ([]transfers.ShardMapView, error) {
 	return views, nil
 }
 
-const readShards = `select id, class, registration and closed is null and draining is null, transfer and draining is null,
+const readShards = `select id, coalesce(place, -1), class, registration and closed is null and draining is null, transfer and draining is null,
 	coalesce(closed, ''), coalesce(draining, ''), drain_asked, capacity, coalesce(used, 0), coalesce(load / nullif(max_connections, 0), 0),
 	coalesce(connections, 0),
 	(select count(*) from shard_placements p where p.map = s.map and p.shard = s.id and p.state not in ('refused', 'merged'))
@@ -126,7 +126,7 @@ func (m *Map) ShardViews(ctx context.Context, only string) ([]transfers.ShardVie
 	}
 	views, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (transfers.ShardView, error) {
 		v := transfers.ShardView{Map: m.ID}
-		err := row.Scan(&v.ID, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.DrainAsked, &v.Capacity, &v.Used, &v.Load, &v.Connections,
+		err := row.Scan(&v.ID, &v.Place, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.DrainAsked, &v.Capacity, &v.Used, &v.Load, &v.Connections,
 			&v.Placements)
 		return v, err
 	})
@@ -134,7 +134,6 @@ func (m *Map) ShardViews(ctx context.Context, only string) ([]transfers.ShardVie
 		return nil, fmt.Errorf("map %s: read shards: %w", m.ID, err)
 	}
 	for i := range views {
-		views[i].Place = m.place(views[i].ID)
 		m.addHosts(&views[i])
 	}
 	return views, nil

@@ -25,6 +25,10 @@ const (
 		values ($1, $2, $3, $4, $5, $6, true, $7)
 		on conflict (map, id) do update set class = excluded.class, registration = excluded.registration, transfer = excluded.transfer,
 			capacity = excluded.capacity, declared = true`
+	// A shard gets the place where the map declares it first, or one behind all others if that is taken.
+	putPlace = `update shards s set place = case when exists (select from shards o where o.map = s.map and o.place = $3)
+			then (select max(o.place) + 1 from shards o where o.map = s.map) else $3 end
+		where map = $1 and id = $2 and place is null`
 	// A store that was restored from a dump has the numbers of another server's transactions.
 	countAnew = `update shard_placements set changed = pg_current_xact_id() where map = $1 and changed > pg_current_xact_id()`
 	dropHosts = `delete from shard_hosts where map = $1`
@@ -142,8 +146,9 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	if version > 1 {
 		closed = new(notEnrolled)
 	}
-	for _, s := range m.Declared.Shards {
+	for place, s := range m.Declared.Shards {
 		batch.Queue(putShard, m.ID, s.ID, s.Class, s.Registration, s.Transfer, int64(s.Capacity), closed)
+		batch.Queue(putPlace, m.ID, s.ID, place)
 		for i, h := range s.Hosts {
 			batch.Queue(putHost, m.ID, s.ID, h.Full(), h.DC, i)
 		}

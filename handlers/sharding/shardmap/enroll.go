@@ -120,7 +120,9 @@ func (m enroller) preflight() preflight.Map {
 // check returns the findings of a shard. It changes nothing.
 func (m enroller) check(ctx context.Context, q Querier, shard string) ([]transfers.ShardFinding, error) {
 	want := m.preflight()
-	want.Place = m.place(shard)
+	if err := m.service.pool.QueryRow(ctx, readPlace, m.ID, shard).Scan(&want.Place); err != nil {
+		return nil, fmt.Errorf("map %s: place of shard %s: %w", m.ID, shard, err)
+	}
 	facts, err := preflight.Read(ctx, q, want)
 	if err != nil {
 		return nil, err
@@ -134,10 +136,8 @@ func (m enroller) check(ctx context.Context, q Querier, shard string) ([]transfe
 	return found, nil
 }
 
-// place returns the place of a shard in the map, from 0.
-func (m *Map) place(shard string) int {
-	return slices.IndexFunc(m.Declared.Shards, func(s *tree.Shard) bool { return s.ID == shard })
-}
+// readPlace reads -1 for a shard that a node of an older version has stored. It has no range then.
+const readPlace = `select coalesce(place, -1) from shards where map = $1 and id = $2`
 
 // TableErrors returns the findings of a preflight because of which no transfer with a shard may begin.
 func (m *Map) TableErrors(ctx context.Context, shard string) (out []string, err error) {

@@ -218,7 +218,7 @@ func printCheck(q *cli.Call, found transfers.ShardCheck) {
 func shardAdd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "add MAP SHARD", Short: "Make a new shard from an empty database", Args: cobra.ExactArgs(2),
-		Long: `add makes a new shard in one step. First declare it at the end of the map and reload.
+		Long: `add makes a new shard in one step. First declare it in the map and reload.
 It takes no keys yet. Then add copies the roles and the schema of another shard into its
 empty database, gives its sequences a range of their own, and enrolls it. From then on
 it takes new keys.
@@ -235,7 +235,7 @@ If add is interrupted, repeat it. It exits with 1 if the shard cannot be enrolle
 		if o.From == "" || o.To == "" {
 			return cli.Usagef("shard add needs --from and --to")
 		}
-		x, err := shardOf(q, q.Args[0], q.Args[1], "; declare it at the end of the map and reload first")
+		x, err := shardOf(q, q.Args[0], q.Args[1], "; declare it in the map and reload first")
 		if err != nil {
 			return err
 		}
