@@ -242,12 +242,11 @@ func harness(from string) bool { return strings.HasPrefix(from, "engine/enginete
 // products are the folders of the add-ons.
 var products = []string{"handlers/balancer", "handlers/queue", "handlers/sharding"}
 
-// knowProducts are packages that know a product although they are neither its own nor the list of add-ons. The
-// commands that simulate and show the balancer are the last ones.
+// knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{
-	"cmd/procaas/internal/demo", "cmd/procaas/internal/operate/placement", "cmd/procaas/internal/serve/stores",
-	"cmd/procaas/internal/simulate",
-	"cmd/procaas-bench", // the workbench measures all of them
+	"cmd/procaas/internal/demo",         // the workers of demo-balancer
+	"cmd/procaas/internal/serve/stores", // the queue's tables in PostgreSQL
+	"cmd/procaas-bench",                 // the workbench measures all of them
 }
 
 // TestOnlyTheListKnowsAddons checks that the core can be read, and built, without any of the products.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/authoring"
 	"procaas/cmd/procaas/internal/demo"
 	"procaas/cmd/procaas/internal/operate"
@@ -70,6 +71,24 @@ func newRoot(s cli.Streams) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
+	plugIn(root)
 	cli.CheckArgs(root)
 	return root
+}
+
+// plugIn adds the commands of the add-ons.
+func plugIn(root *cobra.Command) {
+	for _, a := range addons.All() {
+		if a.Commands == nil {
+			continue
+		}
+		for _, c := range a.Commands() {
+			if c.Under == "" {
+				c.GroupID = "operate"
+				root.AddCommand(c.Command)
+			} else if parent, _, err := root.Find([]string{c.Under}); err == nil {
+				parent.AddCommand(c.Command)
+			}
+		}
+	}
 }

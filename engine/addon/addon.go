@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"procaas/dsl/tree"
@@ -39,8 +40,20 @@ type Addon struct {
 	// Types are its handler types as the language sees them. Those of [Part.Types] replace them on a node.
 	Types []engine.HandlerType
 
+	// Commands returns its commands, new ones for each call.
+	Commands func() []Command
+
 	// New makes the add-on's part in one command that runs a node. Nil adds nothing to nodes.
 	New func() *Process
+}
+
+// A Command is a command of an add-on, with its own below it.
+type Command struct {
+	*cobra.Command
+
+	// Under is the name of the command that this one is below. Empty is the program itself, whose help lists it
+	// among those that operate a server.
+	Under string
 }
 
 // A Process is an add-on in a process that may run a node. Its functions share the values of its flags. They

@@ -17,6 +17,9 @@ import (
 func New() addon.Addon {
 	return addon.Addon{
 		Name: "balancer", Sections: []tree.Section{cluster.Section()}, Types: balancer.Types(), Problems: balancerapi.Problems(), New: newProcess,
+		Commands: func() []addon.Command {
+			return []addon.Command{{Command: balancerCommand()}, {Command: simulateCommand(), Under: "simulate"}}
+		},
 	}
 }
 

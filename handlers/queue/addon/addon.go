@@ -21,6 +21,7 @@ import (
 func New() addon.Addon {
 	return addon.Addon{
 		Name: "queue", Sections: []tree.Section{check.QueueSection()}, Types: queue.Types(), Problems: queueapi.Problems(), New: newProcess,
+		Commands: func() []addon.Command { return []addon.Command{{Command: queueCommand()}} },
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 func New() addon.Addon {
 	return addon.Addon{
 		Name: "sharding", Sections: []tree.Section{shards.Section()}, Types: sharding.Types(), Problems: shardingapi.Problems(), New: newProcess,
+		Commands: func() []addon.Command { return []addon.Command{{Command: shardCommand()}} },
 	}
 }
 

@@ -53,7 +53,7 @@ func evalCommand() *cobra.Command {
 		}
 		text := args[0]
 		if text == "-" {
-			data, err := source.AtMost(s.In, source.MaxFile)
+			data, err := cli.AtMost(s.In, source.MaxFile)
 			if err != nil {
 				return fmt.Errorf("read standard input: %w", err)
 			}
@@ -77,7 +77,7 @@ func evalEnv(s cli.Streams, files map[string]*string, set []string) (datum.Env, 
 		if *files[root] == "" {
 			continue
 		}
-		data, err := source.Input(s, *files[root])
+		data, err := s.Input(*files[root])
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,6 @@ import (
 // Commands returns the commands for operators.
 func Commands() []*cobra.Command {
 	return slices.Concat(runs.Commands(), control.Commands(),
-		[]*cobra.Command{configCommand(), tokenCommand(), auditCommand(), nodesCommand(), healthCommand(), queueCommand()},
+		[]*cobra.Command{configCommand(), tokenCommand(), auditCommand(), nodesCommand(), healthCommand()},
 		placement.Commands(), top.Commands(), versions.Commands())
 }

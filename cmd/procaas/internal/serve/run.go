@@ -118,7 +118,7 @@ func (r oneRun) startStubs(ctx context.Context) (services map[string]string, sto
 
 // readEvent reads the event. A missing type is that of the pipeline.
 func (r oneRun) readEvent(file string, plan *planner.Plan) (model.Event, error) {
-	data, err := source.Input(r.Streams, file)
+	data, err := r.Streams.Input(file)
 	if err != nil {
 		return model.Event{}, err
 	}

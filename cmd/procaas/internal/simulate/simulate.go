@@ -2,7 +2,6 @@
 package simulate
 
 import (
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ seed produces the same result. Only backoff --real uses real connections and rea
 			return cli.Usagef("want a kind of simulation, one of %s\n\n%s", strings.Join(kinds, ", "), strings.TrimSpace(c.UsageString()))
 		},
 	}
-	c.AddCommand(backoffCommand(), degradationCommand(), balancerCommand())
+	c.AddCommand(backoffCommand(), degradationCommand())
 	return c
 }
 
@@ -86,12 +85,12 @@ open as many files, take fewer clients. The inbox with an adaptive limit is simu
 	scenario := scenarioFlags(c)
 	policies := c.Flags().StringArray("policy", nil, "one more policy: FILE#pipeline/stage/handler, or fields of retry in braces")
 	svg := c.Flags().String("svg", "", "also draw goodput, concurrency and the delays of each policy into this file")
-	seeds := seedsFlag(c)
+	seeds := cli.SeedsFlag(c)
 	connect := c.Flags().Bool("real", false, "also run the policies over real connections on this machine, in real time")
 	format := cli.Format(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		s := cli.Of(c)
-		if err := checkSeeds(*seeds); err != nil {
+		if err := cli.CheckSeeds(*seeds); err != nil {
 			return err
 		}
 		if *connect {
@@ -110,7 +109,7 @@ open as many files, take fewer clients. The inbox with an adaptive limit is simu
 		}
 		if !*connect {
 			report := simulate.Compare(*scenario, all, *seeds)
-			return show(s, report, *format, *svg, report.WriteSVG, true)
+			return cli.ShowReport(s, report, *format, *svg, report.WriteSVG, true)
 		}
 		if err := scenario.CheckReal(); err != nil {
 			return cli.Usage(err)
@@ -119,7 +118,7 @@ open as many files, take fewer clients. The inbox with an adaptive limit is simu
 		if err != nil {
 			return err
 		}
-		return show(s, report, *format, *svg, report.WriteSVG, true)
+		return cli.ShowReport(s, report, *format, *svg, report.WriteSVG, true)
 	}
 	return c
 }
@@ -160,11 +159,11 @@ the fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
 	fallback := c.Flags().String("fallback", "{}", "FILE#pipeline/stage/handler, or fields of fallback in braces")
 	rate := c.Flags().Float64("rate", 5, "calls of the handler per second, on all nodes together")
 	seed := c.Flags().Uint64("seed", 1, "seed of the random numbers")
-	seeds := seedsFlag(c)
+	seeds := cli.SeedsFlag(c)
 	format := cli.Format(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		s := cli.Of(c)
-		if err := checkSeeds(*seeds); err != nil {
+		if err := cli.CheckSeeds(*seeds); err != nil {
 			return err
 		}
 		if err := simulate.CheckRate(*rate); err != nil {
@@ -175,42 +174,9 @@ the fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
 			return err
 		}
 		report := simulate.Degradation(*fallback, spec, *rate, *seed, *seeds)
-		return show(s, report, *format, "", nil, true)
+		return cli.ShowReport(s, report, *format, "", nil, true)
 	}
 	return c
-}
-
-// A report is the result of a simulation.
-type report interface{ WriteText(w io.Writer) error }
-
-// show prints a report, and draws it to the file svg if that is set. It omits samples unless they are wanted.
-func show(s cli.Streams, r report, format, svg string, draw func(io.Writer) error, samples bool) error {
-	if svg != "" {
-		if err := source.Write(svg, draw); err != nil {
-			return err
-		}
-	}
-	if format == "text" {
-		return r.WriteText(s.Out)
-	}
-	if x, ok := r.(interface{ Strip() }); ok && !samples {
-		x.Strip()
-	}
-	return s.PrintJSON(r)
-}
-
-// mostSeeds limits the cost of a simulation.
-const mostSeeds = 1000
-
-func seedsFlag(c *cobra.Command) *int {
-	return c.Flags().Int("seeds", 1, "number of runs of each, with different seeds")
-}
-
-func checkSeeds(n int) error {
-	if n < 1 || n > mostSeeds {
-		return cli.Usagef("--seeds %d: want 1 to %d", n, mostSeeds)
-	}
-	return nil
 }
 
 // readFallback reads a fallback from the command line.

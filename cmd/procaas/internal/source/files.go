@@ -131,7 +131,7 @@ func readStream(path string, stdin io.Reader) (name string, data []byte, err err
 		defer f.Close()
 		name, stdin = path, f
 	}
-	if data, err = AtMost(stdin, MaxFile); err != nil {
+	if data, err = cli.AtMost(stdin, MaxFile); err != nil {
 		return "", nil, fmt.Errorf("read %s: %w", map[bool]string{true: "standard input", false: path}[path == "-"], err)
 	}
 	return name, data, nil

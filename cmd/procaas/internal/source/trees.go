@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 const (
 	MaxFile  = 1 << 20   // bytes of one file of a tree, as in dsl
 	maxTrees = 256 << 20 // bytes of all files together
-	maxInput = 64 << 20  // bytes of one file, or standard input, that a person names
 )
 
 // Trees are the directories whose files may be read.
@@ -119,20 +117,20 @@ func readRegular(root *os.Root, name string) ([]byte, error) {
 		err = checkRegular(info)
 	}
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, cli.WithoutPath(err)
 	}
 	f, err := root.Open(name)
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, cli.WithoutPath(err)
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err == nil { // it may have been replaced
 		err = checkRegular(info)
 	}
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, cli.WithoutPath(err)
 	}
-	return AtMost(f, MaxFile)
+	return cli.AtMost(f, MaxFile)
 }
 
 // checkRegular refuses irregular and large files.
@@ -159,49 +157,10 @@ func (e tooLargeError) Error() string {
 // Is implements the interface of [errors.Is].
 func (e tooLargeError) Is(target error) bool { return target == contracts.ErrTooLarge }
 
-// AtMost reads everything, or fails if there is more than most bytes.
-func AtMost(r io.Reader, most int) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
-	if err == nil && len(data) > most {
-		err = fmt.Errorf("it has more than %d MiB", most>>20)
-	}
-	return data, err
-}
-
 // notReadable returns the error for an unreadable file.
 func notReadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist", path)
 	}
-	return fmt.Errorf("%s: %w", path, withoutPath(err))
-}
-
-// withoutPath returns the reason without the path.
-func withoutPath(err error) error {
-	var path *fs.PathError
-	if !errors.As(err, &path) {
-		return err
-	}
-	if path.Err.Error() == "path escapes from parent" { // os.Root has no exported error for it
-		return errors.New("it is a link that leads out of the directory: links must be relative and stay inside, or name what it leads to")
-	}
-	return path.Err
-}
-
-// Input reads a file, or standard input for "-".
-func Input(s cli.Streams, name string) ([]byte, error) {
-	in := s.In
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, cli.Usage(err)
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := AtMost(in, maxInput)
-	if err != nil {
-		return nil, cli.Usagef("%s: %w", name, withoutPath(err))
-	}
-	return data, nil
+	return fmt.Errorf("%s: %w", path, cli.WithoutPath(err))
 }

@@ -2,13 +2,9 @@ package source
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"procaas/engine/api/cli"
 )
 
 // Replace replaces the content of a file atomically. The content is on disk before it gets the name. Links to
@@ -50,17 +46,4 @@ func New(path string, data []byte) (err error) {
 		return fs.ErrExist
 	}
 	return placeFile(path, data, 0o644)
-}
-
-// Write writes a file with the given function.
-func Write(name string, write func(io.Writer) error) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return cli.Usage(err)
-	}
-	// A full disk may be noticed on close.
-	if err := errors.Join(write(f), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
 }

@@ -1,3 +1,4 @@
+// Package placement has the commands that show and change which database of an inbox has which slots.
 package placement
 
 import (
@@ -18,6 +19,9 @@ import (
 	"procaas/engine/inbox"
 	"procaas/engine/store"
 )
+
+// Commands returns the commands.
+func Commands() []*cobra.Command { return []*cobra.Command{inboxCommand()} }
 
 func inboxCommand() *cobra.Command {
 	return cli.Group(&cobra.Command{

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/source"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
@@ -100,7 +99,7 @@ const (
 // readEvents reads events as request bodies. It combines lines of JSON to arrays, and sends other JSON
 // unchanged.
 func readEvents(s cli.Streams, name string) (bodies []json.RawMessage, err error) {
-	data, err := source.Input(s, name)
+	data, err := s.Input(name)
 	if err != nil || json.Valid(data) {
 		return []json.RawMessage{data}, err
 	}

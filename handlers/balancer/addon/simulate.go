@@ -1,4 +1,4 @@
-package simulate
+package addon
 
 import (
 	"bytes"
@@ -11,15 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
 	"procaas/engine/api/cli"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/plant"
 )
 
-// StepCommand is balancer step, with which other simulators ask a policy.
-func StepCommand() *cobra.Command {
+// stepCommand is balancer step, with which other simulators ask a policy.
+func stepCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "step",
 		Short: "Decide moves of partitions over lines of JSON, for simulators",
@@ -92,7 +91,7 @@ func checkPolicies(names []string) error {
 	return nil
 }
 
-func balancerCommand() *cobra.Command {
+func simulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "balancer",
 		Short: "Compare what policies of the balancer drop and move",
@@ -119,7 +118,7 @@ The estimate leaves out cold caches after moves.`,
 	files := c.Flags().StringArray("scenario", nil, "a YAML file with what happens to the cluster (repeatable)")
 	from := c.Flags().String("from", "", "a recording of a live cluster, instead of scenarios")
 	policies := c.Flags().StringSlice("policy", balancer.Names(), "the policies to compare")
-	seeds := seedsFlag(c)
+	seeds := cli.SeedsFlag(c)
 	params := c.Flags().String("params", "",
 		"a JSON file with parameters of the policies (default with --from: those of the recording)")
 	samples := c.Flags().Bool("samples", false, "with --format json: add what happened in each half minute or, with --from, at "+
@@ -139,7 +138,7 @@ The estimate leaves out cold caches after moves.`,
 		case *from != "" && c.Flags().Changed("seeds"):
 			return cli.Usagef("--seeds: a recording has no chance in it; leave it out with --from")
 		}
-		if err := checkSeeds(*seeds); err != nil {
+		if err := cli.CheckSeeds(*seeds); err != nil {
 			return err
 		}
 		if err := checkPolicies(*policies); err != nil {
@@ -158,7 +157,7 @@ The estimate leaves out cold caches after moves.`,
 			if err != nil {
 				return err
 			}
-			return show(s, report, *format, *svg, report.WriteSVG, *samples)
+			return cli.ShowReport(s, report, *format, *svg, report.WriteSVG, *samples)
 		}
 		var report plant.Report
 		for _, file := range *files {
@@ -172,7 +171,7 @@ The estimate leaves out cold caches after moves.`,
 			}
 			report.Scenarios = append(report.Scenarios, done)
 		}
-		return show(s, &report, *format, *svg, func(w io.Writer) error { return report.Scenarios[0].WriteSVG(w) }, *samples)
+		return cli.ShowReport(s, &report, *format, *svg, func(w io.Writer) error { return report.Scenarios[0].WriteSVG(w) }, *samples)
 	}
 	return c
 }
@@ -200,7 +199,7 @@ func replay(file string, policies []string, params *balancer.Params) (*plant.Rep
 
 // readScenario reads a scenario of the balancer, and prints its findings.
 func readScenario(s cli.Streams, name string) (*plant.Scenario, error) {
-	data, err := source.Input(s, name)
+	data, err := s.Input(name)
 	if err != nil {
 		return nil, err
 	}

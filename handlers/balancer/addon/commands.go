@@ -1,6 +1,4 @@
-// Package placement has the commands that show and change what lives where: partitions on workers, keys on shards,
-// and slots in the databases of an inbox.
-package placement
+package addon
 
 import (
 	"cmp"
@@ -13,16 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/simulate"
 	"procaas/engine/api/cli"
 	"procaas/engine/clusters"
 	"procaas/handlers/balancer/plant"
 )
-
-// Commands returns the commands.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{inboxCommand(), balancerCommand(), shardCommand()}
-}
 
 // balancerCommand has the commands that show and control live clusters.
 func balancerCommand() *cobra.Command {
@@ -36,7 +28,7 @@ effect at the next observation and survive restarts. The audit has them with the
 reasons. A server with only one cluster needs no --cluster.`,
 	}
 	c.AddCommand(
-		simulate.StepCommand(), balancerStatus(), balancerMoves(), balancerExplain(), balancerRecord(),
+		stepCommand(), balancerStatus(), balancerMoves(), balancerExplain(), balancerRecord(),
 		leverCommand("ban WORKER", "Take all partitions off a worker at once, and give it none", clusters.LeverBan, false),
 		leverCommand("unban WORKER", "Let a worker serve again", clusters.LeverBan, true),
 		leverCommand("drain [WORKER]", "Empty a worker, or a zone, in good order", clusters.LeverDrain, false),
