@@ -53,6 +53,7 @@ func TestBatcherSharesCallsAndKeepsResultsApart(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		synctest.Wait()
 		if most.Load() != 2 {
 			t.Errorf("want 2 calls at once, have %d", most.Load())
 		}
@@ -141,7 +142,12 @@ func TestHealthReleasesCallersOfAWriteThatHangs(t *testing.T) {
 		var w Health
 		var told []time.Duration
 		began := time.Now()
-		w.Tell(waiting(func(error) { told = append(told, time.Since(began)) }))
+		var mu sync.Mutex
+		w.Tell(waiting(func(error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, time.Since(began))
+		}))
 		w.Begin(time.Now())() // one that ends
 		time.Sleep(FailFor - time.Millisecond)
 		end := w.Begin(time.Now())
@@ -149,6 +155,7 @@ func TestHealthReleasesCallersOfAWriteThatHangs(t *testing.T) {
 		end()
 		w.Note(nil, began, time.Now())
 		time.Sleep(3 * FailFor)
+		synctest.Wait()
 		if len(told) != 2 || told[0] != 2*FailFor-time.Millisecond || told[1]-told[0] != FailFor {
 			t.Errorf("want callers released after %s, and once more after as long, have %v", 2*FailFor-time.Millisecond, told)
 		}
