@@ -29,7 +29,7 @@
 //
 // Go structs describe the mappings of the language and the bodies of handler types. Their comments are the reference.
 // Their tags are the constraints and defaults, and their field types are the types of values. [spec.Of] turns a struct
-// into a [spec.Spec]. Decoding, checks, [tree.JSONSchema] and the texts of the command line use it. A [tree.Type] adds a
+// into a [spec.Spec]. Decoding, checks, [tree.Language.JSONSchema] and the texts of the command line use it. A [tree.Type] adds a
 // handler type. The language itself has none.
 //
 // # Expressions
