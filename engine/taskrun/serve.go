@@ -14,6 +14,7 @@ import (
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/queue/language"
 )
 
 // This file runs the tasks of pipelines with a queue section. A claimed task becomes an event whose
@@ -134,12 +135,12 @@ func (s *Server) wants() []store.TaskWant {
 	s.mu.Unlock()
 	var wants []store.TaskWant
 	for _, p := range s.Runs.Bundle().Pipelines {
-		if tree.QueueOf(p) == nil || len(p.Stages) == 0 {
+		if language.Of(p) == nil || len(p.Stages) == 0 {
 			continue
 		}
 		most := taskPerNode
-		if tree.QueueOf(p).Concurrency != nil {
-			most = tree.QueueOf(p).Concurrency.Node
+		if language.Of(p).Concurrency != nil {
+			most = language.Of(p).Concurrency.Node
 		}
 		if room := most - running[p.ID]; room > 0 {
 			wants = append(wants, TaskWantOf(p, store.TaskWant{Type: p.ID, Limit: room}))
@@ -224,16 +225,16 @@ func (s *Server) raise(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, p := range s.Runs.Bundle().Pipelines {
-			if tree.QueueOf(p) == nil || tree.QueueOf(p).MaxWait == 0 || time.Now().Before(next[p.ID]) {
+			if language.Of(p) == nil || language.Of(p).MaxWait == 0 || time.Now().Before(next[p.ID]) {
 				continue
 			}
 			bounded, cancel := context.WithTimeout(ctx, taskCallMost)
-			n, err := s.Tasks.Maintenance.RaiseTasks(bounded, p.ID, tree.QueueOf(p).MaxWait, tendAtOnce)
+			n, err := s.Tasks.Maintenance.RaiseTasks(bounded, p.ID, language.Of(p).MaxWait, tendAtOnce)
 			cancel()
 			if err != nil && ctx.Err() == nil {
 				s.Log.Warn("tasks that wait for too long cannot be raised", "type", p.ID, "error", err)
 			}
-			next[p.ID] = time.Now().Add(RaisePause(tree.QueueOf(p).MaxWait, n == tendAtOnce))
+			next[p.ID] = time.Now().Add(RaisePause(language.Of(p).MaxWait, n == tendAtOnce))
 		}
 	}
 }
@@ -241,7 +242,7 @@ func (s *Server) raise(ctx context.Context) {
 // run makes a run of a task, or finds its run, and waits for its end.
 func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport {
 	p := s.Runs.Bundle().Pipeline(t.Type)
-	if p == nil || tree.QueueOf(p) == nil {
+	if p == nil || language.Of(p) == nil {
 		return snoozed(t, taskOverload) // the definition has just changed
 	}
 	if t.Timeout > 0 {

@@ -11,6 +11,7 @@ import (
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/queue/language"
 )
 
 // cancelledRuns has one run, which was cancelled.
@@ -18,7 +19,7 @@ type cancelledRuns struct{ reason string }
 
 func (cancelledRuns) Bundle() *tree.Bundle {
 	job := &tree.Pipeline{ID: "job"}
-	job.KeepField("queue", &tree.Queue{})
+	job.KeepField("queue", &language.Queue{})
 	return &tree.Bundle{Index: tree.Index{Pipelines: map[string]*tree.Pipeline{"job": job}}}
 }
 

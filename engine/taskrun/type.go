@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/queue/language"
 )
 
 // A taskSaid says which values the sender of a task has set.
@@ -27,7 +28,7 @@ func SaidTolerance(s *taskSaid) { s.tolerance = true }
 // FillTask fills in a task from the queue section of its pipeline: values that the sender has not
 // set, the unique key, and the handling of duplicates.
 func FillTask(p *tree.Pipeline, t *store.TaskSpec, options ...TaskOption) error {
-	q := tree.QueueOf(p)
+	q := language.Of(p)
 	if q == nil {
 		return nil
 	}
@@ -63,7 +64,7 @@ func FillTask(p *tree.Pipeline, t *store.TaskSpec, options ...TaskOption) error 
 	return nil
 }
 
-func mergePayloads(q *tree.Queue, first, second json.RawMessage) (json.RawMessage, error) {
+func mergePayloads(q *language.Queue, first, second json.RawMessage) (json.RawMessage, error) {
 	a, err := taskPayload(first)
 	if err != nil {
 		return nil, err
@@ -100,10 +101,10 @@ func taskEventType(p *tree.Pipeline) string {
 
 // TaskPolicyOf returns the retry policy of a pipeline's tasks. p may be nil, for other types.
 func TaskPolicyOf(p *tree.Pipeline) TaskPolicy {
-	if p == nil || tree.QueueOf(p) == nil || tree.QueueOf(p).Retry == nil {
+	if p == nil || language.Of(p) == nil || language.Of(p).Retry == nil {
 		return DefaultTaskPolicy()
 	}
-	r := tree.QueueOf(p).Retry
+	r := language.Of(p).Retry
 	policy := TaskPolicy{
 		Attempts: r.Attempts, MinDelay: r.MinDelay, MaxDelay: r.MaxDelay, Factor: r.Factor, Step: r.Step, Jitter: r.Jitter,
 	}
@@ -118,9 +119,9 @@ func TaskPolicyOf(p *tree.Pipeline) TaskPolicy {
 
 // TaskWantOf returns how many tasks of a pipeline may be taken at once, in addition to a limit.
 func TaskWantOf(p *tree.Pipeline, want store.TaskWant) store.TaskWant {
-	if p == nil || tree.QueueOf(p) == nil || tree.QueueOf(p).Concurrency == nil {
+	if p == nil || language.Of(p) == nil || language.Of(p).Concurrency == nil {
 		return want
 	}
-	want.MaxTaken, want.MaxPerKey = tree.QueueOf(p).Concurrency.Cluster, tree.QueueOf(p).Concurrency.Key
+	want.MaxTaken, want.MaxPerKey = language.Of(p).Concurrency.Cluster, language.Of(p).Concurrency.Key
 	return want
 }

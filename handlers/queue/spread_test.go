@@ -18,6 +18,7 @@ import (
 	"procaas/engine/store"
 	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
+	"procaas/handlers/queue/language"
 )
 
 // heldRuns has runs that end when all nodes have some.
@@ -71,7 +72,7 @@ func TestTasksPutAtOneNodeSpreadOverAll(t *testing.T) {
 	runs := &heldRuns{
 		pipeline: &tree.Pipeline{ID: "t", Stages: []*tree.Stage{{ID: "s"}}}, begun: map[string]int{}, full: map[string]bool{},
 	}
-	runs.pipeline.KeepField("queue", &tree.Queue{})
+	runs.pipeline.KeepField("queue", &language.Queue{})
 	ctx, stop := context.WithCancel(t.Context())
 	var nodes sync.WaitGroup
 	defer nodes.Wait()

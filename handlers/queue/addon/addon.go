@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"procaas/dsl/check"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/addon"
@@ -15,12 +14,13 @@ import (
 	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
 	queueapi "procaas/handlers/queue/api"
+	"procaas/handlers/queue/language"
 )
 
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "queue", Sections: []tree.Section{check.QueueSection()}, Types: queue.Types(), Problems: queueapi.Problems(), New: newProcess,
+		Name: "queue", Sections: []tree.Section{language.Section()}, Types: queue.Types(), Problems: queueapi.Problems(), New: newProcess,
 		Commands: func() []addon.Command { return []addon.Command{{Command: queueCommand()}} },
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
 	"procaas/engine/taskrun"
+	"procaas/handlers/queue/language"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -46,7 +47,7 @@ func (g *Group) putOperation() rest.Operation {
 // first type that it serves. All other tasks go into the queue of tasks.
 func (g *Group) put(c *rest.Call, kind string) error {
 	pipeline := g.Engine.Bundle().Pipeline(kind)
-	if g.Tasks != nil && (pipeline == nil || tree.QueueOf(pipeline) != nil) {
+	if g.Tasks != nil && (pipeline == nil || language.Of(pipeline) != nil) {
 		return g.putTasks(c, kind, pipeline)
 	}
 	if pipeline == nil {

@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/store"
+	"procaas/handlers/queue/language"
 )
 
 // Any name is a type of tasks, so that programs need no declaration. So a mistyped name is a type,
@@ -161,7 +162,7 @@ func (g *Group) mustBeHeard(ctx context.Context, kind string) error {
 func (g *Group) nearType(kind string, types map[string]bool) string {
 	var all []string
 	for _, p := range g.Engine.Bundle().Pipelines {
-		if tree.QueueOf(p) != nil {
+		if language.Of(p) != nil {
 			all = append(all, p.ID)
 		}
 	}

@@ -1,7 +1,9 @@
-package rules
+package language
 
-// OfQueue documents the rules about pipelines that are queues.
-func OfQueue() []Rule {
+import "procaas/dsl/rules"
+
+// queueRules documents the rules about pipelines that are queues.
+func queueRules() []rules.Rule {
 	const before = `pipelines:
   - id: thumbnails
     queue:
@@ -11,8 +13,8 @@ func OfQueue() []Rule {
       - id: work
         handlers: [{id: make, request: {url: http://127.0.0.1:9081/v1/thumbnails}}]
 `
-	return []Rule{{
-		Code:  CodeQueue,
+	return []rules.Rule{{
+		Code:  rules.CodeQueue,
 		Title: "queue of a pipeline",
 		Why: "Duplicates need a rule for when two tasks are the same, and a way to merge them if on-duplicate merges. Delays " +
 			"are durations.",

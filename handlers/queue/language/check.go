@@ -1,4 +1,4 @@
-package check
+package language
 
 import (
 	"procaas/dsl/datum"
@@ -10,17 +10,17 @@ import (
 	"procaas/dsl/typing"
 )
 
-// QueueSection is the field queue of pipelines.
-func QueueSection() tree.Section {
+// Section is the field queue of pipelines.
+func Section() tree.Section {
 	return tree.Section{
-		Of: tree.QueueSpec(), In: "pipelines", After: "weight", Rules: rules.OfQueue(),
-		Check: func(value any, c *tree.Checking) { checkQueue(value.(*tree.Queue), c.Pipeline, c.Payload, c.Reporter) },
+		Of: fieldSpec(), In: "pipelines", After: "weight", Rules: queueRules(),
+		Check: func(value any, c *tree.Checking) { checkQueue(value.(*Queue), c.Pipeline, c.Payload, c.Reporter) },
 	}
 }
 
 // checkQueue checks the queue section of a pipeline. Its expressions are evaluated outside any run, when a task
 // is put or has failed. So they read only the event, two payloads or the number of the attempt.
-func checkQueue(q *tree.Queue, p *tree.Pipeline, payload *typing.Outline, r *diag.Reporter) {
+func checkQueue(q *Queue, p *tree.Pipeline, payload *typing.Outline, r *diag.Reporter) {
 	if e := q.Unique.Expr(); e != nil {
 		e.Compile(&expr.Scope{Roots: []string{"event"}, Payload: payload}, datum.AnyKind, r)
 	}
@@ -55,7 +55,7 @@ func checkQueue(q *tree.Queue, p *tree.Pipeline, payload *typing.Outline, r *dia
 
 // tryDelay reports a delay that is invalid for one of the first attempts. It reads only the number of the
 // attempt, so it can be evaluated now instead of at the first failure.
-func tryDelay(q *tree.QueueRetry, r *diag.Reporter) {
+func tryDelay(q *QueueRetry, r *diag.Reporter) {
 	if e := q.Delay.Expr(); e != nil && e.Program == nil {
 		return // already reported
 	}

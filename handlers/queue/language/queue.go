@@ -1,6 +1,7 @@
-package tree
+package language
 
 import (
+	"embed"
 	"reflect"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // A Queue makes the pipeline a type of tasks. Tasks wait in its queue, ordered by priority and tolerance. When a node
@@ -17,7 +19,7 @@ import (
 type Queue struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Priority is the default priority of tasks. Higher priorities go first.
 	Priority int `yaml:"priority" min:"-1000000" max:"1000000"`
@@ -58,7 +60,7 @@ type Queue struct {
 type Concurrency struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Node is the limit for one node.
 	Node int `yaml:"node" default:"16" min:"1" max:"10000"`
@@ -76,7 +78,7 @@ type Concurrency struct {
 type QueueRetry struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Attempts is the highest number of attempts, including the first. 0 is no limit. A task that fails this often becomes a dead letter.
 	Attempts int `yaml:"attempts" default:"10" min:"0" max:"1000000"`
@@ -107,16 +109,19 @@ type queueField struct {
 	Queue *Queue `yaml:"queue"`
 }
 
-// QueueSpec describes the field.
-var QueueSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[queueField](), comments()) })
+//go:embed queue.go
+var queueFile embed.FS
 
-// QueueOf returns the queue of a pipeline, or nil.
-func QueueOf(p *Pipeline) *Queue { return FieldOf[*Queue](p, "queue") }
+// fieldSpec describes the field.
+var fieldSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[queueField](), spec.Read(queueFile)) })
 
-// ServesAlone implements [Start]: without stages, workers of other programs take the tasks.
+// Of returns the queue of a pipeline, or nil.
+func Of(p *tree.Pipeline) *Queue { return tree.FieldOf[*Queue](p, "queue") }
+
+// ServesAlone implements [tree.Start]: without stages, workers of other programs take the tasks.
 func (q *Queue) ServesAlone() bool { return true }
 
-// Dedups implements [Start].
+// Dedups implements [tree.Start].
 func (q *Queue) Dedups() bool { return !q.Unique.IsNull() }
 
 // UniqueOf returns the unique name of a task, or "" if there is none. event is the root event of expressions.
