@@ -15,7 +15,7 @@ func chooseRules() []Rule {
 		Title: "branch that is never taken",
 		Why: "The engine takes the first branch whose when is true. A branch without when is for all other cases, so it " +
 			"stands last.",
-		Before: head + indented(10, other+card),
-		After:  head + indented(10, card+other),
+		Before: head + Indented(10, other+card),
+		After:  head + Indented(10, card+other),
 	}}
 }

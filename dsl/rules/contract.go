@@ -28,7 +28,7 @@ pipelines:
       - id: look
         handlers:
           - id: look
-` + indented(12, fields) + `      - id: tell
+` + Indented(12, fields) + `      - id: tell
         handlers:
           - {id: notify, request: {url: http://127.0.0.1:9083/v1/push, query: {seen: !$ shared-state.seen}}}
 `

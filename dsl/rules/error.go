@@ -32,7 +32,7 @@ func inOnError(rules ...string) string {
             on-error:
 `
 	for _, rule := range rules {
-		s += indented(14, rule)
+		s += Indented(14, rule)
 	}
 	return s
 }

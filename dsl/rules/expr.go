@@ -166,7 +166,7 @@ pipelines:
       - id: look
         handlers:
           - id: look
-` + indented(12, text) + `      - id: tell
+` + Indented(12, text) + `      - id: tell
         handlers:
           - {id: notify, request: {url: http://127.0.0.1:9083/v1/push}}
 `

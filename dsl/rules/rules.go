@@ -19,7 +19,7 @@ type Rule struct {
 func (r Rule) AboutTests() bool { return strings.HasPrefix(string(r.Code), "PC09") }
 
 // inHandler returns an example with fields of a handler.
-func inHandler(fields string) string { return inRequest("") + indented(12, fields) }
+func inHandler(fields string) string { return inRequest("") + Indented(12, fields) }
 
 // inRequest returns an example with fields of a request.
 func inRequest(fields string) string {
@@ -31,11 +31,11 @@ func inRequest(fields string) string {
           - id: driver
             request:
               url: http://127.0.0.1:9083/v1/push
-` + indented(14, fields)
+` + Indented(14, fields)
 }
 
-// indented indents lines.
-func indented(by int, lines string) string {
+// Indented indents lines, for examples.
+func Indented(by int, lines string) string {
 	var b strings.Builder
 	for line := range strings.Lines(lines) {
 		b.WriteString(strings.Repeat(" ", by) + strings.TrimSuffix(line, "\n") + "\n")

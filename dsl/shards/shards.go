@@ -27,7 +27,8 @@ func Section() tree.Section {
 		Each: func(value any, visit func(tree.Declaration)) {
 			for _, m := range value.([]*tree.ShardMap) {
 				x := tree.Declaration{
-					Kind: "shard map", ID: m.ID, At: m.PlaceOf("id", m.Span), Owner: &m.Owner, OwnerAt: m.PlaceOf("owner", m.Span),
+					Kind: "shard map", ID: m.ID, Span: m.Span, At: m.PlaceOf("id", m.Span),
+					Owner: &m.Owner, OwnerAt: m.PlaceOf("owner", m.Span),
 				}
 				if m.Connect != nil {
 					x.Secret = m.Connect.Secret

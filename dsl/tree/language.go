@@ -11,8 +11,8 @@ import (
 	"procaas/dsl/spec"
 )
 
-//go:embed tree.go await.go bound.go call.go choose.go contribution.go cluster.go compensate.go each.go error.go events.go flow.go
-//go:embed handler.go loop.go pipeline.go retry.go shards.go template.go trigger.go
+//go:embed tree.go await.go bound.go call.go choose.go contribution.go compensate.go each.go error.go events.go flow.go
+//go:embed handler.go loop.go pipeline.go retry.go template.go trigger.go
 var treeFiles embed.FS
 
 var comments = sync.OnceValue(func() spec.Sources { return spec.Read(treeFiles) })

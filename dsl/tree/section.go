@@ -47,6 +47,7 @@ func (s *Section) field() *spec.Field {
 type Declaration struct {
 	Kind string // as messages name it
 	ID   string
+	Span diag.Span // of all of it
 	At   diag.Span // of the id
 
 	Owner   *string

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl/cluster"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/language"
 )
 
 // These are the kinds of the balancer's documents, other than [DocumentAssignment]. Their names are
@@ -144,7 +144,7 @@ type MoveLog struct {
 
 // A ClusterStatus has everything that is known about a cluster.
 type ClusterStatus struct {
-	Cluster    *tree.Cluster
+	Cluster    *language.Cluster
 	Assignment Assignment   // version 0 before there is one
 	Levers     Levers       // in force now
 	State      ClusterState // zero before the first decision
@@ -224,7 +224,7 @@ func NewClusters(db store.Store, bundle func() *tree.Bundle, now func() time.Tim
 
 // ClusterStatus reads the status of a cluster. The error is [ErrNoCluster].
 func (a *Clusters) ClusterStatus(ctx context.Context, cluster string) (s ClusterStatus, err error) {
-	s.Cluster = tree.ClusterOf(a.bundle(), cluster)
+	s.Cluster = language.ClusterOf(a.bundle(), cluster)
 	if s.Cluster == nil {
 		return s, ErrNoCluster
 	}
@@ -240,7 +240,7 @@ func (a *Clusters) ClusterStatus(ctx context.Context, cluster string) (s Cluster
 
 // ClusterMoves reads the last moves of a cluster, oldest first. The error is [ErrNoCluster].
 func (a *Clusters) ClusterMoves(ctx context.Context, cluster string) ([]MoveLog, error) {
-	if tree.ClusterOf(a.bundle(), cluster) == nil {
+	if language.ClusterOf(a.bundle(), cluster) == nil {
 		return nil, ErrNoCluster
 	}
 	return ReadMoves(ctx, a.store, cluster)
@@ -354,11 +354,11 @@ func (p LeverPull) subject() string {
 }
 
 // Members lists the workers of the cluster, including discovered ones.
-func (s *ClusterStatus) Members() []tree.ClusterWorker {
+func (s *ClusterStatus) Members() []language.ClusterWorker {
 	members := s.Cluster.Members()
 	if s.Cluster.Discover != nil {
 		for _, w := range s.Assignment.Workers {
-			members = append(members, tree.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
+			members = append(members, language.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
 		}
 	}
 	return members
@@ -418,7 +418,7 @@ func (s *ClusterStatus) mayHold(partition int, worker string) bool {
 // holders lists the workers that may hold a partition according to the map.
 func (s *ClusterStatus) holders(partition int) (ids []string) {
 	members := s.Members()
-	for _, i := range cluster.Holders(s.Cluster, members)[partition] {
+	for _, i := range language.Holders(s.Cluster, members)[partition] {
 		ids = append(ids, members[i].ID)
 	}
 	return ids

@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/language"
 )
 
 // A TickFailure says why the balancer's last tick of a cluster failed.
@@ -45,7 +46,7 @@ func balances(p *tree.Pipeline, cluster string) (ticks, computed bool) {
 // ended has succeeded, or if there was none. The error is [ErrNoCluster].
 func (a *Clusters) TickFailure(ctx context.Context, cluster string) (*TickFailure, error) {
 	b := a.bundle()
-	if tree.ClusterOf(b, cluster) == nil {
+	if language.ClusterOf(b, cluster) == nil {
 		return nil, ErrNoCluster
 	}
 	var last *TickFailure

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"procaas/dsl/cluster"
-	"procaas/dsl/tree"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/language"
 )
 
 // A Recording has the balancer's recent observations of a cluster, with everything that another
@@ -36,13 +35,13 @@ const (
 )
 
 // RingSize returns how many observations of a cluster are kept.
-func RingSize(c *tree.Cluster) int {
+func RingSize(c *language.Cluster) int {
 	return min(max(int(ringTime/c.Step.Seconds()), ringLeast), ringMost)
 }
 
 // RingAge returns the age in seconds beyond which an observation in the ring is a leftover, for
 // example of another step.
-func RingAge(c *tree.Cluster) float64 { return 1.5 * c.Step.Seconds() * float64(RingSize(c)) }
+func RingAge(c *language.Cluster) float64 { return 1.5 * c.Step.Seconds() * float64(RingSize(c)) }
 
 // ClusterRecording reads the stored observations of a cluster. The error is [ErrNoCluster].
 func (a *Clusters) ClusterRecording(ctx context.Context, cluster string) (Recording, error) {
@@ -62,7 +61,7 @@ func (s *ClusterStatus) record(ring []store.Document) (Recording, error) {
 	c, members := s.Cluster, s.Members()
 	r := Recording{
 		Cluster: c.ID, Policy: c.Policy, Partitions: c.Partitions, Step: c.Step.Seconds(), Parameters: parametersOf(c),
-		Workers: []AssignedWorker{}, Holders: cluster.Holders(c, members), Observations: []json.RawMessage{},
+		Workers: []AssignedWorker{}, Holders: language.Holders(c, members), Observations: []json.RawMessage{},
 	}
 	for _, w := range members {
 		r.Workers = append(r.Workers, AssignedWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
@@ -98,7 +97,7 @@ func (s *ClusterStatus) record(ring []store.Document) (Recording, error) {
 }
 
 // parametersOf returns the parameters of a policy with the names in files.
-func parametersOf(c *tree.Cluster) map[string]float64 {
+func parametersOf(c *language.Cluster) map[string]float64 {
 	p := c.Parameters
 	return map[string]float64{
 		"cycle_s": p.Cycle.Seconds(), "overload": p.Overload, "gini_high": p.GiniHigh, "gini_low": p.GiniLow,

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl/cluster"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/language"
 )
 
 // A ClusterView is a cluster in the form for people.
@@ -87,7 +87,7 @@ func (s *ClusterStatus) bestLoad() float64 {
 		return 0
 	}
 	up := s.seen()
-	return cluster.BestLoad(cluster.Holders(s.Cluster, members), cluster.Capacities(members), func(i int) bool {
+	return language.BestLoad(language.Holders(s.Cluster, members), language.Capacities(members), func(i int) bool {
 		w, known := up[members[i].ID]
 		return known && (!w.Up || w.Banned)
 	})
@@ -137,7 +137,7 @@ func (s *ClusterStatus) explain(p int, moves []MoveLog) PartitionView {
 	}
 	members := s.Members()
 	up := 0
-	for _, i := range cluster.Holders(s.Cluster, members)[p] {
+	for _, i := range language.Holders(s.Cluster, members)[p] {
 		w := seen[members[i].ID]
 		if w.Up && !w.Banned {
 			up++

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"procaas/dsl"
-	"procaas/dsl/cluster"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/handlers/balancer/language"
 )
 
 // The explanation of a partition's place says what its worker does, and which of the
@@ -17,7 +17,7 @@ func TestExplainTellsWhomLeversHold(t *testing.T) {
 	t.Parallel()
 	yaml := "clusters:\n  - id: c\n    partitions: 2\n    map: {replicas: 3}\n    workers:\n" +
 		"      - {id: w1, url: 'http://127.0.0.1:1'}\n      - {id: w2, url: 'http://127.0.0.1:2'}\n      - {id: w3, url: 'http://127.0.0.1:3'}\n"
-	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{Language: tree.NewLanguage(cluster.Section())})
+	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{Language: tree.NewLanguage(language.Section())})
 	if b == nil {
 		t.Fatal(found)
 	}
@@ -31,7 +31,7 @@ func TestExplainTellsWhomLeversHold(t *testing.T) {
 		{Seen{ID: "w1", Up: true, Draining: true}, "w1 is emptied"},
 	} {
 		s := ClusterStatus{
-			Cluster: tree.ClustersOf(b)[0], State: ClusterState{Workers: []Seen{
+			Cluster: language.ClustersOf(b)[0], State: ClusterState{Workers: []Seen{
 				c.own,
 				{ID: "w2", Up: true, Banned: true},
 				{ID: "w3", Up: true, Draining: true},
@@ -61,7 +61,7 @@ func TestLeversThatContradictEachOtherAreTold(t *testing.T) {
 	yaml := "clusters:\n  - id: c\n    partitions: 4\n    workers:\n" +
 		"      - {id: w1, url: 'http://127.0.0.1:1', zone: a}\n      - {id: w2, url: 'http://127.0.0.1:2', zone: b}\n      - {id: " +
 		"w3, url: 'http://127.0.0.1:3'}\n"
-	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{Language: tree.NewLanguage(cluster.Section())})
+	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{Language: tree.NewLanguage(language.Section())})
 	if b == nil {
 		t.Fatal(found)
 	}
@@ -81,7 +81,7 @@ func TestLeversThatContradictEachOtherAreTold(t *testing.T) {
 			"partition 0 is pinned to w1, which is drained", "partition 3 is pinned to w3, which is drained",
 		}},
 	} {
-		s := ClusterStatus{Cluster: tree.ClustersOf(b)[0], Levers: c.levers}
+		s := ClusterStatus{Cluster: language.ClustersOf(b)[0], Levers: c.levers}
 		have := s.View().Levers.Warnings
 		if !slices.EqualFunc(have, c.wants, strings.HasPrefix) {
 			t.Errorf("%s: want %q, have %q", c.name, c.wants, have)

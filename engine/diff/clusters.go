@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"procaas/dsl/tree"
+	"procaas/handlers/balancer/language"
 )
 
 // These are the kinds of things of clusters.
@@ -14,14 +15,14 @@ const (
 
 // compareClusters compares clusters. It warns of changes that give keys to other workers.
 func compareClusters(c *Comparison, a, b *tree.Bundle) {
-	List(c, clusterKind, tree.ClustersOf(a), tree.ClustersOf(b), Edits[*tree.Cluster]{
-		Name:    func(v *tree.Cluster) string { return v.ID },
+	List(c, clusterKind, language.ClustersOf(a), language.ClustersOf(b), Edits[*language.Cluster]{
+		Name:    func(v *language.Cluster) string { return v.ID },
 		Removed: "nobody is told any more which worker serves its keys",
-		Both:    func(a, b *tree.Cluster) { compareCluster(c, a, b) },
+		Both:    func(a, b *language.Cluster) { compareCluster(c, a, b) },
 	})
 }
 
-func compareCluster(c *Comparison, a, b *tree.Cluster) {
+func compareCluster(c *Comparison, a, b *language.Cluster) {
 	fields := Fields(a, b, "workers")
 	if b.Map != nil && b.Map.File != "" {
 		fields = append(fields, Values("map.file", a.Held, b.Held)...)
@@ -34,9 +35,9 @@ func compareCluster(c *Comparison, a, b *tree.Cluster) {
 		return fmt.Sprintf("about %.0f %% of the keys fall into other partitions, and so to other workers; declare a new cluster",
 			100*float64(many-few)/float64(many))
 	})
-	name := func(w *tree.ClusterWorker) string { return b.ID + "/" + w.ID }
-	List(c, workerKind, a.Workers, b.Workers, Edits[*tree.ClusterWorker]{
+	name := func(w *language.ClusterWorker) string { return b.ID + "/" + w.ID }
+	List(c, workerKind, a.Workers, b.Workers, Edits[*language.ClusterWorker]{
 		Name: name,
-		Both: func(old, now *tree.ClusterWorker) { c.Changed(workerKind, name(now), Fields(old, now)) },
+		Both: func(old, now *language.ClusterWorker) { c.Changed(workerKind, name(now), Fields(old, now)) },
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl/expr"
 	"procaas/dsl/tree"
+	"procaas/handlers/balancer/language"
 )
 
 // A Reach is what an HTTP client may connect to. The zero value allows only public addresses. The
@@ -85,7 +86,7 @@ const workerConns = 256
 // registries that know their addresses.
 func ForWorkers(b *tree.Bundle, targets *Targets) *http.Client {
 	r := Reach{Targets: targets, MaxConns: workerConns, PassesOn: true}
-	for _, c := range tree.ClustersOf(b) {
+	for _, c := range language.ClustersOf(b) {
 		for _, w := range c.Workers {
 			r.Declared = append(r.Declared, w.URL)
 		}

@@ -13,6 +13,7 @@ import (
 	"procaas/engine/clusters"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/language"
 )
 
 // Apply makes the moves of a decision. It writes the next version of the assignment, and the reason
@@ -86,7 +87,7 @@ func outcome(version int64, moved int, reason string) (model.Result, error) {
 
 // A writing has what one Apply writes.
 type writing struct {
-	cluster *tree.Cluster
+	cluster *language.Cluster
 	o       *Observation
 	d       *Decision
 	c       *engine.Call

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl/cluster"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clusters"
@@ -21,6 +20,7 @@ import (
 	"procaas/engine/memory"
 	"procaas/engine/store"
 	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/language"
 )
 
 // A rig is a cluster of workers in this process, and the documents of its balancer.
@@ -95,7 +95,7 @@ func newRig(t *testing.T, n int, more string) *rig {
 func (r *rig) load(yaml string) {
 	r.t.Helper()
 	r.yaml = yaml
-	r.bundle = enginetest.LoadIn(r.t, tree.NewLanguage(cluster.Section()), yaml, balancer.Types()...)
+	r.bundle = enginetest.LoadIn(r.t, tree.NewLanguage(language.Section()), yaml, balancer.Types()...)
 }
 
 func (r *rig) join() int64 {
@@ -236,7 +236,7 @@ func TestWorkerThatHasEndedIsLeftAtOnce(t *testing.T) {
 func TestSilentWorkersAreAskedAgainWhereReportsAreSeldom(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3, "")
-	tree.ClusterOf(r.bundle, "c").Step = time.Minute
+	language.ClusterOf(r.bundle, "c").Step = time.Minute
 	tick := func() map[string]any {
 		r.now = r.now.Add(time.Minute)
 		_, applied := r.tick()

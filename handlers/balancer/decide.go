@@ -12,6 +12,7 @@ import (
 	"procaas/engine/clusters"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/language"
 )
 
 // Decide decides which partitions of a cluster should move. It uses the policy of the cluster and
@@ -85,7 +86,7 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (model.Result, erro
 
 // relearn makes a policy that has seen the recent observations, and knows the workers of an
 // observation.
-func relearn(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation) (*Live, error) {
+func relearn(ctx context.Context, c *engine.Call, cluster *language.Cluster, o *Observation) (*Live, error) {
 	past, err := recorded(ctx, c.Documents, cluster, o.At)
 	if err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func relearn(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Obse
 const mostReplayed = 500_000
 
 // recorded reads the latest stored observations of a cluster before a time, oldest first.
-func recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster, before float64) ([]Observation, error) {
+func recorded(ctx context.Context, store store.Documents, cluster *language.Cluster, before float64) ([]Observation, error) {
 	ring, err := latest(ctx, store, cluster, before)
 	if err != nil {
 		return nil, err
@@ -124,13 +125,13 @@ func recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster,
 }
 
 // replayed returns how many observations a node learns from.
-func replayed(cluster *tree.Cluster) int {
+func replayed(cluster *language.Cluster) int {
 	return max(1, min(clusters.RingSize(cluster), mostReplayed/cluster.Partitions))
 }
 
 // latest reads the newest documents of the ring, as many as a node learns from. It may read older
 // leftovers, too.
-func latest(ctx context.Context, db store.Documents, cluster *tree.Cluster, before float64) (found []store.Document, err error) {
+func latest(ctx context.Context, db store.Documents, cluster *language.Cluster, before float64) (found []store.Document, err error) {
 	most := replayed(cluster)
 	if most == clusters.RingSize(cluster) {
 		return db.DocumentsOf(ctx, clusters.DocumentObservation, cluster.ID+"/")
@@ -150,13 +151,13 @@ func latest(ctx context.Context, db store.Documents, cluster *tree.Cluster, befo
 }
 
 // placeOf returns the name of the document of the ring for an observation at a time.
-func placeOf(cluster *tree.Cluster, at float64) string {
+func placeOf(cluster *language.Cluster, at float64) string {
 	return fmt.Sprintf("%s/%03d", cluster.ID, int64(at/cluster.Step.Seconds())%int64(clusters.RingSize(cluster)))
 }
 
 // replay follows past observations with the workers of a later one. It skips observations with
 // another number of partitions.
-func replay(cluster *tree.Cluster, past []Observation, o *Observation) (*Live, error) {
+func replay(cluster *language.Cluster, past []Observation, o *Observation) (*Live, error) {
 	live, err := NewLive(cluster, o)
 	if err != nil {
 		return nil, err

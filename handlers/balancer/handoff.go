@@ -14,6 +14,7 @@ import (
 	"procaas/engine/clusters"
 	"procaas/engine/model"
 	"procaas/handlers/balancer/handoff"
+	"procaas/handlers/balancer/language"
 )
 
 // Handoff tells the workers of a cluster which partitions they gain and lose.
@@ -93,7 +94,7 @@ func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 
 // orderToken returns the token for orders to the workers of a cluster, or empty. Like all secrets
 // of a call, it is hidden in output.
-func orderToken(c *engine.Call, cluster *tree.Cluster) (string, error) {
+func orderToken(c *engine.Call, cluster *language.Cluster) (string, error) {
 	if cluster.Secret == "" {
 		return "", nil
 	}

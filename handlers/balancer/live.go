@@ -10,15 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl/cluster"
-	"procaas/dsl/tree"
 	"procaas/engine/clusters"
+	"procaas/handlers/balancer/language"
 )
 
 // A Live follows one cluster through its observations. It does no I/O: the same observations give
 // the same decisions on every node.
 type Live struct {
-	cluster *tree.Cluster
+	cluster *language.Cluster
 	members []Observed // the workers that the policy knows, in order
 	allowed [][]int
 	policy  Policy
@@ -28,13 +27,13 @@ type Live struct {
 }
 
 // NewLive starts with an observation, without deciding about it.
-func NewLive(c *tree.Cluster, o *Observation) (*Live, error) {
+func NewLive(c *language.Cluster, o *Observation) (*Live, error) {
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
 	allowed := make([][]int, c.Partitions)
 	members, places := o.members()
-	for p, holders := range cluster.Holders(c, members) {
+	for p, holders := range language.Holders(c, members) {
 		for _, i := range holders {
 			allowed[p] = append(allowed[p], places[i])
 		}
@@ -45,14 +44,14 @@ func NewLive(c *tree.Cluster, o *Observation) (*Live, error) {
 // Rehearse starts with an observation of a recording. allowed has the indexes of the workers that
 // may hold each partition.
 func Rehearse(r *clusters.Recording, policy string, params Params, allowed [][]int, o *Observation) (*Live, error) {
-	c := &tree.Cluster{ID: r.Cluster, Partitions: r.Partitions, Policy: policy, Step: time.Duration(r.Step * float64(time.Second))}
+	c := &language.Cluster{ID: r.Cluster, Partitions: r.Partitions, Policy: policy, Step: time.Duration(r.Step * float64(time.Second))}
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
 	return newLive(c, allowed, params, o)
 }
 
-func newLive(c *tree.Cluster, allowed [][]int, params Params, o *Observation) (*Live, error) {
+func newLive(c *language.Cluster, allowed [][]int, params Params, o *Observation) (*Live, error) {
 	l := &Live{cluster: c, members: slices.Clone(o.Workers), allowed: allowed, silent: make([]int, len(o.Workers)), at: math.Inf(-1)}
 	if len(o.Workers) == 0 {
 		return l, nil // no worker is known yet

@@ -7,14 +7,14 @@ import (
 
 	"pgregory.net/rapid"
 
-	"procaas/dsl/cluster"
 	"procaas/dsl/tree"
 	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
+	"procaas/handlers/balancer/language"
 )
 
 // drawLive makes a cluster with a random map, policy and number of workers.
-func drawLive(t *rapid.T) *tree.Cluster {
+func drawLive(t *rapid.T) *language.Cluster {
 	n := rapid.IntRange(1, 7).Draw(t, "workers")
 	yaml := fmt.Sprintf("clusters:\n  - id: c\n    partitions: %d\n    step: 2s\n    policy: %s\n    map: {rule: %s, replicas: "+
 		"%d, seed: %d}\n    workers:\n",
@@ -24,13 +24,13 @@ func drawLive(t *rapid.T) *tree.Cluster {
 	for i := range n {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d', zone: z%d}\n", i, 9100+i, i%3)
 	}
-	b := enginetest.LoadIn(t, tree.NewLanguage(cluster.Section()), yaml)
-	return tree.ClustersOf(b)[0]
+	b := enginetest.LoadIn(t, tree.NewLanguage(language.Section()), yaml)
+	return language.ClustersOf(b)[0]
 }
 
 // A state is a cluster as its balancer leaves it from tick to tick.
 type state struct {
-	cluster *tree.Cluster
+	cluster *language.Cluster
 	owners  []int
 	up      []bool
 	allowed [][]int
@@ -54,7 +54,7 @@ func (s *state) observe(at float64) *Observation {
 func (s *state) apply(t *rapid.T, d Decision, levers clusters.Levers) {
 	moved := map[int]bool{}
 	for _, m := range d.Moves {
-		to := slices.IndexFunc(s.cluster.Workers, func(w *tree.ClusterWorker) bool { return w.ID == m.To })
+		to := slices.IndexFunc(s.cluster.Workers, func(w *language.ClusterWorker) bool { return w.ID == m.To })
 		first := s.owners[m.Partition] < 0
 		switch {
 		case moved[m.Partition]:
@@ -82,7 +82,7 @@ func TestEveryLiveAssignmentIsAllowed(t *testing.T) {
 		c := drawLive(t)
 		s := &state{
 			cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
-			allowed: cluster.Holders(c, c.Members()),
+			allowed: language.Holders(c, c.Members()),
 		}
 		at := 1e9
 		live, err := NewLive(c, s.observe(at))
@@ -149,7 +149,7 @@ func TestIdleClusterStays(t *testing.T) {
 		c := drawLive(t)
 		s := &state{
 			cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
-			allowed: cluster.Holders(c, c.Members()),
+			allowed: language.Holders(c, c.Members()),
 		}
 		live, err := NewLive(c, s.observe(1e9))
 		if err != nil {
@@ -220,7 +220,7 @@ func TestDrainedWorkerIsSpreadOverTheOthers(t *testing.T) {
 				}
 				o.Tell(levers)
 				for _, m := range live.Decide(o, levers).Moves {
-					s.owners[m.Partition] = slices.IndexFunc(s.cluster.Workers, func(w *tree.ClusterWorker) bool { return w.ID == m.To })
+					s.owners[m.Partition] = slices.IndexFunc(s.cluster.Workers, func(w *language.ClusterWorker) bool { return w.ID == m.To })
 				}
 			}
 			count := make([]int, 3)
@@ -242,6 +242,6 @@ func liveOf(t *testing.T, policy string, workers, partitions int) *state {
 	for i := range workers {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d'}\n", i, 9100+i)
 	}
-	b := enginetest.LoadIn(t, tree.NewLanguage(cluster.Section()), yaml)
-	return &state{cluster: tree.ClustersOf(b)[0], owners: slices.Repeat([]int{-1}, partitions), up: slices.Repeat([]bool{true}, workers)}
+	b := enginetest.LoadIn(t, tree.NewLanguage(language.Section()), yaml)
+	return &state{cluster: language.ClustersOf(b)[0], owners: slices.Repeat([]int{-1}, partitions), up: slices.Repeat([]bool{true}, workers)}
 }

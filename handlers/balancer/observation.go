@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"procaas/dsl/tree"
 	"procaas/engine/clusters"
+	"procaas/handlers/balancer/language"
 )
 
 // An Observation describes a cluster at one moment. It is the response of balancer.observe, and a
@@ -48,7 +48,7 @@ type Observed struct {
 
 // check returns an error for an observation that no balancer could have made. Missing owners mean
 // that no worker has the partitions, and missing weights that none were reported.
-func (o *Observation) check(c *tree.Cluster) error {
+func (o *Observation) check(c *language.Cluster) error {
 	if o.Owners == nil {
 		o.Owners = slices.Repeat([]int{-1}, c.Partitions)
 	}
@@ -72,10 +72,10 @@ func (o *Observation) check(c *tree.Cluster) error {
 }
 
 // members lists the workers in the form of the map, and their indexes in the observation.
-func (o *Observation) members() (members []tree.ClusterWorker, places []int) {
+func (o *Observation) members() (members []language.ClusterWorker, places []int) {
 	for i, w := range o.Workers {
 		if w.Listed {
-			members = append(members, tree.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
+			members = append(members, language.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
 			places = append(places, i)
 		}
 	}
@@ -143,7 +143,7 @@ func (o *Observation) report(allowed [][]int) *Report {
 }
 
 // paramsOf returns the parameters of a cluster.
-func paramsOf(c *tree.Cluster) Params {
+func paramsOf(c *language.Cluster) Params {
 	p := c.Parameters
 	return Params{
 		Cycle: p.Cycle.Seconds(), Overload: p.Overload, GiniHigh: p.GiniHigh, GiniLow: p.GiniLow, Friction: p.Friction,

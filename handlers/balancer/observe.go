@@ -23,6 +23,7 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
 	"procaas/engine/model"
+	"procaas/handlers/balancer/language"
 )
 
 // Observe asks all workers of a cluster for their load, at the same time.
@@ -49,8 +50,8 @@ type Observe struct {
 }
 
 // clusterOf returns the cluster of a call.
-func clusterOf(c *engine.Call, id string) (*tree.Cluster, error) {
-	cluster := tree.ClusterOf(c.Bundle, id)
+func clusterOf(c *engine.Call, id string) (*language.Cluster, error) {
+	cluster := language.ClusterOf(c.Bundle, id)
 	if cluster == nil {
 		return nil, model.Permanent(fmt.Errorf("no cluster %q is declared", id))
 	}
@@ -62,11 +63,11 @@ func checkCluster(b *tree.Body) {
 	v := b.Field("cluster")
 	data, fixed := v.Literal()
 	id, ok := data.(string)
-	if !fixed || !ok || tree.ClusterOf(b.Bundle, id) != nil {
+	if !fixed || !ok || language.ClusterOf(b.Bundle, id) != nil {
 		return
 	}
 	var known []string
-	for _, c := range tree.ClustersOf(b.Bundle) {
+	for _, c := range language.ClustersOf(b.Bundle) {
 		known = append(known, c.ID)
 	}
 	hint := "declare it below clusters:"
@@ -95,7 +96,7 @@ func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 }
 
 // begin makes an observation of all known workers, before they are asked.
-func begin(ctx context.Context, c *engine.Call, cluster *tree.Cluster, a *clusters.Assignment) *Observation {
+func begin(ctx context.Context, c *engine.Call, cluster *language.Cluster, a *clusters.Assignment) *Observation {
 	o := &Observation{
 		Cluster: cluster.ID, At: float64(c.Now.UnixMilli()) / 1000, Version: a.Version,
 		Owners: make([]int, cluster.Partitions), Weights: make([]*float64, cluster.Partitions),
@@ -138,7 +139,7 @@ const (
 )
 
 // discover lists the declared workers, or asks a registry.
-func discover(ctx context.Context, c *engine.Call, cluster *tree.Cluster) ([]tree.ClusterWorker, error) {
+func discover(ctx context.Context, c *engine.Call, cluster *language.Cluster) ([]language.ClusterWorker, error) {
 	d := cluster.Discover
 	if d == nil {
 		return cluster.Members(), nil
@@ -164,7 +165,7 @@ func discover(ctx context.Context, c *engine.Call, cluster *tree.Cluster) ([]tre
 		return nil, fmt.Errorf("want 1 to %d workers from %s, have %d", maxWorkers, d.URL, len(listed))
 	}
 	seen := map[string]bool{}
-	var out []tree.ClusterWorker
+	var out []language.ClusterWorker
 	for _, w := range listed {
 		u, err := url.Parse(w.URL)
 		if w.ID == "" || seen[w.ID] || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
@@ -174,7 +175,7 @@ func discover(ctx context.Context, c *engine.Call, cluster *tree.Cluster) ([]tre
 				"them", d.URL, w.ID)
 		}
 		seen[w.ID] = true
-		out = append(out, tree.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
+		out = append(out, language.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
 	}
 	return out, nil
 }
@@ -203,7 +204,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 }
 
 // ask adds the workers' reports to the observation.
-func ask(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation) {
+func ask(ctx context.Context, c *engine.Call, cluster *language.Cluster, o *Observation) {
 	told := make([]map[int]float64, len(o.Workers))
 	var wait sync.WaitGroup
 	for i := range o.Workers {
@@ -242,7 +243,7 @@ const refusals = 2
 
 // askAgain asks workers again that have just become silent, as often as a policy would otherwise
 // wait for further reports. Their late answers count.
-func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation, told []map[int]float64) {
+func askAgain(ctx context.Context, c *engine.Call, cluster *language.Cluster, o *Observation, told []map[int]float64) {
 	rounds := max(1, missesLeast-leastConfirmations(cluster.Step.Seconds()))
 	again := func(w *Observed, round int) bool {
 		return w.Listed && !w.Up && (round < rounds || w.Gone && round < refusals)
@@ -293,7 +294,7 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Obs
 }
 
 // examine asks one worker, and returns its requests per second by partition.
-func examine(ctx context.Context, c *engine.Call, cluster *tree.Cluster, w *Observed) map[int]float64 {
+func examine(ctx context.Context, c *engine.Call, cluster *language.Cluster, w *Observed) map[int]float64 {
 	address := func(path string) string {
 		return strings.TrimSuffix(w.URL, "/") + strings.ReplaceAll(path, "{id}", url.PathEscape(w.ID))
 	}

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl/tree"
 	"procaas/engine/clusters"
 	"procaas/engine/memory"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/language"
 )
 
 // A node that takes over a large cluster reads only the latest part of the ring.
@@ -17,7 +17,7 @@ func TestLargeClusterReplaysTheLatestObservations(t *testing.T) {
 	for _, c := range []struct {
 		partitions, want int
 	}{{64, 450}, {10_000, 50}, {1_000_000, 1}} {
-		cluster := &tree.Cluster{ID: "c", Partitions: c.partitions, Step: 2 * time.Second}
+		cluster := &language.Cluster{ID: "c", Partitions: c.partitions, Step: 2 * time.Second}
 		db := memory.New(nil)
 		at := 1_700_000_001.5
 		for range 500 { // more than the ring has

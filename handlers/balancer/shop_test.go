@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl/tree"
 	"procaas/engine/clusters"
+	"procaas/handlers/balancer/language"
 )
 
 // A shop is a small live cluster in virtual time. Its workers drop requests in the middle of a step,
@@ -18,7 +18,7 @@ import (
 type shop struct {
 	t        *testing.T
 	live     *Live
-	cluster  *tree.Cluster
+	cluster  *language.Cluster
 	levers   clusters.Levers
 	capacity float64   // requests per second of a warm worker
 	rate     []float64 // requests per second of each partition
@@ -150,7 +150,7 @@ func (s *shop) run(seconds float64) *shop {
 		d := s.live.Decide(o, s.levers)
 		s.alerts = d.Alerts
 		for _, m := range d.Moves {
-			to := slices.IndexFunc(s.cluster.Workers, func(w *tree.ClusterWorker) bool { return w.ID == m.To })
+			to := slices.IndexFunc(s.cluster.Workers, func(w *language.ClusterWorker) bool { return w.ID == m.To })
 			if at, was := s.left[[2]int{m.Partition, to}]; was && s.at-at < 600 {
 				s.returns++
 			}

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl/cluster"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
@@ -26,6 +25,7 @@ import (
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
+	"procaas/handlers/balancer/language"
 )
 
 // A loaded worker reports a load for each partition that it holds.
@@ -87,7 +87,7 @@ func newDocumented(t testing.TB, workers, partitions int, changes ...string) doc
 	})
 	o := engine.DefaultOptions()
 	o.Name, o.Types, o.Store = "node", balancer.Types(), store.Ports()
-	o.Bundle = enginetest.LoadIn(t, tree.NewLanguage(cluster.Section()), yaml, balancer.Types()...)
+	o.Bundle = enginetest.LoadIn(t, tree.NewLanguage(language.Section()), yaml, balancer.Types()...)
 	return documented{enginetest.Start(t, o), t}
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api/ui/drawing"
 	"procaas/engine/api/ui/seen"
@@ -20,6 +19,7 @@ import (
 	"procaas/engine/stats"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/handlers/balancer/language"
 )
 
 // Tasks is what the console needs of the queue of tasks.
@@ -278,7 +278,7 @@ func (c systems) clustersData(ctx context.Context) (d clustersData, err error) {
 	if c.o.Clusters == nil {
 		return d, nil
 	}
-	for _, of := range tree.ClustersOf(c.o.Engine.Bundle()) {
+	for _, of := range language.ClustersOf(c.o.Engine.Bundle()) {
 		one := clusterData{Gini: drawing.Series(c.history.OfCluster(of.ID), func(p seen.ClusterPoint) float64 { return p.Gini })}
 		if one.ClusterStatus, err = c.o.Clusters.ClusterStatus(ctx, of.ID); err != nil {
 			return d, err
@@ -330,7 +330,7 @@ func (c systems) sampleClusters(ctx context.Context) map[string]seen.ClusterPoin
 	}
 	ctx, cancel := context.WithTimeout(ctx, seen.SampleEvery)
 	defer cancel()
-	for _, of := range tree.ClustersOf(c.o.Engine.Bundle()) {
+	for _, of := range language.ClustersOf(c.o.Engine.Bundle()) {
 		if s, err := c.o.Clusters.ClusterStatus(ctx, of.ID); err == nil && !s.State.Time.IsZero() {
 			out[of.ID] = seen.ClusterPoint{At: s.State.Time, Gini: s.State.Gini, Requests: s.State.Requests, Drops: s.State.Drops}
 		}

@@ -27,6 +27,7 @@ import (
 	"procaas/engine/stats"
 	"procaas/engine/store"
 	enginetransfers "procaas/engine/transfers"
+	"procaas/handlers/balancer/language"
 )
 
 // plain is an engine of which only what all pages need is there.
@@ -34,7 +35,7 @@ type plain struct{ ui.Engine }
 
 func (plain) Bundle() *tree.Bundle {
 	b := &tree.Bundle{}
-	b.KeepField("clusters", []*tree.Cluster{{ID: "fanout"}})
+	b.KeepField("clusters", []*language.Cluster{{ID: "fanout"}})
 	return b
 }
 func (plain) Backlog() stats.BacklogView    { return stats.BacklogView{} }
@@ -100,7 +101,7 @@ type clusters struct{}
 
 func (clusters) ClusterStatus(_ context.Context, id string) (engineclusters.ClusterStatus, error) {
 	return engineclusters.ClusterStatus{
-		Cluster: &tree.Cluster{ID: id}, Assignment: engineclusters.Assignment{Version: 9},
+		Cluster: &language.Cluster{ID: id}, Assignment: engineclusters.Assignment{Version: 9},
 		Levers: engineclusters.Levers{
 			Frozen: &engineclusters.Lever{By: "ann", Reason: "<b>"},
 			Pins:   map[int]engineclusters.Lever{3: {Worker: "w-1", By: "ann"}},

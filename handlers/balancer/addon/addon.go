@@ -4,19 +4,19 @@ package addon
 import (
 	"context"
 
-	"procaas/dsl/cluster"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/engine/api"
 	"procaas/handlers/balancer"
 	balancerapi "procaas/handlers/balancer/api"
+	"procaas/handlers/balancer/language"
 )
 
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "balancer", Sections: []tree.Section{cluster.Section()}, Types: balancer.Types(), Problems: balancerapi.Problems(), New: newProcess,
+		Name: "balancer", Sections: []tree.Section{language.Section()}, Types: balancer.Types(), Problems: balancerapi.Problems(), New: newProcess,
 		Commands: func() []addon.Command {
 			return []addon.Command{{Command: balancerCommand()}, {Command: simulateCommand(), Under: "simulate"}}
 		},

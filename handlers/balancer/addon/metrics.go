@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine/clusters"
+	"procaas/handlers/balancer/language"
 )
 
 // metrics are those of the latest observations of balancers. Each scrape reads them from the store, so all
@@ -97,7 +98,7 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	for _, c := range tree.ClustersOf(m.of.Bundle()) {
+	for _, c := range language.ClustersOf(m.of.Bundle()) {
 		status, err := m.of.ClusterStatus(ctx, c.ID)
 		if err != nil || status.State.Decided == 0 {
 			continue

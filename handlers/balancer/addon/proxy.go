@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
-	"procaas/dsl/cluster"
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine/addon"
@@ -25,6 +24,7 @@ import (
 	"procaas/engine/api/transport"
 	"procaas/engine/api/web"
 	"procaas/engine/clusters"
+	"procaas/handlers/balancer/language"
 	"procaas/handlers/balancer/route"
 )
 
@@ -51,10 +51,10 @@ func (f *flags) add(on *pflag.FlagSet) {
 
 // A proxied is the proxy of one cluster.
 type proxied struct {
-	cluster string           // its id
-	address string           // including the host
-	web     *web.Server      // nil before listen
-	key     cluster.KeyPlace // place of the key in requests
+	cluster string            // its id
+	address string            // including the host
+	web     *web.Server       // nil before listen
+	key     language.KeyPlace // place of the key in requests
 }
 
 // proxies are all proxies of a node.
@@ -89,9 +89,9 @@ func (p *proxies) check(b *tree.Bundle) error {
 
 // find returns the proxy of one --proxy.
 func (f *flags) find(id string, b *tree.Bundle) (*proxied, error) {
-	declared := tree.ClusterOf(b, id)
+	declared := language.ClusterOf(b, id)
 	if declared == nil {
-		known := cli.Names(tree.ClustersOf(b), func(c *tree.Cluster) string { return c.ID })
+		known := cli.Names(language.ClustersOf(b), func(c *language.Cluster) string { return c.ID })
 		return nil, cli.Usagef("--proxy %s=%s: no cluster %q is declared; %s", id, f.addresses[id], id,
 			cli.Meant(id, known, "did you mean %s?", "declare it below clusters:"))
 	}
@@ -103,7 +103,7 @@ func (f *flags) find(id string, b *tree.Bundle) (*proxied, error) {
 	if f.keys[id] != "" {
 		place = f.keys[id]
 	}
-	key, err := cluster.ParseKeyPlace(place)
+	key, err := language.ParseKeyPlace(place)
 	if err != nil {
 		return nil, cli.Usagef("--proxy-key %s: %w", id, err)
 	}

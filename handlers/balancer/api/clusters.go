@@ -18,6 +18,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/clusters"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/language"
 )
 
 // Clusters shows which worker of a cluster serves what, and why, and steers the balancers.
@@ -84,11 +85,11 @@ type clusterPath struct {
 // check refuses an unknown cluster.
 func (g *Group) check(in *clusterPath) error {
 	b := g.Clusters.Bundle()
-	if tree.ClusterOf(b, in.Cluster) != nil {
+	if language.ClusterOf(b, in.Cluster) != nil {
 		return nil
 	}
 	var known []string
-	for _, c := range tree.ClustersOf(b) {
+	for _, c := range language.ClustersOf(b) {
 		known = append(known, c.ID)
 	}
 	return clusterNotFound.New("there is no cluster %q%s", in.Cluster, problem.Meant(in.Cluster, known))

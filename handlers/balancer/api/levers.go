@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"strconv"
 
-	"procaas/dsl/tree"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/clusters"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/language"
 )
 
 // This file lets operators view and steer the balancers of clusters.
@@ -64,7 +64,7 @@ func (g *Group) leverOperations(refusals []string, unknown []problem.Kind) []res
 
 func (g *Group) list(c *rest.Call, _ *rest.Nothing) (page wire.Page[clusters.ClusterView], err error) {
 	views := []clusters.ClusterView{}
-	for _, cluster := range tree.ClustersOf(g.Clusters.Bundle()) {
+	for _, cluster := range language.ClustersOf(g.Clusters.Bundle()) {
 		v, err := g.view(c, cluster.ID)
 		if err != nil {
 			return page, err
@@ -134,7 +134,7 @@ func (g *Group) explain(c *rest.Call, in *partitionPath) (v clusters.PartitionVi
 	if err := g.check(&in.clusterPath); err != nil {
 		return v, err
 	}
-	cluster := tree.ClusterOf(g.Clusters.Bundle(), in.Cluster)
+	cluster := language.ClusterOf(g.Clusters.Bundle(), in.Cluster)
 	if cluster == nil { // a reload has removed it meanwhile
 		return v, leverProblem(clusters.ErrNoCluster, in.Cluster)
 	}

@@ -4,9 +4,8 @@ import (
 	"slices"
 	"sort"
 
-	"procaas/dsl/cluster"
-	"procaas/dsl/tree"
 	"procaas/engine/clusters"
+	"procaas/handlers/balancer/language"
 )
 
 const (
@@ -32,11 +31,11 @@ func (r *Recording) capacities() *capacities {
 	for i := range c.of {
 		c.of[i] = make([]float64, len(r.workers))
 	}
-	members := make([]tree.ClusterWorker, len(r.workers))
+	members := make([]language.ClusterWorker, len(r.workers))
 	for w, x := range r.workers {
 		members[w].Capacity = x.Capacity
 	}
-	declared := cluster.Capacities(members)
+	declared := language.Capacities(members)
 	var ratios []float64
 	unseen := []int{}
 	for w := range r.workers {

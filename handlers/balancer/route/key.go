@@ -6,12 +6,12 @@ import (
 	"net/url"
 	"strings"
 
-	"procaas/dsl/cluster"
+	"procaas/handlers/balancer/language"
 )
 
 // keyOf returns the key of a request, or an error that says where it should be. An empty key is an
 // error, because all such requests would go to one worker.
-func keyOf(r *http.Request, place cluster.KeyPlace) (string, error) {
+func keyOf(r *http.Request, place language.KeyPlace) (string, error) {
 	var key, where string
 	switch place.In {
 	case "header":

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl/cluster"
+	"procaas/handlers/balancer/language"
 	"procaas/handlers/balancer/route"
 )
 
@@ -18,7 +18,7 @@ func TestKeysComeFromWhereTheyAreSaidToBe(t *testing.T) {
 		"header:X-User": "", "query:id": "", "path:3": "", "path:1": "",
 		"header:X-Other": "the header X-Other", "query:x": "the parameter x of the query", "path:4": "segment 4 of the path",
 	} {
-		place, err := cluster.ParseKeyPlace(text)
+		place, err := language.ParseKeyPlace(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,10 +16,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/dsl/cluster"
 	"procaas/engine"
 	"procaas/engine/budget"
 	"procaas/engine/clock"
+	"procaas/handlers/balancer/language"
 )
 
 // ProxyOptions configures a [Proxy]. Follower, Key and Transport are required.
@@ -28,7 +28,7 @@ type ProxyOptions struct {
 	Follower *Follower
 
 	// Key says where requests have their key.
-	Key cluster.KeyPlace
+	Key language.KeyPlace
 
 	// Patience is how long a request waits for a worker that serves its partition. 0 means
 	// [DefaultPatience]. It does not bound the worker's own work.

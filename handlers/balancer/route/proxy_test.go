@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl/cluster"
 	"procaas/engine/api/transport"
 	"procaas/engine/clusters"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/outbound"
 	"procaas/handlers/balancer/handoff"
+	"procaas/handlers/balancer/language"
 	"procaas/handlers/balancer/route"
 )
 
@@ -128,7 +128,7 @@ func newProxy(t *testing.T, b *board, o route.ProxyOptions) *httptest.Server {
 	o.Follower = route.NewFollower(b, nil)
 	done := make(chan struct{})
 	go func() { defer close(done); o.Follower.Run(ctx) }()
-	key, err := cluster.ParseKeyPlace("query:key")
+	key, err := language.ParseKeyPlace("query:key")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,12 +81,7 @@ func ownedIn(b *tree.Bundle) []owned {
 			}
 		}
 	}
-	for _, c := range tree.ClustersOf(b) {
-		add(c.Owner, "cluster", c.ID, c.Span)
-	}
-	for _, m := range tree.ShardMapsOf(b) {
-		add(m.Owner, "shard map", m.ID, m.Span)
-	}
+	b.EachDeclaration(func(x tree.Declaration) { add(*x.Owner, x.Kind, x.ID, x.Span) })
 	slices.SortFunc(all, func(a, b owned) int {
 		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})

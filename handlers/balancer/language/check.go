@@ -1,4 +1,4 @@
-package cluster
+package language
 
 import (
 	"fmt"
@@ -17,16 +17,17 @@ import (
 // Section is the section clusters of files.
 func Section() tree.Section {
 	return tree.Section{
-		Of: tree.ClusterSpec(), Rules: rules.OfClusters(),
+		Of: sectionSpec(), Rules: clusterRules(),
 		Check: func(value any, c *tree.Checking) {
-			for _, declared := range value.([]*tree.Cluster) {
+			for _, declared := range value.([]*Cluster) {
 				Check(declared, c.Files, c.Reporter)
 			}
 		},
 		Each: func(value any, visit func(tree.Declaration)) {
-			for _, c := range value.([]*tree.Cluster) {
+			for _, c := range value.([]*Cluster) {
 				x := tree.Declaration{
-					Kind: "cluster", ID: c.ID, At: c.PlaceOf("id", c.Span), Owner: &c.Owner, OwnerAt: c.PlaceOf("owner", c.Span), Secret: c.Secret,
+					Kind: "cluster", ID: c.ID, Span: c.Span, At: c.PlaceOf("id", c.Span),
+					Owner: &c.Owner, OwnerAt: c.PlaceOf("owner", c.Span), Secret: c.Secret,
 				}
 				if c.Map != nil {
 					x.File, x.FileAt = c.Map.File, c.Map.PlaceOf("file", c.Map.Span)
@@ -38,7 +39,7 @@ func Section() tree.Section {
 }
 
 // Check checks the parts of a cluster, and whether its partition map can tolerate outages.
-func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Reporter) {
+func Check(cluster *Cluster, files map[string]*contracts.File, r *diag.Reporter) {
 	at := cluster.PlaceOf("id", cluster.Span)
 	switch {
 	case len(cluster.Workers) > 0 && cluster.Discover != nil:
@@ -53,7 +54,7 @@ func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Repo
 		checkDiscovery(cluster, d, r)
 	}
 	if cluster.Healthcheck == nil {
-		cluster.Healthcheck = &tree.Healthcheck{}
+		cluster.Healthcheck = &Healthcheck{}
 		preset(cluster.Healthcheck)
 	}
 	for _, f := range []struct{ name, path string }{{"path", cluster.Healthcheck.Path}, {"ping", cluster.Healthcheck.Ping}} {
@@ -66,7 +67,7 @@ func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Repo
 		r.Errorf(cluster.PlaceOf("key", at), rules.Cluster, "write it as header:X-User", "key of cluster %q: %v", cluster.ID, err)
 	}
 	if cluster.Parameters == nil {
-		cluster.Parameters = &tree.PolicyParameters{}
+		cluster.Parameters = &PolicyParameters{}
 		preset(cluster.Parameters)
 	} else if p := cluster.Parameters; p.GiniLow > p.GiniHigh {
 		r.Errorf(p.PlaceOf("gini-low", p.Span), rules.Cluster, "make it the lower one",
@@ -81,9 +82,9 @@ func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Repo
 // preset sets a part that the file omits to its defaults. The tags of the tree are the only place of defaults,
 // so preset decodes an empty mapping. An error is a bug in the tags, which any test of a cluster finds.
 func preset(into any) {
-	spec := tree.ClusterSpec().Field("clusters").Elem.Spec
+	spec := sectionSpec().Field("clusters").Elem.Spec
 	name := "healthcheck"
-	if _, ok := into.(*tree.PolicyParameters); ok {
+	if _, ok := into.(*PolicyParameters); ok {
 		name = "parameters"
 	}
 	if err := spec.Field(name).Spec.Decode(map[string]any{}, into); err != nil {
@@ -92,9 +93,9 @@ func preset(into any) {
 }
 
 // checkWorkers checks ids and addresses. It returns false if the map cannot be checked.
-func checkWorkers(cluster *tree.Cluster, r *diag.Reporter) bool {
+func checkWorkers(cluster *Cluster, r *diag.Reporter) bool {
 	sound := true
-	first := map[string]*tree.ClusterWorker{} // by id
+	first := map[string]*ClusterWorker{} // by id
 	for _, w := range cluster.Workers {
 		if w.ID == "" || w.URL == "" {
 			sound = false
@@ -134,7 +135,7 @@ func addressProblem(text string) string {
 }
 
 // checkDiscovery checks the addresses that list workers, and the networks in which workers may be.
-func checkDiscovery(cluster *tree.Cluster, d *tree.Discovery, r *diag.Reporter) {
+func checkDiscovery(cluster *Cluster, d *Discovery, r *diag.Reporter) {
 	u, err := url.Parse(d.URL)
 	if d.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
 		r.Errorf(d.PlaceOf("url", d.Span), rules.Cluster, "want such as http://127.0.0.1:9100/workers",
@@ -149,7 +150,7 @@ func checkDiscovery(cluster *tree.Cluster, d *tree.Discovery, r *diag.Reporter) 
 }
 
 // checkMap checks the map. It returns false if the loads cannot be checked.
-func checkMap(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Reporter) bool {
+func checkMap(cluster *Cluster, files map[string]*contracts.File, r *diag.Reporter) bool {
 	m := cluster.Map
 	if m == nil {
 		return true
@@ -180,7 +181,7 @@ func checkMap(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.R
 }
 
 // mapFile reads the file of a map. It returns nil after it has reported an error.
-func mapFile(m *tree.PartitionMap, files map[string]*contracts.File, r *diag.Reporter) *expr.Value {
+func mapFile(m *PartitionMap, files map[string]*contracts.File, r *diag.Reporter) *expr.Value {
 	at := m.PlaceOf("file", m.Span)
 	from := files[m.Span.File]
 	if from == nil {
@@ -204,10 +205,10 @@ func mapFile(m *tree.PartitionMap, files map[string]*contracts.File, r *diag.Rep
 
 // checkHeld checks a map that lists partitions per worker. It returns false if the loads cannot be checked.
 // Discovered workers are unknown yet, so any name is valid then.
-func checkHeld(cluster *tree.Cluster, r *diag.Reporter) bool {
+func checkHeld(cluster *Cluster, r *diag.Reporter) bool {
 	sound := true
 	for i, k := range cluster.Held.Keys() {
-		if cluster.Discover == nil && !slices.ContainsFunc(cluster.Workers, func(w *tree.ClusterWorker) bool { return w.ID == k.Name }) {
+		if cluster.Discover == nil && !slices.ContainsFunc(cluster.Workers, func(w *ClusterWorker) bool { return w.ID == k.Name }) {
 			r.Errorf(k.Span, rules.MapOfNobody, r.DidYouMean(k.Name, func() []string { return workerIDs(cluster) }),
 				"the map has partitions for %q, which is not a worker of cluster %q", k.Name, cluster.ID)
 			sound = false
@@ -226,7 +227,7 @@ func checkHeld(cluster *tree.Cluster, r *diag.Reporter) bool {
 }
 
 // workerIDs returns the ids of the declared workers, for suggestions.
-func workerIDs(c *tree.Cluster) []string {
+func workerIDs(c *Cluster) []string {
 	var ids []string
 	for _, w := range c.Workers {
 		ids = append(ids, w.ID)
@@ -242,7 +243,7 @@ const (
 
 // checkHolders reports partitions without a possible holder, failures that the map cannot tolerate, and loads
 // that no balancer can even out.
-func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
+func checkHolders(cluster *Cluster, at diag.Span, r *diag.Reporter) {
 	if cluster.Map != nil {
 		at = cluster.PlaceOf("map", at)
 	}
@@ -289,7 +290,7 @@ func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
 
 // Capacities returns the capacities of workers, in their order and in the declared unit. An unknown one is the
 // mean of the others, or 1 if all are unknown. Only the ratios matter.
-func Capacities(workers []tree.ClusterWorker) []float64 {
+func Capacities(workers []ClusterWorker) []float64 {
 	sum, known := 0.0, 0.0
 	for _, w := range workers {
 		if w.Capacity > 0 {
@@ -318,7 +319,7 @@ type outage struct {
 
 // outages returns each worker and each zone, unless there is only one zone. Workers without a zone do not form
 // one, since nothing says that they fail together.
-func outages(workers []tree.ClusterWorker) []outage {
+func outages(workers []ClusterWorker) []outage {
 	var out []outage
 	var zones []string
 	for i, w := range workers {

@@ -1,4 +1,4 @@
-package cluster
+package language
 
 import (
 	"cmp"
@@ -7,13 +7,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"procaas/dsl/tree"
 )
 
 // sorted orders all workers by a partition's preference, in rounds of one per zone if zones matter.
 // The maps of live clusters depend on this order, so it must never change.
-func sorted(workers []tree.ClusterWorker, seed, p int, zones bool) []int {
+func sorted(workers []ClusterWorker, seed, p int, zones bool) []int {
 	preference := make([]uint64, len(workers))
 	order := make([]int, len(workers))
 	for i, w := range workers {
@@ -39,12 +37,12 @@ func TestHoldersAreTheFirstOfAllSortedWorkers(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		c := &tree.Cluster{Partitions: 5, Map: &tree.PartitionMap{
+		c := &Cluster{Partitions: 5, Map: &PartitionMap{
 			Rule: []string{"random", "zone"}[random.IntN(2)], Replicas: 1 + random.IntN(6), Seed: random.IntN(100) - 50,
 		}}
-		var workers []tree.ClusterWorker
+		var workers []ClusterWorker
 		for i := range random.IntN(40) {
-			workers = append(workers, tree.ClusterWorker{ID: fmt.Sprint("worker-", i), Zone: fmt.Sprint("z", random.IntN(4))})
+			workers = append(workers, ClusterWorker{ID: fmt.Sprint("worker-", i), Zone: fmt.Sprint("z", random.IntN(4))})
 		}
 		for p, have := range Holders(c, workers) {
 			want := sorted(workers, c.Map.Seed, p, c.Map.Rule == "zone")

@@ -1,9 +1,9 @@
-package cluster_test
+package language_test
 
 import (
 	"testing"
 
-	"procaas/dsl/cluster"
+	"procaas/handlers/balancer/language"
 )
 
 func TestKeyPlacesAreReadAsTheyAreWritten(t *testing.T) {

@@ -1,4 +1,4 @@
-package cluster
+package language
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"procaas/dsl/expr"
-	"procaas/dsl/tree"
 )
 
 // defaultReplicas is how many workers may have a partition if the file does not say.
@@ -22,7 +21,7 @@ const ringPoints = 64
 // Holders returns for each partition the indexes of the workers that may have it. For a rule, the most
 // preferred worker comes first. The result depends on the ids and zones of the workers, not on their order. So
 // a worker that joins or leaves changes little.
-func Holders(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
+func Holders(c *Cluster, workers []ClusterWorker) [][]int {
 	m := c.Map
 	rule, replicas, seed := "all", defaultReplicas, 0
 	if m != nil {
@@ -95,7 +94,7 @@ func (d draw) number() uint64 {
 // A ranking finds the workers that a partition prefers. It keeps as many of each zone as a partition
 // may have, so it need not sort all workers for each partition.
 type ranking struct {
-	workers  []tree.ClusterWorker
+	workers  []ClusterWorker
 	replicas int
 	zone     []int    // of each worker; all 0 if zones do not matter
 	best     [][]pick // of each zone; reused
@@ -108,7 +107,7 @@ type pick struct {
 	round      int // how many workers of its zone are preferred to it
 }
 
-func newRanking(workers []tree.ClusterWorker, replicas int, zones bool) *ranking {
+func newRanking(workers []ClusterWorker, replicas int, zones bool) *ranking {
 	r := &ranking{workers: workers, replicas: replicas, zone: make([]int, len(workers))}
 	known := map[string]int{}
 	for i, w := range workers {
@@ -169,7 +168,7 @@ type ringPlace struct {
 	id     string
 }
 
-func newRing(workers []tree.ClusterWorker, seed int) ring {
+func newRing(workers []ClusterWorker, seed int) ring {
 	var r ring
 	for i, w := range workers {
 		for n := range ringPoints {
@@ -195,7 +194,7 @@ func (r ring) from(at uint64, replicas, workers int) []int {
 }
 
 // heldBy reads the map for the given workers. Workers that are not in it have no partitions.
-func heldBy(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
+func heldBy(c *Cluster, workers []ClusterWorker) [][]int {
 	out := make([][]int, c.Partitions)
 	for i, w := range workers {
 		held, _ := partitionsOf(c.Held.Get(w.ID), c.Partitions)

@@ -1,6 +1,7 @@
-package tree
+package language
 
 import (
+	"embed"
 	"reflect"
 	"sync"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // A Cluster is a set of workers that share partitions. One worker serves a partition at a time. A pipeline with a
@@ -15,7 +17,7 @@ import (
 type Cluster struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// ID names the cluster.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -65,7 +67,7 @@ type Cluster struct {
 type ClusterWorker struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// ID names the worker. A worker that returns with the same id counts as the same worker.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -86,7 +88,7 @@ type ClusterWorker struct {
 type Discovery struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// URL is the URL for the GET request.
 	URL string `yaml:"url" required:"true"`
@@ -104,7 +106,7 @@ type Discovery struct {
 type PartitionMap struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Rule chooses the workers of each partition: neighbours on a ring, workers of different zones, random ones, or
 	// all. Its default is random.
@@ -130,7 +132,7 @@ type PartitionMap struct {
 type Healthcheck struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Path is the extended healthcheck, appended to the URL of the worker. {id} stands for its id.
 	Path string `yaml:"path" default:"/healthcheck"`
@@ -147,7 +149,7 @@ type Healthcheck struct {
 type PolicyParameters struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Cycle is the time between two decisions of v1 to v4.
 	Cycle time.Duration `yaml:"cycle" default:"10s" min:"0s" max:"1h"`
@@ -191,14 +193,17 @@ type clusters struct {
 	Clusters []*Cluster `yaml:"clusters"`
 }
 
-// ClusterSpec describes the section.
-var ClusterSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[clusters](), comments()) })
+//go:embed cluster.go
+var source embed.FS
+
+// sectionSpec describes the section.
+var sectionSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[clusters](), spec.Read(source)) })
 
 // ClustersOf lists the clusters of a bundle.
-func ClustersOf(b *Bundle) []*Cluster { return In[*Cluster](b, "clusters") }
+func ClustersOf(b *tree.Bundle) []*Cluster { return tree.In[*Cluster](b, "clusters") }
 
 // ClusterOf returns a cluster of a bundle by its id, or nil.
-func ClusterOf(b *Bundle, id string) *Cluster {
+func ClusterOf(b *tree.Bundle, id string) *Cluster {
 	for _, c := range ClustersOf(b) {
 		if c.ID == id {
 			return c
