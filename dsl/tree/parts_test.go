@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"procaas/dsl/library"
-	"procaas/dsl/shards"
 	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 )
 
 // TestPartsHaveNamesOfTheirOwn: what people ask for must be one thing, also beside the
@@ -16,7 +16,7 @@ func TestPartsHaveNamesOfTheirOwn(t *testing.T) {
 	for _, f := range library.Functions() {
 		at[f.Name] = "functions"
 	}
-	for _, p := range tree.NewLanguage(shards.Section()).Parts() {
+	for _, p := range tree.NewLanguage(language.Section()).Parts() {
 		if before, ok := at[p.Name]; ok {
 			t.Errorf("%s is at %s and at %s", p.Name, before, p.At)
 		}

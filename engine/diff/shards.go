@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 )
 
 // These are the kinds of things of shard maps.
@@ -19,37 +20,37 @@ const (
 
 // compareShardMaps compares shard maps. Their changes may be dangerous for keys that are already placed, so it adds warnings.
 func compareShardMaps(c *Comparison, a, b *tree.Bundle) {
-	List(c, shardMapKind, tree.ShardMapsOf(a), tree.ShardMapsOf(b), Edits[*tree.ShardMap]{
-		Name:  func(m *tree.ShardMap) string { return m.ID },
+	List(c, shardMapKind, language.ShardMapsOf(a), language.ShardMapsOf(b), Edits[*language.ShardMap]{
+		Name:  func(m *language.ShardMap) string { return m.ID },
 		Added: "enroll its shards before anybody writes to them",
 		Removed: "nobody is told any more where its keys live; its fences and publications stay on its shards until procaas shard remove, " +
 			"and its placements stay in the store, and count again if it comes back",
-		Both: func(a, b *tree.ShardMap) { compareShardMap(c, a, b) },
+		Both: func(a, b *language.ShardMap) { compareShardMap(c, a, b) },
 	})
 }
 
-func compareShardMap(c *Comparison, a, b *tree.ShardMap) {
+func compareShardMap(c *Comparison, a, b *language.ShardMap) {
 	c.Warned(shardMapKind, b.ID, Fields(a, b, "tables", "shards"), func(f FieldChange) string { return mapWarning(a, b, f) })
-	List(c, tableKind, a.Tables, b.Tables, Edits[*tree.ShardTable]{
-		Name:    func(t *tree.ShardTable) string { return b.ID + "/" + t.Table },
+	List(c, tableKind, a.Tables, b.Tables, Edits[*language.ShardTable]{
+		Name:    func(t *language.ShardTable) string { return b.ID + "/" + t.Table },
 		Added:   "enroll the shards again, or its rows do not move with their keys",
 		Removed: "its rows stay behind when their keys move",
-		Both: func(old, now *tree.ShardTable) {
+		Both: func(old, now *language.ShardTable) {
 			c.Warned(tableKind, b.ID+"/"+now.Table, Fields(old, now, "table"), func(FieldChange) string {
 				return "the rows of a key are found by other columns; enroll the shards again"
 			})
 		},
 	})
-	List(c, shardKind, a.Shards, b.Shards, Edits[*tree.Shard]{
-		Name:    func(s *tree.Shard) string { return b.ID + "/" + s.ID },
+	List(c, shardKind, a.Shards, b.Shards, Edits[*language.Shard]{
+		Name:    func(s *language.Shard) string { return b.ID + "/" + s.ID },
 		Added:   "enroll it first; no key lives there until one is placed or moved there",
 		Removed: "refused while keys live there: drain it with transfer: false first",
-		Both:    func(old, now *tree.Shard) { compareShard(c, b.ID+"/"+now.ID, old, now) },
+		Both:    func(old, now *language.Shard) { compareShard(c, b.ID+"/"+now.ID, old, now) },
 	})
 }
 
 // mapWarning returns what the change of a field means for placed keys.
-func mapWarning(a, b *tree.ShardMap, f FieldChange) string {
+func mapWarning(a, b *language.ShardMap, f FieldChange) string {
 	switch f.Field {
 	case "strategy":
 		return "refused where the map is kept already: placed keys would not be found; declare a new map"
@@ -92,7 +93,7 @@ func parts(n int) string {
 	return fmt.Sprintf("%d parts", n)
 }
 
-func compareShard(c *Comparison, name string, a, b *tree.Shard) {
+func compareShard(c *Comparison, name string, a, b *language.Shard) {
 	fields := Fields(a, b, "hosts", "from")
 	if !slices.Equal(a.From, b.From) {
 		fields = append(fields, FieldChange{"from", bounds(a.From), bounds(b.From)})
@@ -112,18 +113,18 @@ func compareShard(c *Comparison, name string, a, b *tree.Shard) {
 		}
 		return ""
 	})
-	address := func(h *tree.ShardHost) string { return h.Full() }
-	stays := slices.ContainsFunc(b.Hosts, func(h *tree.ShardHost) bool {
-		return slices.ContainsFunc(a.Hosts, func(old *tree.ShardHost) bool { return old.Full() == h.Full() })
+	address := func(h *language.ShardHost) string { return h.Full() }
+	stays := slices.ContainsFunc(b.Hosts, func(h *language.ShardHost) bool {
+		return slices.ContainsFunc(a.Hosts, func(old *language.ShardHost) bool { return old.Full() == h.Full() })
 	})
 	replaced := ""
 	if !stays {
 		replaced = "no host of the shard stays: the rows of its keys, and the fences, have to be on the new ones"
 	}
-	List(c, hostKind, a.Hosts, b.Hosts, Edits[*tree.ShardHost]{
-		Name:  func(h *tree.ShardHost) string { return name + "/" + address(h) },
+	List(c, hostKind, a.Hosts, b.Hosts, Edits[*language.ShardHost]{
+		Name:  func(h *language.ShardHost) string { return name + "/" + address(h) },
 		Added: replaced,
-		Both: func(old, now *tree.ShardHost) {
+		Both: func(old, now *language.ShardHost) {
 			c.Changed(hostKind, name+"/"+address(now), Fields(old, now, "address"))
 		},
 	})

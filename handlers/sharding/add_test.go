@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl/tree"
 	"procaas/engine/store"
+	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/template"
 )
 
@@ -105,13 +105,13 @@ func TestShardsKeepTheirPlaces(t *testing.T) {
 	third.ID = "s0"
 	r.declared[0].ID = "placed"
 	for _, step := range []struct {
-		declared []*tree.Shard
+		declared []*language.Shard
 		want     string
 	}{
-		{[]*tree.Shard{&first, &second}, "s1 0, s2 1"},
-		{[]*tree.Shard{&third, &first, &second}, "s0 2, s1 0, s2 1"},
-		{[]*tree.Shard{&third, &second}, "s0 2, s2 1"},
-		{[]*tree.Shard{&second, &first, &third}, "s0 2, s1 0, s2 1"},
+		{[]*language.Shard{&first, &second}, "s1 0, s2 1"},
+		{[]*language.Shard{&third, &first, &second}, "s0 2, s1 0, s2 1"},
+		{[]*language.Shard{&third, &second}, "s0 2, s2 1"},
+		{[]*language.Shard{&second, &first, &third}, "s0 2, s1 0, s2 1"},
 	} {
 		r.declared[0].Shards = step.declared
 		if err := r.Apply(t.Context(), r.declared); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/jackc/pgx/v5"
 
-	"procaas/dsl/tree"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/preflight"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
@@ -21,9 +21,9 @@ import (
 
 // zooMap returns a map for a schema of the zoo. Tables are letters, or those of the arguments, such
 // as tables=(letters:folder), where letters has the columns user_id and folder for the key.
-func (r *rig) zooMap(d *datadriven.TestData) *tree.ShardMap {
+func (r *rig) zooMap(d *datadriven.TestData) *language.ShardMap {
 	m := *r.declared[0]
-	m.Tables = []*tree.ShardTable{{Table: "letters", Key: []string{"user_id"}}}
+	m.Tables = []*language.ShardTable{{Table: "letters", Key: []string{"user_id"}}}
 	m.Key = []string{"user", "folder"}
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
@@ -31,7 +31,7 @@ func (r *rig) zooMap(d *datadriven.TestData) *tree.ShardMap {
 			m.Tables = nil
 			for _, v := range arg.Vals {
 				name, folder, parts := strings.Cut(v, ":")
-				t := &tree.ShardTable{Table: name, Key: []string{"user_id"}}
+				t := &language.ShardTable{Table: name, Key: []string{"user_id"}}
 				if parts {
 					t.Key = append(t.Key, folder)
 				}
@@ -176,7 +176,7 @@ func TestZooOfSchemas(t *testing.T) {
 		clean("s1")
 		r.exec("s1", d.Input)
 		declared := r.zooMap(d)
-		if err := r.Apply(t.Context(), []*tree.ShardMap{declared}); err != nil {
+		if err := r.Apply(t.Context(), []*language.ShardMap{declared}); err != nil {
 			t.Fatal(err)
 		}
 		found, err := r.CheckShards(t.Context(), declared.ID, "s1")

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl/tree"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/schemas"
 )
@@ -172,7 +172,7 @@ func TestRemoveSaysWhichShardDidNotAnswer(t *testing.T) {
 	if e, err := r.Enroll(ctx, r.themap("oldmail"), "a"); err != nil || len(e.Reasons) > 0 {
 		t.Fatal(e, err)
 	}
-	if err := r.Apply(ctx, []*tree.ShardMap{r.declared[0]}); err != nil {
+	if err := r.Apply(ctx, []*language.ShardMap{r.declared[0]}); err != nil {
 		t.Fatal(err)
 	}
 	done, err := r.RemoveMap(ctx, "oldmail", transfers.ShardRemove{}, store.Actor{})

@@ -13,13 +13,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"procaas/dsl/shards"
 	"procaas/dsl/tree"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
@@ -34,7 +34,7 @@ type rig struct {
 
 	now time.Time // of handlers; zero for that of the machine
 
-	declared []*tree.ShardMap
+	declared []*language.ShardMap
 	docs     store.Documents // which have the transfers; nil for none
 
 	transfers []transfers.ShardTransfer // without docs
@@ -176,9 +176,9 @@ func logicalCluster() (*enginetest.Cluster, error) {
 	}
 }
 
-func parseMaps(t testing.TB, text string) []*tree.ShardMap {
+func parseMaps(t testing.TB, text string) []*language.ShardMap {
 	t.Helper()
-	return tree.ShardMapsOf(enginetest.LoadIn(t, tree.NewLanguage(shards.Section()), text))
+	return language.ShardMapsOf(enginetest.LoadIn(t, tree.NewLanguage(language.Section()), text))
 }
 
 func (r *rig) exec(shard, sql string, args ...any) {
@@ -257,7 +257,7 @@ func (r *rig) ask(shard, sql string, into any) {
 }
 
 // where returns the condition of the rows of a placement in a table, as s1 has it.
-func (r *rig) where(m *shardmap.Map, table *tree.ShardTable, placement string) string {
+func (r *rig) where(m *shardmap.Map, table *language.ShardTable, placement string) string {
 	r.t.Helper()
 	rows, ok, err := m.Rows(r.t.Context(), table, placement)
 	if err != nil {

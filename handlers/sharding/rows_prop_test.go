@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
-	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
@@ -257,8 +257,8 @@ func (k keyspace) store(t *rapid.T, c *pgx.Conn, m *shardmap.Map) {
 func columnName(i int) string { return []string{"User Id", `fol"der`, "c"}[i] }
 
 // create makes the table, with its rows.
-func (k keyspace) create(t *rapid.T, c *pgx.Conn) *tree.ShardTable {
-	table := &tree.ShardTable{Table: "Odd Rows"}
+func (k keyspace) create(t *rapid.T, c *pgx.Conn) *language.ShardTable {
+	table := &language.ShardTable{Table: "Odd Rows"}
 	sql := `drop table if exists "Odd Rows"; create table "Odd Rows" (id int`
 	for i, column := range k.columns {
 		table.Key = append(table.Key, columnName(i))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl/shards"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/addon"
@@ -17,13 +16,14 @@ import (
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
 	shardingapi "procaas/handlers/sharding/api"
+	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/shardmap"
 )
 
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "sharding", Sections: []tree.Section{shards.Section()}, Types: sharding.Types(), Problems: shardingapi.Problems(), New: newProcess,
+		Name: "sharding", Sections: []tree.Section{language.Section()}, Types: sharding.Types(), Problems: shardingapi.Problems(), New: newProcess,
 		Commands: func() []addon.Command { return []addon.Command{{Command: shardCommand()}} },
 	}
 }
@@ -40,7 +40,7 @@ func newProcess() *addon.Process {
 
 // open opens the shard maps of a node, in the database of its store. It must be PostgreSQL.
 func (p *process) open(ctx context.Context, h *addon.Host) (*addon.Part, error) {
-	declared := tree.ShardMapsOf(h.Bundle())
+	declared := language.ShardMapsOf(h.Bundle())
 	if !h.Postgres {
 		if len(declared) > 0 {
 			h.Log.Warn("shard maps are not kept: they need a store in PostgreSQL", "maps", len(declared))
@@ -77,7 +77,7 @@ func (p *process) calls(e *engine.Engine) api.Group {
 
 // accept refuses shard maps that cannot be taken over, before they become current.
 func (p *process) accept(ctx context.Context, b *tree.Bundle) error {
-	err := p.maps.Check(ctx, tree.ShardMapsOf(b))
+	err := p.maps.Check(ctx, language.ShardMapsOf(b))
 	if _, ok := errors.AsType[*shardmap.MapError](err); ok {
 		return &definitions.LoadError{Err: err}
 	}
@@ -86,7 +86,7 @@ func (p *process) accept(ctx context.Context, b *tree.Bundle) error {
 
 // adopt takes over the shard maps of a definition.
 func (p *process) adopt(ctx context.Context, b *tree.Bundle) error {
-	if err := p.maps.Apply(ctx, tree.ShardMapsOf(b)); err != nil {
+	if err := p.maps.Apply(ctx, language.ShardMapsOf(b)); err != nil {
 		return fmt.Errorf("the new shard maps are not taken over yet, those before stay; it is tried again each second: %w", err)
 	}
 	return nil

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"net/http"
 
-	"procaas/dsl/tree"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/language"
 )
 
 // This file serves operators' changes of shards, placements and transfers.
@@ -177,7 +177,7 @@ func (g *Group) transferOperations() []rest.Operation {
 func (g *Group) transfers(c *rest.Call, in *mapPath) (page wire.Page[transfers.ShardTransfer], err error) {
 	all, err := g.Transfers.ShardTransfers(c.Context(), in.Map)
 	// a map that is no longer declared may have some that are still in progress
-	if err == nil && len(all) == 0 && tree.MapOf(g.Transfers.Bundle(), in.Map) == nil {
+	if err == nil && len(all) == 0 && language.MapOf(g.Transfers.Bundle(), in.Map) == nil {
 		return page, unknownShardMap.New("there is no shard map %q", in.Map)
 	}
 	return rest.Listed(all, err)

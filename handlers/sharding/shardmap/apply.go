@@ -9,8 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/dsl/shards"
-	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 )
 
 // Maps, shards and hosts are copied into the database, so that all nodes and all programs that plan
@@ -55,14 +54,14 @@ var errChecked = errors.New("checked")
 
 // Check reports whether [Service.Apply] would accept maps. The error is a [*MapError] if not. It
 // changes nothing.
-func (s *Service) Check(ctx context.Context, declared []*tree.ShardMap) error {
+func (s *Service) Check(ctx context.Context, declared []*language.ShardMap) error {
 	_, err := s.write(ctx, declared, errChecked)
 	if !errors.Is(err, errChecked) {
 		return err
 	}
 	// Without its map, a transfer could neither go on nor be undone.
 	for _, m := range s.Maps() {
-		if slices.ContainsFunc(declared, func(d *tree.ShardMap) bool { return d.ID == m.ID }) {
+		if slices.ContainsFunc(declared, func(d *language.ShardMap) bool { return d.ID == m.ID }) {
 			continue
 		}
 		_, open, err := s.transfersOf(ctx, m.ID)
@@ -78,7 +77,7 @@ func (s *Service) Check(ctx context.Context, declared []*tree.ShardMap) error {
 
 // Apply sets the maps of the service. It stores what is new. Slots and stretches get their shards
 // only the first time.
-func (s *Service) Apply(ctx context.Context, declared []*tree.ShardMap) error {
+func (s *Service) Apply(ctx context.Context, declared []*language.ShardMap) error {
 	ready, err := s.write(ctx, declared, nil)
 	if err != nil {
 		return err
@@ -95,7 +94,7 @@ func (s *Service) Apply(ctx context.Context, declared []*tree.ShardMap) error {
 }
 
 // write stores what is new in maps, and returns them. The transaction ends with the error end.
-func (s *Service) write(ctx context.Context, declared []*tree.ShardMap, end error) (map[string]*Map, error) {
+func (s *Service) write(ctx context.Context, declared []*language.ShardMap, end error) (map[string]*Map, error) {
 	ready := map[string]*Map{}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		// Nodes start at the same time with the same files. They write one after another, so that
@@ -118,7 +117,7 @@ func (s *Service) write(ctx context.Context, declared []*tree.ShardMap, end erro
 	return ready, err
 }
 
-func (s *Service) newMap(d *tree.ShardMap) *Map {
+func (s *Service) newMap(d *language.ShardMap) *Map {
 	l := layoutOf(d)
 	m := &Map{ID: d.ID, Declared: d, layout: l, service: s, index: newIndex(d.ID, l), loaded: make(chan struct{}), shards: map[string]*shard{}}
 	for _, x := range d.Shards {
@@ -184,7 +183,7 @@ func (m *Map) parts() (keys, owners []string) {
 		}
 		for _, text := range s.Slots {
 			said = true
-			first, last, _ := shards.SlotRange(text)
+			first, last, _ := language.SlotRange(text)
 			for slot := first; slot <= last && m.layout.strategy == "slots"; slot++ {
 				put("#"+strconv.Itoa(slot), s.ID)
 			}

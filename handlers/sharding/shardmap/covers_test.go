@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"procaas/dsl/spec"
-	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 )
 
 // A caller that asks for a key while another key below the same part is registered gets the placement of its own
@@ -20,7 +20,7 @@ func TestOneRegistrationDoesNotAnswerForAnotherKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer pool.Close()
-		m := (&Service{pool: pool}).newMap(&tree.ShardMap{ID: "mail", Key: spec.Names{"user", "folder"}, Strategy: "directory", KeyType: "text"})
+		m := (&Service{pool: pool}).newMap(&language.ShardMap{ID: "mail", Key: spec.Names{"user", "folder"}, Strategy: "directory", KeyType: "text"})
 		release := make(chan struct{})
 		m.registering.DoChan("42", func() (any, error) {
 			<-release

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/dsl/tree"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/preflight"
 )
 
@@ -130,7 +130,7 @@ func (m enroller) check(ctx context.Context, q Querier, shard string) ([]transfe
 	found := preflight.Check(want, facts)
 	// A transfer judges the server by its method, and other tables by the rows that it would leave there.
 	for i, f := range found {
-		listed := slices.ContainsFunc(m.Declared.Tables, func(t *tree.ShardTable) bool { return t.Table == f.Table })
+		listed := slices.ContainsFunc(m.Declared.Tables, func(t *language.ShardTable) bool { return t.Table == f.Table })
 		found[i].StopsTransfers = listed && f.Level == transfers.FindingError
 	}
 	return found, nil

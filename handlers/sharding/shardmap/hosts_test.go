@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"procaas/dsl/spec"
-	"procaas/dsl/tree"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/language"
 )
 
 var (
@@ -98,7 +98,7 @@ func TestLagIsTheTimeSinceTheMasterWasThere(t *testing.T) {
 // master does not answer, nor because the log of a former master was longer.
 func TestALagThatIsNotKnownIsNoSmallOne(t *testing.T) {
 	t.Parallel()
-	s := newShard(&tree.Shard{ID: "s1", Hosts: []*tree.ShardHost{{Address: "h0:5432"}, {Address: "h1:5432"}, {Address: "h2:5432"}}})
+	s := newShard(&language.Shard{ID: "s1", Hosts: []*language.ShardHost{{Address: "h0:5432"}, {Address: "h1:5432"}, {Address: "h2:5432"}}})
 	at := func(second int) time.Time { return noon.Add(time.Duration(second) * time.Second) }
 	fit := func(maxLag time.Duration, minLSN uint64) (out []int) {
 		v := s.view.Load()
@@ -233,11 +233,11 @@ func (*simulated) Close() {}
 
 // manyShards makes a map with shards of three hosts each.
 func manyShards(n int) *Map {
-	d := &tree.ShardMap{ID: "many", Key: spec.Names{"key"}, Strategy: "slots", Slots: 4096, KeyType: "text"}
+	d := &language.ShardMap{ID: "many", Key: spec.Names{"key"}, Strategy: "slots", Slots: 4096, KeyType: "text"}
 	for i := range n {
-		s := &tree.Shard{ID: fmt.Sprintf("s%d", i), Class: "hot"}
+		s := &language.Shard{ID: fmt.Sprintf("s%d", i), Class: "hot"}
 		for j, dc := range []string{"a", "b", "c"} {
-			s.Hosts = append(s.Hosts, &tree.ShardHost{Address: fmt.Sprintf("%s-%d.example:5432", []string{"m", "r1", "r2"}[j], i), DC: dc})
+			s.Hosts = append(s.Hosts, &language.ShardHost{Address: fmt.Sprintf("%s-%d.example:5432", []string{"m", "r1", "r2"}[j], i), DC: dc})
 		}
 		d.Shards = append(d.Shards, s)
 	}

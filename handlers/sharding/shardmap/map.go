@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"sync"
 
-	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/singleflight"
@@ -17,7 +17,7 @@ import (
 // package comment has its contract.
 type Map struct {
 	ID       string
-	Declared *tree.ShardMap
+	Declared *language.ShardMap
 
 	layout   layout
 	service  *Service

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 )
 
 // A Placement says where a key, a slot or a stretch of keys lives.
@@ -89,7 +89,7 @@ type layout struct {
 	ints     bool // the first part is a whole number
 }
 
-func layoutOf(m *tree.ShardMap) layout {
+func layoutOf(m *language.ShardMap) layout {
 	return layout{m.Strategy, m.Slots, len(m.Key), m.KeyType == "int"}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/dsl/datum"
-	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 )
 
 // A registrar places unknown keys.
@@ -83,7 +83,7 @@ func (m registrar) registerOne(ctx context.Context, key, first string) (Placemen
 const maxAttrs = 64 << 10
 
 // confirm asks whether a key may be registered, and for its attributes.
-func (m registrar) confirm(ctx context.Context, r *tree.ShardRegistration, key string) (map[string]any, error) {
+func (m registrar) confirm(ctx context.Context, r *language.ShardRegistration, key string) (map[string]any, error) {
 	if r.Check == "" {
 		return map[string]any{}, nil
 	}

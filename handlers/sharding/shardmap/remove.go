@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"procaas/dsl/tree"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/language"
 )
 
 // This file removes what a map that is no longer declared has on its shards.
@@ -74,7 +74,7 @@ func (s *Service) removed(ctx context.Context, id string) (*Map, error) {
 	if err := json.Unmarshal(text, &to); err != nil {
 		return nil, fmt.Errorf("map %s: how to reach its shards: %w", id, err)
 	}
-	d := &tree.ShardMap{ID: id, Owner: to.Owner, Connect: &tree.ShardConnect{
+	d := &language.ShardMap{ID: id, Owner: to.Owner, Connect: &language.ShardConnect{
 		Database: to.Database, User: to.User, Admin: to.Admin, Secret: to.Secret, Parameters: to.Parameters,
 	}}
 	rows, err := s.pool.Query(ctx, readHosts, id)
@@ -85,10 +85,10 @@ func (s *Service) removed(ctx context.Context, id string) (*Map, error) {
 	_, err = pgx.ForEachRow(rows, []any{&shard, &address}, func() error {
 		x := d.Shard(shard)
 		if x == nil {
-			x = &tree.Shard{ID: shard}
+			x = &language.Shard{ID: shard}
 			d.Shards = append(d.Shards, x)
 		}
-		x.Hosts = append(x.Hosts, &tree.ShardHost{Address: address})
+		x.Hosts = append(x.Hosts, &language.ShardHost{Address: address})
 		return nil
 	})
 	return &Map{ID: id, Declared: d, service: s}, err
@@ -280,7 +280,7 @@ func (m *Map) rollBackAll(ctx context.Context, q Querier, prefix string) error {
 }
 
 // tellLeft logs the maps that are not declared any more, but have something on their shards.
-func (s *Service) tellLeft(ctx context.Context, declared []*tree.ShardMap) error {
+func (s *Service) tellLeft(ctx context.Context, declared []*language.ShardMap) error {
 	ids := []string{}
 	for _, d := range declared {
 		ids = append(ids, d.ID)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -28,7 +28,7 @@ func (m rowFinder) publication(bucket int) string {
 // none: if the table has fewer key columns than the placement has parts, its rows belong only to
 // the wider placement. While a transfer has the placement, or has not ended yet, no key is split
 // off.
-func (m *Map) Rows(ctx context.Context, t *tree.ShardTable, placement string) (rows transfer.Table, ok bool, err error) {
+func (m *Map) Rows(ctx context.Context, t *language.ShardTable, placement string) (rows transfer.Table, ok bool, err error) {
 	columns := rowFinder{m}.columns(t)
 	rows = transfer.Table{Name: t.Table, Columns: columns}
 	switch placement[0] {
@@ -62,8 +62,8 @@ func (m *Map) Elsewhere() (tables []string) {
 		if o.ID == m.ID || o.connect().Database != m.connect().Database {
 			continue
 		}
-		shared := slices.ContainsFunc(o.Declared.Shards, func(x *tree.Shard) bool {
-			return slices.ContainsFunc(x.Hosts, func(h *tree.ShardHost) bool { return m.has(h.Full()) })
+		shared := slices.ContainsFunc(o.Declared.Shards, func(x *language.Shard) bool {
+			return slices.ContainsFunc(x.Hosts, func(h *language.ShardHost) bool { return m.has(h.Full()) })
 		})
 		for _, t := range o.Declared.Tables {
 			if shared {
@@ -85,7 +85,7 @@ func (m *Map) has(address string) bool {
 }
 
 // columns lists the columns of a table for the parts of a key.
-func (m rowFinder) columns(t *tree.ShardTable) []string {
+func (m rowFinder) columns(t *language.ShardTable) []string {
 	if len(t.Key) > 0 {
 		return t.Key
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"procaas/dsl/tree"
 	"procaas/engine/outbound"
 	"procaas/engine/pgkit"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -31,7 +31,7 @@ type Options struct {
 	DSN string
 
 	// Maps are the declared maps.
-	Maps []*tree.ShardMap
+	Maps []*language.ShardMap
 
 	// Secret looks up secrets. Nil knows none.
 	Secret func(secrets.Use) (string, error)
@@ -257,9 +257,9 @@ func (m *Map) dsn(hosts []string, attrs string, user *url.Userinfo) string {
 }
 
 // connect returns how to connect to hosts.
-func (m *Map) connect() tree.ShardConnect {
+func (m *Map) connect() language.ShardConnect {
 	if m.Declared.Connect == nil {
-		return tree.ShardConnect{Database: "postgres"}
+		return language.ShardConnect{Database: "postgres"}
 	}
 	return *m.Declared.Connect
 }

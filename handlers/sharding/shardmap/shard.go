@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/dsl/tree"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/language"
 )
 
 // A shard is a process's state of one shard.
 type shard struct {
-	declared  *tree.Shard
+	declared  *language.Shard
 	addresses []string
 	unseen    []transfers.ShardHostBrief // its hosts before the first look
 
@@ -30,7 +30,7 @@ type shard struct {
 }
 
 // newShard returns the state before the first look: addresses in declared order.
-func newShard(d *tree.Shard) *shard {
+func newShard(d *language.Shard) *shard {
 	s := &shard{declared: d, sampled: -1}
 	for _, h := range d.Hosts {
 		s.addresses = append(s.addresses, h.Full())

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl/tree"
+	"procaas/handlers/sharding/language"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -98,7 +98,7 @@ func (u Usage) Movable(ctx context.Context, shard, which string, since time.Time
 const sampleRows = 200_000
 
 // Sizes estimates how many rows of a table the keys of a shard have, and the total.
-func (u Usage) Sizes(ctx context.Context, shard string, t *tree.ShardTable) (sizes []KeySize, rows int64, err error) {
+func (u Usage) Sizes(ctx context.Context, shard string, t *language.ShardTable) (sizes []KeySize, rows int64, err error) {
 	pool, err := u.service.Connect(ctx, u.Map, shard)
 	if err != nil {
 		return nil, 0, err

@@ -1,7 +1,11 @@
-package rules
+package language
 
-// OfShards documents the rules about shard maps.
-func OfShards() []Rule {
+import (
+	"procaas/dsl/rules"
+)
+
+// shardRules documents the rules about shard maps.
+func shardRules() []rules.Rule {
 	const before, after = `shard-maps:
   - id: mail
     key: user
@@ -11,8 +15,8 @@ func OfShards() []Rule {
     tables: [{table: messages}]
     shards: [{id: s1, hosts: [{address: 127.0.0.1:5432}]}]
 `
-	return []Rule{{
-		Code:  ShardMap,
+	return []rules.Rule{{
+		Code:  rules.ShardMap,
 		Title: "where the parts of a keyspace begin",
 		Why: "Each slot, and each range of keys, begins on exactly one shard. With none, its keys would have no home, and " +
 			"with two, two.",
@@ -29,7 +33,7 @@ func OfShards() []Rule {
       - {id: s2, slots: 4-7, hosts: [{address: 127.0.0.1:5433}]}
 `,
 	}, {
-		Code:  ShardKeys,
+		Code:  rules.ShardKeys,
 		Title: "columns of a key",
 		Why: "The columns of a key hold its parts, in their order. A column without a part would never be compared with " +
 			"anything.",
@@ -38,7 +42,7 @@ func OfShards() []Rule {
 `,
 		After: after,
 	}, {
-		Code:  ShardHosts,
+		Code:  rules.ShardHosts,
 		Title: "hosts of a shard",
 		Why:   "A shard is a cluster of its own. If two shards had one host, the rows of one would be taken for the other's.",
 		Before: before + `    shards:
@@ -50,7 +54,7 @@ func OfShards() []Rule {
       - {id: s2, hosts: [{address: 127.0.0.1:5433}]}
 `,
 	}, {
-		Code:  ShardRules,
+		Code:  rules.ShardRules,
 		Title: "rules of registration",
 		Why:   "A rule without a shard, or with one that does not exist, would leave new keys without a home.",
 		Before: after + `    registration:

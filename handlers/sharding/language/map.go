@@ -1,6 +1,7 @@
-package tree
+package language
 
 import (
+	"embed"
 	"fmt"
 	"net"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // A ShardMap says which shard has the data of a key, such as a user. A shard is a PostgreSQL cluster of several hosts.
@@ -20,7 +22,7 @@ import (
 type ShardMap struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// ID names the map.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -64,7 +66,7 @@ type ShardMap struct {
 type ShardTable struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Table is the name of the table. Without a schema it is in public.
 	Table string `yaml:"table" required:"true"`
@@ -78,7 +80,7 @@ type ShardTable struct {
 type Shard struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// ID names the shard within its map.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -110,7 +112,7 @@ type Shard struct {
 type ShardHost struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Address is host:port. The default port is 5432.
 	Address string `yaml:"address" required:"true"`
@@ -123,7 +125,7 @@ type ShardHost struct {
 type ShardConnect struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Database is the name of the database on each host.
 	Database string `yaml:"database" default:"postgres"`
@@ -146,7 +148,7 @@ type ShardConnect struct {
 type ShardRegistration struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// Lazy places an unknown key when a service first asks for it.
 	Lazy bool `yaml:"lazy" default:"true"`
@@ -172,7 +174,7 @@ type ShardRegistration struct {
 type PlacementRule struct {
 	Span diag.Span `yaml:"-"`
 
-	places
+	spec.Places
 
 	// When says whether the rule is for a key. It may read event.key and the attributes in event.payload. Without it
 	// the rule is for all keys.
@@ -196,7 +198,7 @@ func (m *ShardMap) Shard(id string) *Shard {
 }
 
 // MapOf returns a shard map of a bundle by its id, or nil.
-func MapOf(b *Bundle, id string) *ShardMap {
+func MapOf(b *tree.Bundle, id string) *ShardMap {
 	for _, m := range ShardMapsOf(b) {
 		if m.ID == id {
 			return m
@@ -206,7 +208,7 @@ func MapOf(b *Bundle, id string) *ShardMap {
 }
 
 // ShardMapsOf lists the shard maps of a bundle.
-func ShardMapsOf(b *Bundle) []*ShardMap { return In[*ShardMap](b, "shard-maps") }
+func ShardMapsOf(b *tree.Bundle) []*ShardMap { return tree.In[*ShardMap](b, "shard-maps") }
 
 // A shardMaps is the section of files.
 type shardMaps struct {
@@ -214,8 +216,11 @@ type shardMaps struct {
 	ShardMaps []*ShardMap `yaml:"shard-maps"`
 }
 
-// ShardMapSpec describes the section.
-var ShardMapSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[shardMaps](), comments()) })
+//go:embed map.go
+var source embed.FS
+
+// sectionSpec describes the section.
+var sectionSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[shardMaps](), spec.Read(source)) })
 
 // Full returns the address with its port. It returns "" for an invalid address, which the check has reported.
 func (h *ShardHost) Full() string {

@@ -1,4 +1,4 @@
-package shards
+package language
 
 import (
 	"fmt"
@@ -18,14 +18,14 @@ import (
 // Section is the section shard-maps of files.
 func Section() tree.Section {
 	return tree.Section{
-		Of: tree.ShardMapSpec(), After: "triggers", Rules: rules.OfShards(),
+		Of: sectionSpec(), After: "triggers", Rules: shardRules(),
 		Check: func(value any, c *tree.Checking) {
-			for _, m := range value.([]*tree.ShardMap) {
+			for _, m := range value.([]*ShardMap) {
 				Check(m, c, c.Reporter)
 			}
 		},
 		Each: func(value any, visit func(tree.Declaration)) {
-			for _, m := range value.([]*tree.ShardMap) {
+			for _, m := range value.([]*ShardMap) {
 				x := tree.Declaration{
 					Kind: "shard map", ID: m.ID, Span: m.Span, At: m.PlaceOf("id", m.Span),
 					Owner: &m.Owner, OwnerAt: m.PlaceOf("owner", m.Span),
@@ -40,7 +40,7 @@ func Section() tree.Section {
 }
 
 // Check checks a shard map: keys and tables, slots or ranges, hosts, and rules of registration.
-func Check(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
+func Check(m *ShardMap, w *tree.Checking, r *diag.Reporter) {
 	checkShardKeys(m, r)
 	checkStays(m, r)
 	checkShards(m, w, r)
@@ -55,7 +55,7 @@ func Check(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
 }
 
 // checkShardKeys checks the parts of keys, and that each table has a column for each.
-func checkShardKeys(m *tree.ShardMap, r *diag.Reporter) {
+func checkShardKeys(m *ShardMap, r *diag.Reporter) {
 	seen := map[string]bool{}
 	for i, part := range m.Key {
 		if seen[part] {
@@ -81,11 +81,11 @@ func checkShardKeys(m *tree.ShardMap, r *diag.Reporter) {
 }
 
 // checkStays checks the tables whose rows stay.
-func checkStays(m *tree.ShardMap, r *diag.Reporter) {
+func checkStays(m *ShardMap, r *diag.Reporter) {
 	for i, name := range m.Stays {
 		at := m.PlaceOf(fmt.Sprintf("stays[%d]", i), m.PlaceOf("stays", m.Span))
 		checkTableName(name, at, r)
-		if slices.ContainsFunc(m.Tables, func(t *tree.ShardTable) bool { return fullTable(t.Table) == fullTable(name) }) {
+		if slices.ContainsFunc(m.Tables, func(t *ShardTable) bool { return fullTable(t.Table) == fullTable(name) }) {
 			r.Errorf(at, rules.ShardKeys, "drop it from stays:, or from tables:", "the rows of the table %q cannot both move and stay", name)
 		}
 	}
@@ -106,7 +106,7 @@ func fullTable(name string) string {
 }
 
 // checkShards checks the names of shards and the addresses of their hosts.
-func checkShards(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
+func checkShards(m *ShardMap, w *tree.Checking, r *diag.Reporter) {
 	if len(m.Shards) == 0 && !w.Blamed(m.Span) {
 		r.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
 	}
@@ -118,7 +118,7 @@ func checkShards(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
 		}
 		for _, h := range s.Hosts {
 			at := h.PlaceOf("address", h.Span)
-			address, problem := tree.CompleteAddress(h.Address)
+			address, problem := CompleteAddress(h.Address)
 			switch owner := owners[address]; {
 			case h.Address == "":
 			case problem != "":
@@ -133,7 +133,7 @@ func checkShards(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
 }
 
 // checkSlots checks that each slot belongs to exactly one shard.
-func checkSlots(m *tree.ShardMap, r *diag.Reporter) {
+func checkSlots(m *ShardMap, r *diag.Reporter) {
 	if bits.OnesCount(uint(m.Slots)) != 1 {
 		r.Errorf(m.PlaceOf("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two",
 			m.Slots)
@@ -181,7 +181,7 @@ func SlotRange(text string) (first, last int, ok bool) {
 
 // checkRanges checks that ranges of keys cover all keys and start at different bounds. Each ends at the next
 // bound, so they cover all if one starts below all keys.
-func checkRanges(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
+func checkRanges(m *ShardMap, w *tree.Checking, r *diag.Reporter) {
 	owner := map[string]string{}
 	for _, s := range m.Shards {
 		for i, low := range s.From {
@@ -202,7 +202,7 @@ func checkRanges(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
 }
 
 // checkConnect refuses passwords in connection strings, which are public.
-func checkConnect(m *tree.ShardMap, r *diag.Reporter) {
+func checkConnect(m *ShardMap, r *diag.Reporter) {
 	if m.Connect == nil {
 		return
 	}
@@ -216,7 +216,7 @@ func checkConnect(m *tree.ShardMap, r *diag.Reporter) {
 }
 
 // checkRegistration checks the services and shards of registration rules.
-func checkRegistration(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
+func checkRegistration(m *ShardMap, w *tree.Checking, r *diag.Reporter) {
 	reg := m.Registration
 	if reg == nil {
 		return
@@ -236,7 +236,7 @@ func checkRegistration(m *tree.ShardMap, w *tree.Checking, r *diag.Reporter) {
 }
 
 // checkPlacementRule checks that a rule names exactly one target for its keys, and that the map has its shards.
-func checkPlacementRule(m *tree.ShardMap, rule *tree.PlacementRule, w *tree.Checking, r *diag.Reporter) {
+func checkPlacementRule(m *ShardMap, rule *PlacementRule, w *tree.Checking, r *diag.Reporter) {
 	if e := rule.When.Expr(); e != nil {
 		e.Compile(&expr.Scope{Roots: []string{"event"}}, datum.BoolKind, r)
 	}

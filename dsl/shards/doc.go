@@ -1,2 +1,0 @@
-// Package shards checks shard maps: keys and tables, hosts, slots and ranges, and rules of registration.
-package shards
