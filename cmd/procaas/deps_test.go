@@ -19,7 +19,7 @@ var layers = []string{"docs", "schemas", "dsl", "engine", "handlers", "pipelines
 var rooms = map[string][]string{
 	"dsl": {
 		"diag", "rules", "datum", "render", "ops", "typing", "library", "syntax", "expr", "source",
-		"format", "spec", "contracts", "tree", "decode", "merge", "cluster", "shards",
+		"format", "spec", "contracts", "tree", "decode", "merge",
 		"wiring", "steps", "check", "proof", "advice",
 	},
 	"engine": {
@@ -151,7 +151,7 @@ func TestFoldersImportOnlyToTheirLeft(t *testing.T) {
 				continue
 			}
 			target, _, _ := strings.Cut(to, "/")
-			if slices.Index(layers, target) > rank {
+			if slices.Index(layers, target) > rank && !(strings.HasSuffix(to, "/language") && slices.Contains(knowProducts, from)) {
 				t.Errorf("%s imports %s, which is to its right in %s", from, to, strings.Join(layers, " ← "))
 			}
 			if known := rooms[folder]; target == folder && (folder == "dsl" || isRoom(from) || isRoom(to)) {
@@ -244,6 +244,8 @@ var products = []string{"handlers/balancer", "handlers/queue", "handlers/shardin
 
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{
+	// Parts of the engine that read what a product adds to the language.
+	"engine/api/ui", "engine/clusters", "engine/diff", "engine/outbound", "engine/taskrun",
 	"cmd/procaas/internal/demo",         // the workers of demo-balancer
 	"cmd/procaas/internal/serve/stores", // the queue's tables in PostgreSQL
 	"cmd/procaas-bench",                 // the workbench measures all of them

@@ -3,9 +3,8 @@ package tree_test
 import (
 	"testing"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/dsl/library"
-	"procaas/dsl/tree"
-	"procaas/handlers/sharding/language"
 )
 
 // TestPartsHaveNamesOfTheirOwn: what people ask for must be one thing, also beside the
@@ -16,7 +15,7 @@ func TestPartsHaveNamesOfTheirOwn(t *testing.T) {
 	for _, f := range library.Functions() {
 		at[f.Name] = "functions"
 	}
-	for _, p := range tree.NewLanguage(language.Section()).Parts() {
+	for _, p := range addons.Language().Parts() {
 		if before, ok := at[p.Name]; ok {
 			t.Errorf("%s is at %s and at %s", p.Name, before, p.At)
 		}
