@@ -32,5 +32,8 @@ func NoticeLoss(c *pgx.ConnConfig, after time.Duration) {
 }
 
 // IsLoss reports whether an error means that the other end of a connection has vanished. Then other
-// connections to it are probably lost, too.
-func IsLoss(err error) bool { return errors.Is(err, syscall.ETIMEDOUT) }
+// connections to it are probably lost, too. The kernel reports the loss to one caller only: if that
+// is the reader that pgx starts for a long write, the writer gets EPIPE.
+func IsLoss(err error) bool {
+	return errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, syscall.EPIPE)
+}
