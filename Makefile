@@ -7,10 +7,10 @@ SOURCES := $(shell find cmd dsl engine handlers pipelines schemas -name '*.go' -
 FLAGS   := -trimpath -buildvcs=false
 export CGO_ENABLED ?= 0
 
-# Tests share a private PostgreSQL. They wait more than they compute, so there are more at once than processors. What vet says of tests
+# Tests share a private PostgreSQL. They wait more than they compute, so more run at once than there are processors. What vet says of tests
 # has been said before. Property tests draw the same data in each run, so that a change is judged by itself.
 DB      := $(GO) run $(FLAGS) ./engine/enginetest/testdb -- env RAPID_SEED=1
-TEST    := $(GO) test $(FLAGS) -vet=off -timeout 20m -p 3 -parallel 4
+TEST    := $(GO) test $(FLAGS) -vet=off -timeout 20m -p 2 -parallel 4
 # The race detector needs C. SQLite is C that was made Go: no races of ours are in it, and the detector makes it several times slower.
 RACE    := CGO_ENABLED=1 $(TEST) -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc=-race=false'
 

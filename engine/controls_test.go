@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/engine"
 	"procaas/engine/guard"
 	"procaas/engine/intake"
@@ -248,6 +249,7 @@ func (r *rig) checkSetters(e *engine.Engine, answered guard.ControlView, want st
 func TestControlsAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	r.language = addons.Language()
 	e := r.engine(r.store, controlled+"  - {id: push, queue: {priority: 5}}\n")
 	low, high := -1.0, 5.0
 	for _, c := range []struct {

