@@ -69,6 +69,7 @@ pipelines:
 		"shard drain mail s1 --reason moved --dry-run", "shard drain free s1 --reason moved --dry-run",
 		"shard show mail s9",
 		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move free 42 s2 --dry-run", "shard move mail 42 s22 --dry-run",
+		"shard move free 42 s2 --grace 49h",
 		"shard move mail 42 archive", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",
 		"shard remove mail", "shard remove male --dry-run", "shard list male --format json", "shard resolve mail 42 --format xml",
 	}
@@ -114,7 +115,16 @@ pipelines:
 			t.Errorf("%s", text)
 		}
 	}
-	eventually(t, "a move", func() bool { return strings.Contains(run("shard move free 42 s2"), "moves from s1 to s2: run ") })
+	var moved string
+	eventually(t, "a move", func() bool {
+		text, ok := strings.CutPrefix(run("shard move free 42 s2 --grace 0s"), "$ procaas shard move free 42 s2 --grace 0s\n")
+		_, moved, _ = strings.Cut(text, "moves from s1 to s2: run ")
+		return ok && moved != ""
+	})
+	moved, _, _ = strings.Cut(moved, "\n")
+	if text := run("runs show " + moved + " --format json"); !strings.Contains(text, `"grace": "0s"`) {
+		t.Errorf("want a move without a way back, have %s", text)
+	}
 }
 
 // withoutBlanks makes columns as wide as their words, for the width of a port differs, and

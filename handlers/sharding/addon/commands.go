@@ -322,20 +322,29 @@ const transferEvent = "shard-transfer"
 
 // shardMove submits an event and does not wait, since a transfer may take hours and its run can be followed. It
 // names the placement, which may be wider than the given key.
+// mostGrace is the longest grace that shard.plan takes.
+const mostGrace = 48 * time.Hour
+
 func shardMove() *cobra.Command {
 	c := &cobra.Command{
 		Use: "move MAP KEY SHARD", Aliases: []string{"transfer"}, Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
 		Long: "move submits the event " + transferEvent +
 			", which starts a transfer, and prints its run.\nThe key moves while services write to it. While shard check " +
 			"finds an error in the\ntables of its shards, move lists the findings, changes nothing and exits with 1.",
-		Example: "  procaas shard move mail 42 s2",
+		Example: "  procaas shard move mail 42 s2\n  procaas shard move mail 42 s2 --grace 0s",
 	}
 	var method string
+	var grace time.Duration
 	var dryRun bool
 	c.Flags().StringVar(&method, "method", "", "stream or lock-copy-switch (default: the best one that can be used)")
+	c.Flags().DurationVar(&grace, "grace", 15*time.Minute, "how long the key can be rolled back with what was written since; "+
+		"meanwhile the target keeps a replication slot. 0s gives it back at the switch")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and show what would move")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		target := q.Args[2]
+		if grace < 0 || grace > mostGrace {
+			return cli.Usagef("--grace %s: want 0s to %s", grace, mostGrace)
+		}
 		a, err := q.ResolveShard(q.Ctx, q.Args[0], transfers.ShardQuestion{Key: q.Args[1], Mode: transfers.ShardAny, Known: true})
 		if err != nil {
 			return err
@@ -357,6 +366,9 @@ func shardMove() *cobra.Command {
 		payload := map[string]any{"map": a.Map, "key": a.Placement, "target": target}
 		if method != "" {
 			payload["method"] = method
+		}
+		if c.Flags().Changed("grace") {
+			payload["grace"] = grace.String()
 		}
 		receipt, err := q.SubmitEvent(q.Ctx, wire.Event{Type: transferEvent, Payload: payload})
 		if err != nil {
