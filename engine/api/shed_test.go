@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"procaas/engine"
 	"procaas/engine/api"
@@ -19,6 +20,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/writes"
 )
 
 // A flood is many clients that submit events at once.
@@ -83,6 +85,7 @@ func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
 		}}).Ports()
 	})
 	f := &flood{n: n, accepted: map[string]bool{}, refused: map[string]string{}}
+	began := time.Now()
 	for i := range 5 {
 		f.send(t.Context(), i, 80)
 		if i < 2 {
@@ -107,9 +110,11 @@ func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
 		return strings.Contains(n.text(t, "/readyz"), "some are refused") &&
 			strings.Contains(n.text(t, "/metrics"), `procaas_events_shed_total{reason="overload"}`)
 	})
+	hung := time.Since(began)
 	close(stuck)
 	f.waiting.Wait()
-	if len(f.accepted) < 160 {
+	// On a slow machine the writes have hung for so long that their callers were told, and have left.
+	if len(f.accepted) < 160 && hung < writes.FailFor-200*time.Millisecond {
 		t.Errorf("want the events accepted that were there first, have %d", len(f.accepted))
 	}
 	for id, after := range f.refused {
