@@ -21,11 +21,11 @@ func TestShardIsAddedByATemplate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, mailMap)
 	both := r.declared[0].Shards
-	r.declared[0].ID, r.declared[0].Shards = "grown", both[:1]
+	r.declare("grown", both[:1])
 	if err := r.Apply(t.Context(), r.declared); err != nil {
 		t.Fatal(err)
 	}
-	r.declared[0].Shards = both
+	r.declare("grown", both)
 	if err := r.Apply(t.Context(), r.declared); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,6 @@ func TestShardsKeepTheirPlaces(t *testing.T) {
 	first, second := *r.declared[0].Shards[0], *r.declared[0].Shards[1]
 	third := second
 	third.ID = "s0"
-	r.declared[0].ID = "placed"
 	for _, step := range []struct {
 		declared []*language.Shard
 		want     string
@@ -113,7 +112,7 @@ func TestShardsKeepTheirPlaces(t *testing.T) {
 		{[]*language.Shard{&third, &second}, "s0 2, s2 1"},
 		{[]*language.Shard{&second, &first, &third}, "s0 2, s1 0, s2 1"},
 	} {
-		r.declared[0].Shards = step.declared
+		r.declare("placed", step.declared)
 		if err := r.Apply(t.Context(), r.declared); err != nil {
 			t.Fatal(err)
 		}
@@ -129,4 +128,11 @@ func TestShardsKeepTheirPlaces(t *testing.T) {
 			t.Errorf("the places are %s, want %s", have, step.want)
 		}
 	}
+}
+
+// declare declares a map with other shards in place of the first one. The map in use stays as it is, since its node reads it.
+func (r *rig) declare(id string, shards []*language.Shard) {
+	changed := *r.declared[0]
+	changed.ID, changed.Shards = id, shards
+	r.declared[0] = &changed
 }

@@ -77,7 +77,9 @@ func TestRowsStayInTablesOfTheKeyOnlyOnPurpose(t *testing.T) {
 		t.Error(got.Error)
 	}
 	// Such rows also hold up the end of a transfer that has switched.
-	r.declared[0].Stays = []string{"months", "others"}
+	changed := *r.declared[0] // nodes read the one in use
+	changed.Stays = []string{"months", "others"}
+	r.declared[0] = &changed
 	if err := r.Apply(t.Context(), r.declared); err != nil {
 		t.Fatal(err)
 	}
