@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/access"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/transfers"
+	shardingapi "procaas/handlers/sharding/api"
 	"procaas/handlers/sharding/client"
 )
 
@@ -56,7 +57,7 @@ func (open) Guarded(context.Context) (bool, error) { return false, nil }
 func newWorld(t *testing.T) (*world, *client.Client) {
 	w := &world{moved: make(chan struct{})}
 	w.epoch.Store(1)
-	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: open{}, Health: open{}}, Shards: w, Local: true}))
+	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: open{}, Health: open{}}, Groups: []api.Group{shardingapi.Calls(w, nil)}, Local: true}))
 	t.Cleanup(server.Close)
 	c := client.New(server.URL, "", "mail")
 	c.TTL = time.Hour

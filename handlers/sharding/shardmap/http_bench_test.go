@@ -21,6 +21,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
 	"procaas/engine/transfers"
+	shardingapi "procaas/handlers/sharding/api"
 )
 
 var askers = flag.Int("askers", 16, "connections of BenchmarkHTTP")
@@ -54,7 +55,7 @@ func BenchmarkHTTP(b *testing.B) {
 	sides := []*side{{name: "bare"}, {name: "api"}}
 	sides[0].start(b, &http.Server{Handler: bare}, keys)
 	sides[1].start(b, transport.Server(api.New(api.Options{
-		Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m},
+		Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Groups: []api.Group{shardingapi.Calls(only{m: m}, nil)},
 		Local: true,
 	}), slog.New(slog.DiscardHandler)), keys)
 	turns := 0

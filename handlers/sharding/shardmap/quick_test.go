@@ -17,6 +17,7 @@ import (
 	"procaas/engine/credentials"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	shardingapi "procaas/handlers/sharding/api"
 )
 
 // fresh looks at all hosts of a map again, as its poller does each second, and does so ahead
@@ -167,7 +168,7 @@ func TestQuickRepliesAreThoseOfTheRouter(t *testing.T) {
 	t.Parallel()
 	m := manyShards(20)
 	server := httptest.NewServer(api.New(api.Options{
-		Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m},
+		Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Groups: []api.Group{shardingapi.Calls(only{m: m}, nil)},
 		Local: true,
 	}))
 	t.Cleanup(server.Close)
@@ -206,7 +207,7 @@ func merged(a, b url.Values) url.Values {
 func TestQuickRepliesWantTokens(t *testing.T) {
 	t.Parallel()
 	m := manyShards(20)
-	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: oneToken{}, Health: oneToken{}}, Shards: only{m: m}}))
+	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: oneToken{}, Health: oneToken{}}, Groups: []api.Group{shardingapi.Calls(only{m: m}, nil)}}))
 	t.Cleanup(server.Close)
 	query := url.Values{"key": {"x"}}
 	for range 2 { // the first time through the router
