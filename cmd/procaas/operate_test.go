@@ -104,15 +104,22 @@ func startNodeUntil(t *testing.T, store, dir string, change ...func(*serve.Flags
 	return address, stop
 }
 
-// runNode runs a node with any flags. It stops at the end of the test, or when it
-// is told to.
+// runNode is [openNode] for tests that only need the address.
 func runNode(t *testing.T, f serve.Flags, s cli.Streams) (url string, stop func()) {
+	t.Helper()
+	n, stop := openNode(t, f, s)
+	return n.URL(), stop
+}
+
+// openNode runs a node with any flags. It stops at the end of the test, or when it
+// is told to.
+func openNode(t *testing.T, f serve.Flags, s cli.Streams) (n *serve.Node, stop func()) {
 	t.Helper()
 	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := serve.Open(t.Context(), s, f, bundle)
+	n, err = serve.Open(t.Context(), s, f, bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +133,7 @@ func runNode(t *testing.T, f serve.Flags, s cli.Streams) (url string, stop func(
 		}
 	})
 	t.Cleanup(stop)
-	return n.URL(), stop
+	return n, stop
 }
 
 func (o *operated) write(yaml string) {

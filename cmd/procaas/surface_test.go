@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -20,8 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/cmd/procaas/internal/serve"
-	"procaas/cmd/procaas/internal/source"
-	"procaas/dsl"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
@@ -51,23 +48,8 @@ func TestSurfaceOfANode(t *testing.T) {
 			if err := f.Set("proxy", "fanout=127.0.0.1:0"); err != nil {
 				t.Fatal(err)
 			}
-			bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			n, err := serve.Open(t.Context(), s, f, bundle)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-			ended := make(chan error, 1)
-			go func() { ended <- n.Run(ctx) }()
-			defer func() {
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			}()
+			n, stop := openNode(t, f, s)
+			defer stop()
 			eventually(t, "metrics of add-ons that run", func() bool {
 				have := described(t, n)
 				return have["procaas_proxy_requests_total"] != "" && have["procaas_cluster_gini"] != ""
