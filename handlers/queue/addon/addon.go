@@ -3,6 +3,7 @@ package addon
 
 import (
 	"context"
+	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -48,13 +49,10 @@ func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 		Types: queue.Bind(queue.Types(), tasks),
 		Offer: func(o *api.Options) { o.Tasks = tasks },
 		Run: func(ctx context.Context, n addon.Running) error {
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				taskrun.TendTasks(ctx, tasks.Maintenance, h.Retention, h.Log)
-			}()
+			var tending sync.WaitGroup
+			tending.Go(func() { taskrun.TendTasks(ctx, tasks.Maintenance, h.Retention, h.Log) })
 			n.Engine.ServeTasks(ctx, tasks)
-			<-done
+			tending.Wait()
 			return nil
 		},
 	}, nil
