@@ -37,7 +37,6 @@ import (
 	"procaas/engine/stats"
 	"procaas/engine/steering"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 	"procaas/engine/transfers"
 	"procaas/engine/triggers"
 	"procaas/engine/watch"
@@ -289,13 +288,6 @@ func (e *Engine) checkPath(path string) error {
 		return d.UnknownPath(path)
 	}
 	return nil
-}
-
-// ServeTasks runs the tasks of pipelines that have a queue section and stages, until ctx ends. Runs
-// in flight continue, and the next node that claims their tasks finds them.
-func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
-	server := &taskrun.Server{Runs: e, Tasks: db, Log: e.o.Log, Name: e.o.Name, Lease: e.o.Lease, Submit: e.SubmitOne}
-	server.Serve(ctx)
 }
 
 // Degraded returns what does not work although the node works, or nil.

@@ -25,7 +25,7 @@ var rooms = map[string][]string{
 	"engine": {
 		"model", "budget", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "canary", "fallback", "diagram", "diff",
 		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
-		"records", "explain", "watch", "stats", "writes", "intake", "taskrun", "inbox", "steering", "node",
+		"records", "explain", "watch", "stats", "writes", "intake", "inbox", "steering", "node",
 	},
 }
 
@@ -73,7 +73,7 @@ var homes = []struct {
 	{
 		"github.com/prometheus/client_golang",
 		[]string{
-			"engine", "engine/stats", "engine/taskrun", "engine/alert", "engine/api", "engine/outbound", "engine/enginetest/conformance",
+			"engine", "engine/stats", "handlers/queue/taskrun", "engine/alert", "engine/api", "engine/outbound", "engine/enginetest/conformance",
 			"cmd/procaas/internal/serve",
 			"cmd/procaas/internal/serve/observe", "cmd/procaas/internal/demo",
 		},
@@ -245,7 +245,7 @@ var products = []string{"handlers/balancer", "handlers/queue", "handlers/shardin
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{
 	// Parts of the engine that read what a product adds to the language.
-	"engine/api/ui", "engine/clusters", "engine/diff", "engine/outbound", "engine/taskrun",
+	"engine/api/ui", "engine/clusters", "engine/diff", "engine/outbound",
 	"cmd/procaas/internal/demo",         // the workers of demo-balancer
 	"cmd/procaas/internal/serve/stores", // the queue's tables in PostgreSQL
 	"cmd/procaas-bench",                 // the workbench measures all of them

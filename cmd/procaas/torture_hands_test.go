@@ -26,8 +26,8 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
-	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
+	"procaas/handlers/queue/taskrun"
 )
 
 // handLease is for how long the workers of the torture test hold tasks. It is short, so

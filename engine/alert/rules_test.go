@@ -22,8 +22,8 @@ import (
 	"procaas/engine/planner"
 	"procaas/engine/stats"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 	"procaas/handlers"
+	"procaas/handlers/queue/taskrun"
 )
 
 var rewrite = flag.Bool("update", false, "rewrite the expected output in testdata/alert")

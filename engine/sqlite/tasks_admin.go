@@ -10,7 +10,6 @@ import (
 
 	"procaas/engine/guard"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 )
 
 const (
@@ -338,7 +337,7 @@ func (s *Store) RetryTasks(ctx context.Context, f store.TaskFilter) (all []store
 	if f.State != "" && f.State != store.TaskFailed {
 		return nil, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
 	}
-	return taskrun.RetryInParts(f, officeAtOnce, func(part store.TaskFilter, after int64) ([]store.TaskRetry, error) {
+	return store.RetryTasksInParts(f, officeAtOnce, func(part store.TaskFilter, after int64) ([]store.TaskRetry, error) {
 		return s.retrySome(ctx, &part, after)
 	})
 }

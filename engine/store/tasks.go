@@ -349,6 +349,31 @@ func Retried(all []TaskRetry) (done, blocked []TaskRetry) {
 	return done, blocked
 }
 
+// RetryTasksInParts retries the failed tasks of a filter in parts of at most atOnce, in the order of their numbers. do
+// retries those with a number over after. The limit of the filter is for tasks that were retried. Tasks that others
+// block are passed over, so they never hold up those behind them.
+func RetryTasksInParts(
+	f TaskFilter, atOnce int, do func(part TaskFilter, after int64) ([]TaskRetry, error),
+) (all []TaskRetry, err error) {
+	left := f.Limit
+	if left <= 0 {
+		left = 1 << 30
+	}
+	for after := int64(0); left > 0; {
+		part := f
+		part.Limit = min(left, atOnce)
+		some, err := do(part, after)
+		all = append(all, some...)
+		if err != nil || len(some) < part.Limit {
+			return all, err
+		}
+		done, _ := Retried(some)
+		left -= len(done)
+		after = some[len(some)-1].Task
+	}
+	return all, nil
+}
+
 // A TaskTypeStats counts the tasks of a type.
 type TaskTypeStats struct {
 	Type   string

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -183,7 +182,7 @@ func (s *Store) RetryTasks(ctx context.Context, f Filter) (all []store.TaskRetry
 	if f.State != "" && f.State != store.TaskFailed {
 		return nil, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
 	}
-	return taskrun.RetryInParts(f, maxRetry, func(part Filter, after int64) ([]store.TaskRetry, error) { return s.retry(ctx, part, after) })
+	return store.RetryTasksInParts(f, maxRetry, func(part Filter, after int64) ([]store.TaskRetry, error) { return s.retry(ctx, part, after) })
 }
 
 // retry retries tasks with a number over after.

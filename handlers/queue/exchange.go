@@ -8,7 +8,7 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/guard"
 	"procaas/engine/pgkit"
-	"procaas/engine/taskrun"
+	"procaas/handlers/queue/taskrun"
 )
 
 // exchanges reports ended tasks and claims new ones, until ctx ends. While a transaction is in

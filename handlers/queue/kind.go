@@ -11,7 +11,7 @@ import (
 
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
+	"procaas/handlers/queue/taskrun"
 )
 
 // A Kind is a type of tasks whose payloads have a Go type. It describes all of its tasks, for

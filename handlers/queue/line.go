@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine/taskrun"
+	"procaas/handlers/queue/taskrun"
 )
 
 // A line is a worker's state for one type: how to do its tasks, which tasks wait here, and how long

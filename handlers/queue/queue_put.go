@@ -13,7 +13,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
+	"procaas/handlers/queue/taskrun"
 )
 
 // PutTask puts a task into a queue, for the pipeline of that name or for workers of another

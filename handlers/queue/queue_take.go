@@ -8,7 +8,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/model"
-	"procaas/engine/taskrun"
+	"procaas/handlers/queue/taskrun"
 )
 
 // TakeTasks takes tasks of a type, and completes earlier ones.

@@ -16,9 +16,9 @@ import (
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
 	"procaas/handlers/queue/language"
+	"procaas/handlers/queue/taskrun"
 )
 
 // heldRuns has runs that end when all nodes have some.

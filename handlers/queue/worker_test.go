@@ -17,8 +17,8 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
+	"procaas/handlers/queue/taskrun"
 )
 
 // run runs a worker until the test, or stop, ends it.

@@ -12,10 +12,10 @@ import (
 	"procaas/engine/addon"
 	"procaas/engine/api"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
 	queueapi "procaas/handlers/queue/api"
 	"procaas/handlers/queue/language"
+	"procaas/handlers/queue/taskrun"
 )
 
 // New returns the add-on.
@@ -51,7 +51,8 @@ func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 		Run: func(ctx context.Context, n addon.Running) error {
 			var tending sync.WaitGroup
 			tending.Go(func() { taskrun.TendTasks(ctx, tasks.Maintenance, h.Retention, h.Log) })
-			n.Engine.ServeTasks(ctx, tasks)
+			server := &taskrun.Server{Runs: n.Engine, Tasks: tasks, Log: h.Log, Name: h.Name, Lease: h.Lease, Submit: n.Engine.SubmitOne}
+			server.Serve(ctx)
 			tending.Wait()
 			return nil
 		},

@@ -13,8 +13,8 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
 	"procaas/handlers/queue/language"
+	"procaas/handlers/queue/taskrun"
 
 	"github.com/danielgtaylor/huma/v2"
 )

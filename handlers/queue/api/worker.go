@@ -13,7 +13,7 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
+	"procaas/handlers/queue/taskrun"
 )
 
 // This file serves workers.
