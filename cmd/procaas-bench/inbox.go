@@ -16,6 +16,7 @@ import (
 	"procaas/engine/enginetest/cluster"
 	"procaas/engine/inbox"
 	"procaas/engine/store"
+	queueremote "procaas/handlers/queue/remote"
 )
 
 // inboxServers are the compared numbers of PostgreSQL servers.
@@ -116,7 +117,7 @@ func (p keyedFlows) flow(ctx context.Context, id string) error {
 // passTasks puts tasks and lets workers do them.
 func (p *binary) passTasks(ctx context.Context, n int) error {
 	for left := n; left > 0; left -= 1000 {
-		if err := p.call(ctx, "/v1/queues/"+taskKind.Name+"/tasks", make([]wire.Task, min(left, 1000)), nil); err != nil {
+		if err := p.call(ctx, "/v1/queues/"+taskKind.Name+"/tasks", make([]queueremote.Task, min(left, 1000)), nil); err != nil {
 			return err
 		}
 	}

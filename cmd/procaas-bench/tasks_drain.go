@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"procaas/engine/api/wire"
 	"procaas/handlers/queue"
+	queueremote "procaas/handlers/queue/remote"
 )
 
 // These loops are what a good engineer writes by hand: claim some hundreds, then complete them. They find rows
@@ -188,9 +188,9 @@ func drainOverHTTP(ctx context.Context, b *bench, n int, l loop) (_ sample, err 
 
 // loopOverHTTP works until no task is left.
 func (p *binary) loopOverHTTP(ctx context.Context, claim int, done *atomic.Int64) error {
-	ask := wire.ClaimTasks{Worker: "bench", Types: []wire.ClaimType{{Type: taskKind.Name, Limit: claim}}, Limit: claim}
+	ask := queueremote.ClaimTasks{Worker: "bench", Types: []queueremote.ClaimType{{Type: taskKind.Name, Limit: claim}}, Limit: claim}
 	for {
-		var got wire.Claimed
+		var got queueremote.Claimed
 		if err := p.call(ctx, "/v1/queues/claim", ask, &got); err != nil {
 			return err
 		}

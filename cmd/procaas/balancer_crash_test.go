@@ -27,6 +27,7 @@ import (
 	"procaas/engine/store"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
+	balancerremote "procaas/handlers/balancer/remote"
 )
 
 // TestBalancerOutlivesItsNode loses the node that balances while it has decided about
@@ -231,7 +232,7 @@ func (b *balanced) settled(by int, banned ...string) (a clusters.Assignment) {
 		return a.Version > 0 && b.asAssigned(&a, banned)
 	})
 	b.eventually("the assignment from the node that is left", func() bool {
-		v, err := b.clients[by].Cluster(b.t.Context(), "fanout")
+		v, err := balancerremote.Cluster(b.t.Context(), b.clients[by], "fanout")
 		return err == nil && v.Version >= a.Version
 	})
 	return a
@@ -291,7 +292,7 @@ func (b *balanced) pull(at int, worker string, release bool) {
 	b.t.Helper()
 	pull := clusters.LeverPull{Lever: clusters.LeverBan, Worker: worker, Partition: -1, Release: release}
 	b.eventually("the lever of "+worker, func() bool {
-		_, err := b.clients[at].PullLever(b.t.Context(), "fanout", pull, "test")
+		_, err := balancerremote.PullLever(b.t.Context(), b.clients[at], "fanout", pull, "test")
 		return err == nil
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
+	queueremote "procaas/handlers/queue/remote"
 )
 
 var everyStep = flag.Bool("every-step", false, "kill the node at every step of a move of the inbox, not only at some")
@@ -205,7 +206,7 @@ func killMoveAt(t *testing.T, step moveStep, late bool) {
 	if kept := put(); kept != tasks {
 		t.Errorf("%d of the names of %d tasks are known", kept, tasks)
 	}
-	if all, err := c.client.Queues(ctx); err != nil || len(all) != 1 || all[0].Ready != tasks {
+	if all, err := queueremote.Queues(ctx, c.client); err != nil || len(all) != 1 || all[0].Ready != tasks {
 		t.Errorf("want %d tasks, have %+v, %v", tasks, all, err)
 	}
 	eventually(t, "the runs for later to be counted", func() bool { // the count may be older

@@ -24,6 +24,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/plant"
+	balancerremote "procaas/handlers/balancer/remote"
 )
 
 // unwatched is a cluster that no trigger balances.
@@ -117,7 +118,7 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 		ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 		defer cancel()
 		for {
-			v, err := client.Cluster(ctx, "fanout")
+			v, err := balancerremote.Cluster(ctx, client, "fanout")
 			if err == nil && ok(v) {
 				return v
 			}
@@ -132,7 +133,7 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	ban := func(client *client.Client, worker string) {
 		t.Helper()
 		eventually(t, "a ban of "+worker, func() bool {
-			_, err := client.PullLever(t.Context(), "fanout", clusters.LeverPull{Lever: clusters.LeverBan, Worker: worker, Partition: -1}, "test")
+			_, err := balancerremote.PullLever(t.Context(), client, "fanout", clusters.LeverPull{Lever: clusters.LeverBan, Worker: worker, Partition: -1}, "test")
 			return err == nil
 		})
 	}
@@ -159,12 +160,12 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	until(other, "all on w3 in a later version", func(v clusters.ClusterView) bool {
 		return v.Version > banned.Version && len(v.Workers) == 3 && v.Workers[2].Partitions == 12
 	})
-	recording, err := other.Recording(t.Context(), "fanout")
+	recording, err := balancerremote.Recording(t.Context(), other, "fanout")
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkReplay(t, recording)
-	moves, err := other.Moves(t.Context(), "fanout", 100)
+	moves, err := balancerremote.Moves(t.Context(), other, "fanout", 100)
 	if err != nil || !slices.ContainsFunc(moves, func(m clusters.MoveLog) bool { return m.Reason == "worker w1 is banned: test" }) {
 		t.Errorf("want a move to tell of the ban, have %v, %v", moves, err)
 	}

@@ -19,9 +19,9 @@ import (
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
-	"procaas/engine/api/wire"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	queueremote "procaas/handlers/queue/remote"
 )
 
 // A flakyService refuses each number a few times.
@@ -108,17 +108,17 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var put wire.TaskReceipts
+	var put queueremote.TaskReceipts
 	call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{"payload": {"file": "a"}, "delay": "1h"}, {"payload": {"file": "a"}},
 		{"payload": {"file": "b"}, "key": "k"}, {"payload": {"file": "c"}, "key": "k"}, {"payload": {"file": "dead"}}]`, &put)
 	if len(put.Tasks) != 5 || put.Tasks[1].Outcome != "merged" || put.Tasks[1].ID != put.Tasks[0].ID {
 		t.Fatalf("have %+v, want the second merged into the first", put)
 	}
 	client := client.New(server, "")
-	state := func(state string) (tasks []wire.QueuedTask) {
+	state := func(state string) (tasks []queueremote.QueuedTask) {
 		eventually(t, "a list of tasks", func() (ok bool) { // a request may take too long on a busy machine
 			var err error
-			tasks, err = client.PeekTasks(t.Context(), "thumbs", url.Values{"state": {state}})
+			tasks, err = queueremote.PeekTasks(t.Context(), client, "thumbs", url.Values{"state": {state}})
 			return err == nil
 		})
 		return tasks
@@ -191,12 +191,12 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	command("queue retry thumbs --error no-such-text --dry-run", "retry would change 0 tasks")
 	command("queue retry thumbs --dry-run", "retry would change 1 task\n", dead[0].ID+" ", dead[0].Error)
 	// While another task has its unique name, the dead letter stays.
-	var taken wire.TaskReceipts
+	var taken queueremote.TaskReceipts
 	call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{"payload": {"file": "dead"}}]`, &taken)
 	holder := taken.Tasks[0].ID
-	var kept wire.TasksChanged
+	var kept queueremote.TasksChanged
 	call(http.MethodPost, "/admin/v1/queues/thumbs/retry", `{}`, &kept)
-	if want := []wire.TaskBlocked{{Task: dead[0].ID, By: holder}}; kept.Changed != 0 || !slices.Equal(kept.Blocked, want) {
+	if want := []queueremote.TaskBlocked{{Task: dead[0].ID, By: holder}}; kept.Changed != 0 || !slices.Equal(kept.Blocked, want) {
 		t.Errorf("have %+v, want the task that blocks the dead letter", kept)
 	}
 	shown.Reset()

@@ -18,6 +18,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/transfers"
+	shardingremote "procaas/handlers/sharding/remote"
 )
 
 // TestTransferSurvivesKill9 kills a serving node in the middle of the transfer of a
@@ -53,13 +54,13 @@ func TestTransferSurvivesKill9(t *testing.T) {
 	server := c.start(ctx)
 	for _, s := range []string{"s1", "s2"} {
 		eventually(t, s+" to be enrolled", func() bool {
-			e, err := c.client.EnrollShard(ctx, "mail", s)
+			e, err := shardingremote.EnrollShard(ctx, c.client, "mail", s)
 			return err == nil && len(e.Reasons) == 0
 		})
 	}
 	var home transfers.ShardAnswer
 	eventually(t, "the home of the key", func() bool {
-		home, err = c.client.ResolveShard(ctx, "mail", transfers.ShardQuestion{Key: "u42"})
+		home, err = shardingremote.ResolveShard(ctx, c.client, "mail", transfers.ShardQuestion{Key: "u42"})
 		return err == nil && home.Shard == "s1"
 	}) // a host that answered late counts as away for a moment
 	var acked atomic.Int64
@@ -84,7 +85,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 		t.Fatal(err)
 	}
 	transfer := func() (last transfers.ShardTransfer) {
-		all, err := c.client.ShardTransfers(ctx, "mail")
+		all, err := shardingremote.ShardTransfers(ctx, c.client, "mail")
 		if err == nil && len(all) > 0 {
 			last = all[0]
 		}
@@ -158,7 +159,7 @@ func twoShards(t *testing.T) (out [2]*enginetest.Cluster) {
 
 // writeMail writes one mail of user u42 as a service does: asks where, and calls the guard.
 func writeMail(ctx context.Context, client *client.Client, id int64) error {
-	a, err := client.ResolveShard(ctx, "mail", transfers.ShardQuestion{Key: "u42", Mode: transfers.ShardMaster})
+	a, err := shardingremote.ResolveShard(ctx, client, "mail", transfers.ShardQuestion{Key: "u42", Mode: transfers.ShardMaster})
 	if err != nil {
 		return err
 	}

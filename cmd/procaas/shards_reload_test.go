@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/engine/transfers"
+	shardingremote "procaas/handlers/sharding/remote"
 )
 
 // Whoever has been answered that a definition is in use finds its shard maps in use: no key is placed by the
@@ -59,7 +60,7 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 	}
 	ask := func(node int, key string) {
 		t.Helper()
-		if _, err := clients[node].ResolveShard(t.Context(), "mail", transfers.ShardQuestion{Key: key}); err == nil ||
+		if _, err := shardingremote.ResolveShard(t.Context(), clients[node], "mail", transfers.ShardQuestion{Key: key}); err == nil ||
 			!strings.Contains(err.Error(), "no placement") {
 			t.Fatalf("key %s: have %v, want that it has no placement", key, err)
 		}

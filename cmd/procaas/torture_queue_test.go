@@ -19,13 +19,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine/api/wire"
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/guard"
 	"procaas/engine/store"
 	"procaas/handlers/queue"
+	queueremote "procaas/handlers/queue/remote"
 )
 
 // wrongBy is by how much the clocks of all processes of the test are behind that of the
@@ -241,7 +241,7 @@ func (p *taskPutter) put(r *rand.Rand, kind string, last bool, tasks ...map[stri
 		}
 	}
 	p.mu.Unlock()
-	var reply wire.TaskReceipts
+	var reply queueremote.TaskReceipts
 	var refused *net.OpError
 	status, err := p.post(r, "/v1/queues/"+kind+"/tasks", tasks, &reply)
 	if err != nil && status >= 400 && status < 500 {

@@ -20,6 +20,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
 	"procaas/handlers"
+	balancerremote "procaas/handlers/balancer/remote"
 	"procaas/handlers/balancer/route"
 )
 
@@ -153,7 +154,7 @@ func TestRecordingHoldsWhatIsKept(t *testing.T) {
 	if _, err := f.store.Documents.WriteDocuments(t.Context(), 0, writes, nil); err != nil {
 		t.Fatal(err)
 	}
-	recording, err := client.New(f.URL, "").Recording(t.Context(), "fanout")
+	recording, err := balancerremote.Recording(t.Context(), client.New(f.URL, ""), "fanout")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/records"
 	"procaas/engine/store"
+	queueremote "procaas/handlers/queue/remote"
 )
 
 // TestPagesOfTheAuditAreBoundedByBytes asks for more than a page may hold, and goes on to the
@@ -52,9 +53,9 @@ func TestPagesOfTheAuditAreBoundedByBytes(t *testing.T) {
 func TestListOfTasksLeavesLargePayloadsOut(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
-	var put wire.TaskReceipts
+	var put queueremote.TaskReceipts
 	s.call("POST", "/v1/queues/thumbs/tasks", `[{"payload": "small"}, {"payload": "`+strings.Repeat("x", 100_000)+`"}]`, 202, &put)
-	var list, one wire.Page[wire.QueuedTask]
+	var list, one wire.Page[queueremote.QueuedTask]
 	s.call("GET", "/v1/queues/thumbs/tasks", "", 200, &list)
 	if len(list.Items) != 2 || string(list.Items[0].Payload) != `"small"` || list.Items[1].Payload != nil {
 		t.Errorf("have %.300v", list.Items)

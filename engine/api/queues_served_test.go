@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
+	queueremote "procaas/handlers/queue/remote"
 )
 
 // A task of a mistyped type is taken in, and its sender told; once somebody asks for the
@@ -22,31 +23,31 @@ func TestTasksThatNobodyAsksForAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
 	s.claim(`{"worker": "w1", "types": [{"type": "thumbnails"}]}`)
-	var one wire.TaskReceipt
+	var one queueremote.TaskReceipt
 	s.call(http.MethodPost, "/v1/queues/thumbnials/tasks", `{}`, 202, &one)
 	for _, want := range []string{`"thumbnials"`, "nobody has asked", `did you mean "thumbnails"?`} {
 		if !strings.Contains(one.Warning, want) || one.ID == "" {
 			t.Errorf("have %+v, want it taken in with a warning of %s", one, want)
 		}
 	}
-	var many wire.TaskReceipts
+	var many queueremote.TaskReceipts
 	s.call(http.MethodPost, "/v1/queues/thumbnials/tasks", `[{}, {}]`, 202, &many)
 	if many.Warning == "" || len(many.Tasks) != 2 || many.Tasks[0].Warning != "" {
 		t.Errorf("have %+v, want one warning of all", many)
 	}
-	one = wire.TaskReceipt{}
+	one = queueremote.TaskReceipt{}
 	s.call(http.MethodPost, "/v1/queues/thumbnails/tasks", `{}`, 202, &one)
 	if one.Warning != "" {
 		t.Errorf("have %q of a type that is asked for", one.Warning)
 	}
-	var stats wire.Page[wire.QueueStats]
+	var stats wire.Page[queueremote.QueueStats]
 	s.call(http.MethodGet, "/v1/queues", "", 200, &stats)
 	if len(stats.Items) != 2 || stats.Items[0].Asked == nil || stats.Items[0].AskedBy != "w1" || stats.Items[1].Asked != nil {
 		t.Errorf("have %+v, want to see that only the first was asked for", stats.Items)
 	}
 	s.claim(`{"worker": "w1", "types": [{"type": "thumbnials"}]}`)
 	s.eventually(func() error { // what is not known is taken for false for a moment
-		one = wire.TaskReceipt{}
+		one = queueremote.TaskReceipt{}
 		s.call(http.MethodPost, "/v1/queues/thumbnials/tasks", `{}`, 202, &one)
 		if one.Warning != "" {
 			return errors.New(one.Warning)
@@ -111,12 +112,12 @@ func TestUnheardTypesAreRefused(t *testing.T) {
 	s.call(http.MethodGet, "/v1/queues/letters/tasks?state=failed", "", 200, nil)
 	refused(http.MethodGet, "/v1/queues/lettres/tasks", "")
 	s.call(http.MethodPut, "/admin/v1/queues/letters", `{"mode": "paused"}`, 200, nil)
-	var moved wire.TasksChanged
+	var moved queueremote.TasksChanged
 	s.call(http.MethodPost, "/admin/v1/queues/letters/move", `{"to": "lettres"}`, 200, &moved)
 	if moved.Changed != 1 || !strings.Contains(moved.Warning, `did you mean "letters"?`) {
 		t.Errorf("want a warning of the type that the task has now, have %+v", moved)
 	}
-	var opened wire.QueueChanged
+	var opened queueremote.QueueChanged
 	s.call(http.MethodPut, "/admin/v1/queues/letrtes", `{"mode": "open"}`, 200, &opened)
 	if opened.Mode != "open" || opened.Warning == "" {
 		t.Errorf("want it opened with a warning, have %+v", opened)

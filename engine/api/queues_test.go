@@ -16,6 +16,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
+	queueremote "procaas/handlers/queue/remote"
 )
 
 // A taskServer serves a queue of tasks to tests.
@@ -61,9 +62,9 @@ func (s *taskServer) call(method, path, body string, status int, out any) {
 	}
 }
 
-func (s *taskServer) claim(body string) wire.Claimed {
+func (s *taskServer) claim(body string) queueremote.Claimed {
 	s.Helper()
-	var out wire.Claimed
+	var out queueremote.Claimed
 	s.call(http.MethodPost, "/v1/queues/claim", body, 200, &out)
 	return out
 }
@@ -71,7 +72,7 @@ func (s *taskServer) claim(body string) wire.Claimed {
 func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
-	var put wire.TaskReceipts
+	var put queueremote.TaskReceipts
 	s.call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{"payload": {"n": 1}}, {"payload": {"n": 2}, "priority": 5, "key": "k"},
 		{"payload": 3, "delay": "1h"}, {"unique": "u", "timeout": "5s"}, {"unique": "u"}]`, 202, &put)
 	if len(put.Tasks) != 5 || put.Tasks[4].Outcome != "kept" || put.Tasks[4].ID != put.Tasks[3].ID {
@@ -82,7 +83,7 @@ func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 		t.Fatalf("have %+v, want the one of the greater priority first", got)
 	}
 	first, second := got.Items[0].Receipt, got.Items[1].Receipt
-	var done wire.TasksDone
+	var done queueremote.TasksDone
 	s.call(http.MethodPost, "/v1/queues/heartbeat", fmt.Sprintf(`{"receipts": [%q], "lease": 60}`, first), 200, &done)
 	s.call(http.MethodPost, "/v1/queues/complete", fmt.Sprintf(`{"receipts": [%q, %q]}`, first, first), 200, &done)
 	if done.Done != 2 || len(done.Lost) != 0 {
@@ -96,7 +97,7 @@ func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 	if done.Done != 1 {
 		t.Errorf("have %+v", done)
 	}
-	var page wire.Page[wire.QueuedTask]
+	var page wire.Page[queueremote.QueuedTask]
 	s.call(http.MethodGet, "/v1/queues/thumbs/tasks?state=scheduled", "", 200, &page)
 	if len(page.Items) != 2 || page.Items[0].Error != "no space" || page.Items[0].Attempt != 2 {
 		t.Errorf("have %+v, want the failed one before the one in an hour", page.Items)
@@ -110,7 +111,7 @@ func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 	last = s.claim(`{"worker": "w2", "types": [{"type": "thumbs"}]}`)
 	s.call(http.MethodPost, "/v1/queues/fail", fmt.Sprintf(`{"tasks": [{"receipt": %q, "error": "bad", "final": true}]}`,
 		last.Items[0].Receipt), 200, &done)
-	var stats wire.Page[wire.QueueStats]
+	var stats wire.Page[queueremote.QueueStats]
 	s.call(http.MethodGet, "/v1/queues", "", 200, &stats)
 	if len(stats.Items) != 1 || stats.Items[0].Failed != 1 || stats.Items[0].Scheduled != 2 || stats.Items[0].Running != 0 {
 		t.Errorf("have %+v", stats)
@@ -120,7 +121,7 @@ func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 func TestAClaimWaitsForATask(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
-	got := make(chan wire.Claimed, 1)
+	got := make(chan queueremote.Claimed, 1)
 	go func() { got <- s.claim(`{"worker": "w1", "types": [{"type": "thumbs"}], "wait": "20s"}`) }()
 	deadline := patience.After(t, time.Minute)
 	for {
@@ -180,7 +181,7 @@ func TestWorkersPrefetchTasksOverHTTP(t *testing.T) {
 	s.call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{}, {}]`, 202, nil)
 	states := func(want ...string) {
 		t.Helper()
-		var list struct{ Items []wire.QueuedTask }
+		var list struct{ Items []queueremote.QueuedTask }
 		s.call(http.MethodGet, "/v1/queues/thumbs/tasks", "", 200, &list)
 		var have []string
 		for i := range list.Items {
@@ -206,7 +207,7 @@ func TestWorkersPrefetchTasksOverHTTP(t *testing.T) {
 	states("running", "starting")
 	beat(1, `, "starting": true`)
 	states("running", "starting")
-	var stats wire.Page[wire.QueueStats]
+	var stats wire.Page[queueremote.QueueStats]
 	s.call(http.MethodGet, "/v1/queues", "", 200, &stats)
 	if len(stats.Items) != 1 || stats.Items[0].Starting != 1 || stats.Items[0].Running != 1 {
 		t.Errorf("have %+v, want one that starts and one that runs", stats)

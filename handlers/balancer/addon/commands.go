@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/cli"
 	"procaas/engine/clusters"
 	"procaas/handlers/balancer/plant"
+	"procaas/handlers/balancer/remote"
 )
 
 // balancerCommand has the commands that show and control live clusters.
@@ -56,7 +57,7 @@ func findCluster(q *cli.Call, named string) (string, error) {
 	if named != "" {
 		return named, nil
 	}
-	all, err := q.Clusters(q.Ctx)
+	all, err := remote.Clusters(q.Ctx, q.Client)
 	if err != nil {
 		return "", err
 	}
@@ -119,7 +120,7 @@ func leverCommand(use, short, lever string, release bool) *cobra.Command {
 		if err != nil {
 			return levers, err
 		}
-		return q.PullLever(q.Ctx, id, pull, *reason)
+		return remote.PullLever(q.Ctx, q.Client, id, pull, *reason)
 	}, func(q *cli.Call, levers clusters.Levers) error { return writeLevers(q, levers, "no lever is pulled\n") })
 }
 
@@ -187,9 +188,9 @@ code 1 when there is an alert.`,
 	return cli.Formatted(c, func(q *cli.Call) (err error) {
 		views := make([]clusters.ClusterView, 1)
 		if *cluster != "" {
-			views[0], err = q.Cluster(q.Ctx, *cluster)
+			views[0], err = remote.Cluster(q.Ctx, q.Client, *cluster)
 		} else {
-			views, err = q.Clusters(q.Ctx)
+			views, err = remote.Clusters(q.Ctx, q.Client)
 		}
 		if err != nil {
 			return err
@@ -281,7 +282,7 @@ func balancerMoves() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return q.Moves(q.Ctx, id, *limit)
+		return remote.Moves(q.Ctx, q.Client, id, *limit)
 	}, "AT\tVERSION\tPARTITION\tFROM\tTO\tREASON", func(m clusters.MoveLog) cli.Row {
 		return cli.Row{m.At, m.Version, m.Partition, cli.Dash(m.From), m.To, m.Reason}
 	})
@@ -302,7 +303,7 @@ func balancerExplain() *cobra.Command {
 		if err != nil {
 			return v, err
 		}
-		return q.ExplainPartition(q.Ctx, id, n)
+		return remote.ExplainPartition(q.Ctx, q.Client, id, n)
 	}, func(q *cli.Call, v clusters.PartitionView) error {
 		fmt.Fprintf(q.Out, "partition %d of %s is on %s, with %.1f requests a "+
 			"second\n", v.Partition, v.Cluster, cmp.Or(v.Worker, "no worker"),
@@ -338,7 +339,7 @@ and append to one file. Duplicates count once.`,
 		if err != nil {
 			return err
 		}
-		recording, err := q.Recording(q.Ctx, cluster)
+		recording, err := remote.Recording(q.Ctx, q.Client, cluster)
 		if err != nil {
 			return err
 		}

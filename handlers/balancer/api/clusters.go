@@ -15,10 +15,10 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
-	"procaas/engine/api/wire"
 	"procaas/engine/clusters"
 	"procaas/engine/store"
 	"procaas/handlers/balancer/language"
+	"procaas/handlers/balancer/remote"
 )
 
 // Clusters shows which worker of a cluster serves what, and why, and steers the balancers.
@@ -100,7 +100,7 @@ type routeKey struct {
 	Key string `query:"key" bytes:"any" required:"true" want:"want the key that is looked for" doc:"The key of the request."`
 }
 
-func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err error) {
+func (g *Group) routeKey(c *rest.Call, in *routeKey) (route remote.Route, err error) {
 	if err := g.check(&in.clusterPath); err != nil {
 		return route, err
 	}
@@ -117,7 +117,7 @@ func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err erro
 		return route, noWorker.New("partition %d of the cluster %s is on no worker at present", p,
 			in.Cluster).With("Retry-After", "1")
 	}
-	return wire.Route{Cluster: in.Cluster, Version: a.Version, Partition: p, Worker: owner}, nil
+	return remote.Route{Cluster: in.Cluster, Version: a.Version, Partition: p, Worker: owner}, nil
 }
 
 // A newsQuery says which news a caller wants, and how long it waits.

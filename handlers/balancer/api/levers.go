@@ -11,6 +11,7 @@ import (
 	"procaas/engine/clusters"
 	"procaas/engine/store"
 	"procaas/handlers/balancer/language"
+	"procaas/handlers/balancer/remote"
 )
 
 // This file lets operators view and steer the balancers of clusters.
@@ -50,7 +51,7 @@ func (g *Group) leverOperations(refusals []string, unknown []problem.Kind) []res
 			About: "ban takes all partitions off a worker at once. drain does so gradually. pin keeps a partition on a worker while the " +
 				"worker is up. freeze stops all moves. dry-run shows moves without making them. evacuate moves partitions off silent workers even if half of the " +
 				"cluster is silent. A lever takes effect at the next observation and is audited.",
-			Example: wire.LeverChange{Worker: "worker-3", Reason: "its disk is full"},
+			Example: remote.LeverChange{Worker: "worker-3", Reason: "its disk is full"},
 			Replies: rest.OK("All levers that are set."), Refusals: refusals, Problems: []problem.Kind{clusterNotFound, invalidLever},
 		}, g.pull),
 		rest.Typed(rest.Operation{
@@ -157,7 +158,7 @@ type leverPath struct {
 
 type pullLever struct {
 	leverPath
-	Body wire.LeverChange
+	Body remote.LeverChange
 }
 
 func (g *Group) pull(c *rest.Call, in *pullLever) (clusters.Levers, error) {

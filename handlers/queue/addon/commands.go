@@ -13,6 +13,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
+	"procaas/handlers/queue/remote"
 )
 
 // queueCommand makes the commands for three modes and three changes. They differ only in their words.
@@ -58,18 +59,18 @@ queue need a vacuum: they have over 100,000 dead rows, and more than rows in use
 	cli.ServerFlags(c)
 	header := "TYPE\tMODE\tLAG\tREADY\tWAITING\tTAKEN\tSCHEDULED\tFAILED\tRAISED\tASKED"
 	return cli.Formatted(c, func(q *cli.Call) error {
-		all, err := q.Queues(q.Ctx)
+		all, err := remote.Queues(q.Ctx, q.Client)
 		if err != nil {
 			return err
 		}
-		tables, err := q.QueueTables(q.Ctx)
+		tables, err := remote.QueueTables(q.Ctx, q.Client)
 		if err != nil {
 			return err
 		}
 		found := struct {
-			wire.Page[wire.QueueStats]
+			wire.Page[remote.QueueStats]
 
-			Tables []wire.QueueTable `json:"tables"`
+			Tables []remote.QueueTable `json:"tables"`
 		}{cli.Items(all), tables}
 		return q.Show(found, func() error {
 			err := cli.Table(q.Out, header, all, queueRow)
@@ -83,7 +84,7 @@ queue need a vacuum: they have over 100,000 dead rows, and more than rows in use
 	})
 }
 
-func queueRow(x wire.QueueStats) cli.Row {
+func queueRow(x remote.QueueStats) cli.Row {
 	return cli.Row{
 		x.Type, x.Mode, time.Duration(x.Lag * float64(time.Second)).Round(time.Second), counted(&x, "ready", x.Ready),
 		counted(&x, "waiting", x.Waiting), x.Starting + x.Running, counted(&x, "scheduled", x.Scheduled),
@@ -92,7 +93,7 @@ func queueRow(x wire.QueueStats) cli.Row {
 }
 
 // counted formats a number of tasks. An estimate has a ~.
-func counted(q *wire.QueueStats, state string, n int64) string {
+func counted(q *remote.QueueStats, state string, n int64) string {
 	if slices.Contains(q.Estimated, state) {
 		return fmt.Sprint("~", n)
 	}
@@ -128,18 +129,18 @@ func queuePeekCommand() *cobra.Command {
 	unique := c.Flags().String("unique", "", "only the task with this unique name")
 	text := c.Flags().String("error", "", "only tasks whose last error contains this text")
 	limit := c.Flags().Int("limit", 20, "the most tasks")
-	return cli.Shows(c, func(q *cli.Call) (wire.Page[wire.QueuedTask], error) {
+	return cli.Shows(c, func(q *cli.Call) (wire.Page[remote.QueuedTask], error) {
 		query := url.Values{"state": {*state}, "key": {*key}, "unique": {*unique}, "error": {*text}, "limit": {strconv.Itoa(*limit)}}
-		tasks, err := q.PeekTasks(q.Ctx, q.Args[0], query)
+		tasks, err := remote.PeekTasks(q.Ctx, q.Client, q.Args[0], query)
 		return cli.Items(tasks), err
-	}, func(q *cli.Call, tasks wire.Page[wire.QueuedTask]) error {
+	}, func(q *cli.Call, tasks wire.Page[remote.QueuedTask]) error {
 		return tasksTable(q, tasks.Items)
 	})
 }
 
-func tasksTable(q *cli.Call, tasks []wire.QueuedTask) error {
+func tasksTable(q *cli.Call, tasks []remote.QueuedTask) error {
 	header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tUNIQUE\tWORKER\tERROR"
-	return cli.Table(q.Out, header, tasks, func(t wire.QueuedTask) cli.Row {
+	return cli.Table(q.Out, header, tasks, func(t remote.QueuedTask) cli.Row {
 		return cli.Row{
 			t.ID, t.State, t.Priority, t.Due, t.Deadline, t.Attempt,
 			cli.Dash(t.Key), cli.Dash(t.Unique), cli.Dash(t.Worker), cli.Dash(t.Error),
@@ -155,7 +156,7 @@ func queueModeCommand(use, mode, short string) *cobra.Command {
 	cli.ServerFlags(c)
 	reason := c.Flags().String("reason", "", "reason, for the audit and for colleagues")
 	return cli.Calls(c, func(q *cli.Call) error {
-		done, err := q.SetQueue(q.Ctx, q.Args[0], wire.QueueChange{Mode: mode, Reason: *reason})
+		done, err := remote.SetQueue(q.Ctx, q.Client, q.Args[0], remote.QueueChange{Mode: mode, Reason: *reason})
 		if err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + verb +
 		" thumbnails --key user-1"}
 	cli.ServerFlags(c)
-	var choice wire.TaskChoice
+	var choice remote.TaskChoice
 	flags := c.Flags()
 	flags.StringSliceVar(&choice.IDs, "id", nil, "only this task (repeatable)")
 	flags.StringVar(&choice.Key, "key", "", "only tasks of this key")
@@ -201,7 +202,7 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 		if verb == "move" && choice.To == "" {
 			return cli.Usagef("move needs --to")
 		}
-		done, err := q.ChangeTasks(q.Ctx, verb, q.Args[0], choice)
+		done, err := remote.ChangeTasks(q.Ctx, q.Client, verb, q.Args[0], choice)
 		if err != nil {
 			return err
 		}

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/api/wire"
+	"procaas/handlers/queue/remote"
 )
 
 func TestCountsShowWhatIsEstimated(t *testing.T) {
 	t.Parallel()
-	q := &wire.QueueStats{Estimated: []string{"ready"}}
+	q := &remote.QueueStats{Estimated: []string{"ready"}}
 	if have := counted(q, "ready", 4096) + " " + counted(q, "failed", 2); have != "~4096 2" {
 		t.Errorf("have %s, want ~4096 2", have)
 	}

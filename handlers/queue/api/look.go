@@ -8,13 +8,14 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
+	"procaas/handlers/queue/remote"
 )
 
 // This file serves calls that only read.
 
 // viewOfTask converts a task for replies, without a receipt, because readers get none.
-func viewOfTask(t *store.QueuedTask) wire.QueuedTask {
-	return wire.QueuedTask{
+func viewOfTask(t *store.QueuedTask) remote.QueuedTask {
+	return remote.QueuedTask{
 		ID: strconv.FormatInt(t.ID, 10), Type: t.Type, State: string(t.State), Payload: t.Payload, Key: t.Key, Unique: t.Unique,
 		Priority: t.Priority, Attempt: t.Attempt(), Due: t.Due, Deadline: t.Deadline, Worker: t.Worker, Error: t.Error,
 		Timeout: t.Timeout.Seconds(), Until: given(t.Until), Ended: given(t.Ended),
@@ -29,9 +30,9 @@ func given(t time.Time) *time.Time {
 	return &t
 }
 
-func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueStats], error) {
+func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[remote.QueueStats], error) {
 	all, err := g.Tasks.Admin.TaskStats(c.Context())
-	items := []wire.QueueStats{}
+	items := []remote.QueueStats{}
 	for i := range all {
 		if rest.Granted(c.R).Reads(all[i].Type) {
 			items = append(items, viewOfStats(&all[i]))
@@ -40,18 +41,18 @@ func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueStats],
 	return rest.Listed(items, err)
 }
 
-func (g *Group) tables(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueTable], error) {
+func (g *Group) tables(c *rest.Call, _ *rest.Nothing) (wire.Page[remote.QueueTable], error) {
 	all, err := g.Tasks.Admin.TaskTables(c.Context())
-	items := []wire.QueueTable{}
+	items := []remote.QueueTable{}
 	for _, t := range all {
-		items = append(items, wire.QueueTable{Table: t.Name, Bytes: t.Bytes, Live: t.Live, Dead: t.Dead, Vacuum: t.Vacuum()})
+		items = append(items, remote.QueueTable{Table: t.Name, Bytes: t.Bytes, Live: t.Live, Dead: t.Dead, Vacuum: t.Vacuum()})
 	}
 	return rest.Listed(items, err)
 }
 
 // viewOfStats converts the counts of a type for replies.
-func viewOfStats(t *store.TaskTypeStats) wire.QueueStats {
-	q := wire.QueueStats{
+func viewOfStats(t *store.TaskTypeStats) remote.QueueStats {
+	q := remote.QueueStats{
 		Type: t.Type, Mode: string(t.Mode), Reason: t.Reason, Ready: t.Ready, Waiting: t.Waiting, Starting: t.Starting,
 		Running: t.Running, Scheduled: t.Scheduled, Failed: t.Failed, Oldest: given(t.Oldest), Lag: t.Lag.Seconds(),
 		Raised: t.Raised, RaisedAt: given(t.RaisedLast), Asked: given(t.Asked), AskedBy: t.AskedBy,
@@ -80,7 +81,7 @@ type peekQuery struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most tasks."`
 }
 
-func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[wire.QueuedTask], err error) {
+func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[remote.QueuedTask], err error) {
 	if err := c.MayRead(in.Kind); err != nil {
 		return page, err
 	}
@@ -95,7 +96,7 @@ func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[wire.QueuedTas
 		}
 	}
 	tasks, err := g.Tasks.Admin.PeekTasks(c.Context(), f)
-	items := []wire.QueuedTask{}
+	items := []remote.QueuedTask{}
 	for i := range tasks {
 		items = append(items, viewOfTask(&tasks[i]))
 	}

@@ -10,8 +10,8 @@ import (
 
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
-	"procaas/engine/api/wire"
 	"procaas/engine/store"
+	"procaas/handlers/queue/remote"
 )
 
 // This file serves operators' changes of tasks.
@@ -29,25 +29,25 @@ func (g *Group) officeOperations() []rest.Operation {
 			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Need: rest.Steers, Tag: "queues",
 			Summary: summary,
 			About:   about,
-			Example: wire.TaskChoice{Key: "user-1", Limit: 100}, Replies: rest.OK("How many."), Refusals: refusals, Problems: Problems(),
-		}, func(c *rest.Call, in *chooseTasks) (wire.TasksChanged, error) { return g.change(c, in, verb, change) })
+			Example: remote.TaskChoice{Key: "user-1", Limit: 100}, Replies: rest.OK("How many."), Refusals: refusals, Problems: Problems(),
+		}, func(c *rest.Call, in *chooseTasks) (remote.TasksChanged, error) { return g.change(c, in, verb, change) })
 	}
 	return []rest.Operation{
 		typed(g, rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/queues/{pipeline}", ID: "set-queue", Need: rest.Steers, Tag: "queues",
-			Summary: "Pause, drain or open a type of tasks", Example: wire.QueueChange{Mode: "paused", Reason: "the service is down"},
+			Summary: "Pause, drain or open a type of tasks", Example: remote.QueueChange{Mode: "paused", Reason: "the service is down"},
 			Replies: rest.OK("The new mode, on all nodes."), Refusals: refusals, Problems: Problems(),
 		}, g.set),
 		choose("cancel", "Cancel tasks that no worker has taken", "",
-			func(c *rest.Call, f store.TaskFilter, _ *wire.TaskChoice) (wire.TasksChanged, error) {
+			func(c *rest.Call, f store.TaskFilter, _ *remote.TaskChoice) (remote.TasksChanged, error) {
 				n, err := g.Tasks.Queue.CancelTasks(c.Context(), f)
-				return wire.TasksChanged{Changed: n}, err
+				return remote.TasksChanged{Changed: n}, err
 			}),
 		choose("retry", "Put dead letters back into the queue", "If another task has the same unique name by now, the dead letter "+
 			"stays, and `blocked` names that task. The failed run of a retried dead letter ends `cancelled`: the new task supersedes it.", g.retry),
 		choose("move", "Move tasks that no worker has taken to another type", "Tasks with a unique name stay, because they are unique "+
 			"within their type.",
-			func(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice) (done wire.TasksChanged, err error) {
+			func(c *rest.Call, f store.TaskFilter, choice *remote.TaskChoice) (done remote.TasksChanged, err error) {
 				done.Changed, err = g.Tasks.Admin.MoveTasks(c.Context(), f, choice.To)
 				return done, err
 			}),
@@ -55,7 +55,7 @@ func (g *Group) officeOperations() []rest.Operation {
 }
 
 // changeTasks changes the tasks of a filter.
-type changeTasks func(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice) (wire.TasksChanged, error)
+type changeTasks func(c *rest.Call, f store.TaskFilter, choice *remote.TaskChoice) (remote.TasksChanged, error)
 
 // maySteer refuses a caller whose grant does not cover a type.
 func maySteer(c *rest.Call, kind string) error {
@@ -67,10 +67,10 @@ func maySteer(c *rest.Call, kind string) error {
 
 type setQueue struct {
 	kindPath
-	Body wire.QueueChange
+	Body remote.QueueChange
 }
 
-func (g *Group) set(c *rest.Call, in *setQueue) (done wire.QueueChanged, err error) {
+func (g *Group) set(c *rest.Call, in *setQueue) (done remote.QueueChanged, err error) {
 	if err := maySteer(c, in.Kind); err != nil {
 		return done, err
 	}
@@ -78,7 +78,7 @@ func (g *Group) set(c *rest.Call, in *setQueue) (done wire.QueueChanged, err err
 		return done, taskProblem(err)
 	}
 	mode, by := store.TaskMode(in.Body.Mode), c.Actor(in.Body.Reason)
-	done = wire.QueueChanged{QueueChange: in.Body, Warning: g.unheard(c.Context(), in.Kind)}
+	done = remote.QueueChanged{QueueChange: in.Body, Warning: g.unheard(c.Context(), in.Kind)}
 	if done.Warning != "" && mode != store.TasksOpen { // this makes the type known
 		return done, unknownTaskType.New("%s; procaas queue resume %s makes it known", done.Warning, in.Kind)
 	}
@@ -93,10 +93,10 @@ func (g *Group) set(c *rest.Call, in *setQueue) (done wire.QueueChanged, err err
 
 type chooseTasks struct {
 	kindPath
-	Body wire.TaskChoice
+	Body remote.TaskChoice
 }
 
-func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change changeTasks) (done wire.TasksChanged, err error) {
+func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change changeTasks) (done remote.TasksChanged, err error) {
 	b := &in.Body
 	if err := errors.Join(maySteer(c, in.Kind), maySteer(c, b.To)); err != nil {
 		return done, err
@@ -120,7 +120,7 @@ func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change change
 		return done, err
 	}
 	if b.Preview {
-		change = func(c *rest.Call, f store.TaskFilter, _ *wire.TaskChoice) (wire.TasksChanged, error) {
+		change = func(c *rest.Call, f store.TaskFilter, _ *remote.TaskChoice) (remote.TasksChanged, error) {
 			return g.preview(c, f, verb)
 		}
 	}
@@ -142,14 +142,14 @@ func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change change
 }
 
 // retry puts dead letters back into the queue. The runs of their last attempts would otherwise wait for a decision for ever.
-func (g *Group) retry(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice) (done wire.TasksChanged, err error) {
+func (g *Group) retry(c *rest.Call, f store.TaskFilter, choice *remote.TaskChoice) (done remote.TasksChanged, err error) {
 	all, err := g.Tasks.Admin.RetryTasks(c.Context(), f)
 	all, blocked := store.Retried(all)
 	for _, r := range all {
-		done.Retried = append(done.Retried, wire.TaskRetried{Task: strconv.FormatInt(r.Task, 10), As: strconv.FormatInt(r.As, 10)})
+		done.Retried = append(done.Retried, remote.TaskRetried{Task: strconv.FormatInt(r.Task, 10), As: strconv.FormatInt(r.As, 10)})
 	}
 	for _, r := range blocked[:min(len(blocked), maxBlocked)] {
-		done.Blocked = append(done.Blocked, wire.TaskBlocked{Task: strconv.FormatInt(r.Task, 10), By: strconv.FormatInt(r.As, 10)})
+		done.Blocked = append(done.Blocked, remote.TaskBlocked{Task: strconv.FormatInt(r.Task, 10), By: strconv.FormatInt(r.As, 10)})
 	}
 	done.Changed = len(all)
 	if err != nil || g.Engine.Bundle().Pipeline(f.Type) == nil {
@@ -164,7 +164,7 @@ func (g *Group) retry(c *rest.Call, f store.TaskFilter, choice *wire.TaskChoice)
 }
 
 // preview lists the tasks that a change would choose.
-func (g *Group) preview(c *rest.Call, f store.TaskFilter, verb string) (done wire.TasksChanged, err error) {
+func (g *Group) preview(c *rest.Call, f store.TaskFilter, verb string) (done remote.TasksChanged, err error) {
 	states := []store.TaskState{store.TaskReady, store.TaskWaiting, store.TaskScheduled}
 	switch {
 	case verb == "retry" && (f.State == "" || f.State == store.TaskFailed):

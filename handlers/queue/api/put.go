@@ -11,12 +11,12 @@ import (
 	"procaas/engine/api/intake"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
-	"procaas/engine/api/wire"
 	"procaas/engine/store"
 	"procaas/handlers/queue/language"
 	"procaas/handlers/queue/taskrun"
 
 	"github.com/danielgtaylor/huma/v2"
+	"procaas/handlers/queue/remote"
 )
 
 // This file puts tasks into the queue. It reads them by hand, because each task of an array is
@@ -31,9 +31,9 @@ func (g *Group) putOperation() rest.Operation {
 			"declares the type, and no worker has asked for it within a month, the reply has a `warning`. A server with `--strict-queues` " +
 			"refuses such tasks.",
 		Body: func(schema func(any) *huma.Schema) *huma.RequestBody {
-			return rest.JSONBody(intake.OneOrMany(schema(wire.Task{})), map[string]any{"payload": map[string]any{"to": "u-7"}, "delay": "90s"})
+			return rest.JSONBody(intake.OneOrMany(schema(remote.Task{})), map[string]any{"payload": map[string]any{"to": "u-7"}, "delay": "90s"})
 		},
-		Replies:  intake.Receipts([]any{wire.TaskReceipt{}, wire.TaskReceipts{}}, wire.TaskReceipts{}),
+		Replies:  intake.Receipts([]any{remote.TaskReceipt{}, remote.TaskReceipts{}}, remote.TaskReceipts{}),
 		Refusals: intake.Refusals(problem.PipelineNotFound, problem.InvalidParameter),
 		Problems: []problem.Kind{invalidTask, queueDraining, unknownTaskType},
 	}, func(c *rest.Call, in *kindPath) (any, error) {
@@ -87,9 +87,9 @@ func (g *Group) putTasks(c *rest.Call, kind string, pipeline *tree.Pipeline) err
 // replyPut replies 202 if all tasks were accepted, 207 if some were, and with a problem if none
 // was.
 func replyPut(c *rest.Call, kind string, out []store.TaskPut, many bool, warning string) error {
-	receipts, refused := wire.TaskReceipts{Tasks: []wire.TaskReceipt{}, Warning: warning}, 0
+	receipts, refused := remote.TaskReceipts{Tasks: []remote.TaskReceipt{}, Warning: warning}, 0
 	for _, one := range out {
-		item := wire.TaskReceipt{Outcome: string(one.Outcome)}
+		item := remote.TaskReceipt{Outcome: string(one.Outcome)}
 		if one.Err != nil {
 			item.Error = one.Err.Error()
 			refused++

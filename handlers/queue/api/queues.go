@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
+	"procaas/handlers/queue/remote"
 )
 
 // An Engine knows the types of tasks, and audits operators' changes.
@@ -82,7 +83,7 @@ func typed[In, Out any](g *Group, o rest.Operation, serve func(*rest.Call, *In) 
 func (g *Group) workerOperations() []rest.Operation {
 	const example = "1001.1.1.thumbnails"
 	refusals := []string{problem.StoreUnavailable}
-	done := []rest.Reply{{About: "The receipts that are no longer valid.", Example: wire.TasksDone{Done: 1, Lost: []string{}}}}
+	done := []rest.Reply{{About: "The receipts that are no longer valid.", Example: remote.TasksDone{Done: 1, Lost: []string{}}}}
 	receipts := []string{example}
 	post := func(verb, summary, about string, example any, replies []rest.Reply) rest.Operation {
 		return rest.Operation{
@@ -94,22 +95,22 @@ func (g *Group) workerOperations() []rest.Operation {
 	claim := post("claim", "Take tasks",
 		"Takes the most urgent ready tasks of several types. It can wait if there is none. A task belongs to the caller until its "+
 			"lease ends. Send heartbeats to extend the lease.",
-		wire.ClaimTasks{
-			Worker: "worker-1", Types: []wire.ClaimType{{Type: "thumbnails", Limit: 10}}, Lease: wire.Duration(30 * time.Second),
+		remote.ClaimTasks{
+			Worker: "worker-1", Types: []remote.ClaimType{{Type: "thumbnails", Limit: 10}}, Lease: wire.Duration(30 * time.Second),
 			Wait: wire.Duration(20 * time.Second),
 		}, rest.OK("The tasks, the most urgent first."))
 	claim.Waits = func(*http.Request) time.Duration { return maxClaimWait } // and the call extends the server's deadlines
 	return []rest.Operation{
 		typed(g, claim, g.claim),
 		typed(g, post("heartbeat", "Extend the leases of "+
-			"tasks", "", wire.TaskHeartbeat{Receipts: receipts, Lease: wire.Duration(30 * time.Second)},
+			"tasks", "", remote.TaskHeartbeat{Receipts: receipts, Lease: wire.Duration(30 * time.Second)},
 			done), g.heartbeat),
-		typed(g, post("complete", "Complete tasks", "", wire.TaskReceiptList{Receipts: receipts}, done), g.complete),
+		typed(g, post("complete", "Complete tasks", "", remote.TaskReceiptList{Receipts: receipts}, done), g.complete),
 		typed(g, post("fail", "Fail attempts", "The retry policy of its type decides about the next attempt. A task without further "+
 			"attempts becomes a dead letter.",
-			wire.FailedTasks{Tasks: []wire.FailedTask{{Receipt: example, Error: "no space left"}}}, done), g.fail),
+			remote.FailedTasks{Tasks: []remote.FailedTask{{Receipt: example, Error: "no space left"}}}, done), g.fail),
 		typed(g, post("snooze", "Return tasks without counting an attempt", "",
-			wire.SnoozedTasks{Tasks: []wire.SnoozedTask{{Receipt: example, Delay: wire.Duration(time.Minute)}}}, done), g.snooze),
+			remote.SnoozedTasks{Tasks: []remote.SnoozedTask{{Receipt: example, Delay: wire.Duration(time.Minute)}}}, done), g.snooze),
 		typed(g, rest.Operation{
 			Method: http.MethodGet, Path: "/v1/queues", ID: "list-queues", Need: rest.Views, Tag: "queues",
 			Summary:  "Count the tasks of each type",

@@ -13,6 +13,7 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
+	"procaas/handlers/queue/remote"
 	"procaas/handlers/queue/taskrun"
 )
 
@@ -123,9 +124,9 @@ func (g *Group) mayWork(c *rest.Call, receipts []receipt) error {
 	return err
 }
 
-type claim struct{ Body wire.ClaimTasks }
+type claim struct{ Body remote.ClaimTasks }
 
-func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
+func (g *Group) claim(c *rest.Call, in *claim) (out remote.Claimed, err error) {
 	var r reading
 	b := &in.Body
 	ask := store.TaskClaim{Worker: b.Worker, Limit: b.Limit, Lease: r.lease(b.Lease), Prefetch: b.Prefetch}
@@ -154,7 +155,7 @@ func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 	if err != nil {
 		return out, err
 	}
-	out = wire.Claimed{Items: make([]wire.QueuedTask, len(tasks)), Lost: lostReceipts(done, lost)}
+	out = remote.Claimed{Items: make([]remote.QueuedTask, len(tasks)), Lost: lostReceipts(done, lost)}
 	for i := range tasks {
 		out.Items[i] = viewOfTask(&tasks[i])
 		out.Items[i].Receipt = receiptOf(&tasks[i])
@@ -235,9 +236,9 @@ func lostReceipts(receipts []receipt, lost []store.TaskRef) []string {
 	return out
 }
 
-type heartbeat struct{ Body wire.TaskHeartbeat }
+type heartbeat struct{ Body remote.TaskHeartbeat }
 
-func (g *Group) heartbeat(c *rest.Call, in *heartbeat) (done wire.TasksDone, err error) {
+func (g *Group) heartbeat(c *rest.Call, in *heartbeat) (done remote.TasksDone, err error) {
 	var r reading
 	receipts, lease := r.receipts("/receipts", in.Body.Receipts), r.lease(in.Body.Lease)
 	if err := g.mayReport(c, &r, receipts); err != nil {
@@ -251,27 +252,27 @@ func (g *Group) heartbeat(c *rest.Call, in *heartbeat) (done wire.TasksDone, err
 	return doneOf(receipts, lost), err
 }
 
-type complete struct{ Body wire.TaskReceiptList }
+type complete struct{ Body remote.TaskReceiptList }
 
-func (g *Group) complete(c *rest.Call, in *complete) (wire.TasksDone, error) {
+func (g *Group) complete(c *rest.Call, in *complete) (remote.TasksDone, error) {
 	var r reading
 	receipts := r.receipts("/receipts", in.Body.Receipts)
 	return g.report(c, &r, receipts, store.TaskReport{Completed: refsOf(receipts)})
 }
 
-type failed struct{ Body wire.FailedTasks }
+type failed struct{ Body remote.FailedTasks }
 
 // fail reports failed attempts. If a receipt occurs twice, the first counts.
-func (g *Group) fail(c *rest.Call, in *failed) (wire.TasksDone, error) {
+func (g *Group) fail(c *rest.Call, in *failed) (remote.TasksDone, error) {
 	var r reading
 	var report store.TaskReport
-	receipts := readEach(&r, in.Body.Tasks, func(t *wire.FailedTask) (string, wire.Duration) { return t.Receipt, t.Delay },
-		func(t *wire.FailedTask, one receipt) { report.Failed = append(report.Failed, g.failureOf(t, one)) })
+	receipts := readEach(&r, in.Body.Tasks, func(t *remote.FailedTask) (string, wire.Duration) { return t.Receipt, t.Delay },
+		func(t *remote.FailedTask, one receipt) { report.Failed = append(report.Failed, g.failureOf(t, one)) })
 	return g.report(c, &r, receipts, report)
 }
 
 // failureOf returns how the policy of a task's type handles its failure.
-func (g *Group) failureOf(t *wire.FailedTask, one receipt) store.TaskFailure {
+func (g *Group) failureOf(t *remote.FailedTask, one receipt) store.TaskFailure {
 	failure := store.TaskFailure{TaskRef: one.TaskRef, Error: t.Error}
 	if !t.Final && one.attempt > 0 {
 		var unsaid error
@@ -288,14 +289,14 @@ func (g *Group) failureOf(t *wire.FailedTask, one receipt) store.TaskFailure {
 	return failure
 }
 
-type snoozed struct{ Body wire.SnoozedTasks }
+type snoozed struct{ Body remote.SnoozedTasks }
 
 // snooze returns tasks. If a receipt occurs twice, the first counts.
-func (g *Group) snooze(c *rest.Call, in *snoozed) (wire.TasksDone, error) {
+func (g *Group) snooze(c *rest.Call, in *snoozed) (remote.TasksDone, error) {
 	var r reading
 	var report store.TaskReport
-	receipts := readEach(&r, in.Body.Tasks, func(t *wire.SnoozedTask) (string, wire.Duration) { return t.Receipt, t.Delay },
-		func(t *wire.SnoozedTask, one receipt) {
+	receipts := readEach(&r, in.Body.Tasks, func(t *remote.SnoozedTask) (string, wire.Duration) { return t.Receipt, t.Delay },
+		func(t *remote.SnoozedTask, one receipt) {
 			report.Snoozed = append(report.Snoozed, store.TaskSnooze{TaskRef: one.TaskRef, Delay: time.Duration(t.Delay)})
 		})
 	return g.report(c, &r, receipts, report)
@@ -329,7 +330,7 @@ func (g *Group) mayReport(c *rest.Call, r *reading, receipts []receipt) error {
 	return g.mayWork(c, receipts)
 }
 
-func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report store.TaskReport) (done wire.TasksDone, err error) {
+func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report store.TaskReport) (done remote.TasksDone, err error) {
 	if err := g.mayReport(c, r, receipts); err != nil {
 		return done, err
 	}
@@ -338,7 +339,7 @@ func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report stor
 }
 
 // doneOf returns which receipts were valid. One that occurs twice counts twice.
-func doneOf(receipts []receipt, lost []store.TaskRef) wire.TasksDone {
+func doneOf(receipts []receipt, lost []store.TaskRef) remote.TasksDone {
 	gone := lostReceipts(receipts, lost)
-	return wire.TasksDone{Done: len(receipts) - len(gone), Lost: gone}
+	return remote.TasksDone{Done: len(receipts) - len(gone), Lost: gone}
 }

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/remote"
 	"procaas/handlers/sharding/template"
 )
 
@@ -28,9 +29,9 @@ keys, drains shards, and moves keys.`,
 	},
 		shardList(), shardShow(), shardResolve(), shardCheck(), shardAdd(), shardEnroll(), shardMove(),
 		shardSet("close MAP SHARD", "Stop a shard from taking new keys",
-			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Closed: &why} }),
+			func(why string) remote.ShardChangeRequest { return remote.ShardChangeRequest{Closed: &why} }),
 		shardSet("drain MAP SHARD", "Move all keys off a shard",
-			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Draining: &why} }),
+			func(why string) remote.ShardChangeRequest { return remote.ShardChangeRequest{Draining: &why} }),
 		shardOpen(), shardRemove(),
 		shardRegroup("split MAP KEY", "Split a placement in two, on the same shard",
 			`split divides a placement in two on the same shard. You can then move the new part
@@ -56,7 +57,7 @@ func shardList() *cobra.Command {
 		if len(q.Args) == 0 {
 			return listShardMaps(q)
 		}
-		shards, err := q.Shards(q.Ctx, q.Args[0])
+		shards, err := remote.Shards(q.Ctx, q.Client, q.Args[0])
 		if err != nil {
 			return err
 		}
@@ -70,7 +71,7 @@ func shardList() *cobra.Command {
 }
 
 func listShardMaps(q *cli.Call) error {
-	maps, err := q.ShardMaps(q.Ctx)
+	maps, err := remote.ShardMaps(q.Ctx, q.Client)
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func shardNote(x transfers.ShardView) string {
 
 // shardOf returns a shard. The API lists only all shards of a map.
 func shardOf(q *cli.Call, shardMap, id, otherwise string) (transfers.ShardView, error) {
-	shards, err := q.Shards(q.Ctx, shardMap)
+	shards, err := remote.Shards(q.Ctx, q.Client, shardMap)
 	if err != nil {
 		return transfers.ShardView{}, err
 	}
@@ -162,7 +163,7 @@ func shardResolve() *cobra.Command {
 	flags.StringVar(&ask.DC, "dc", "", "the data centre that asks")
 	return cli.Shows(c, func(q *cli.Call) (transfers.ShardAnswer, error) {
 		ask.Key, ask.Known = q.Args[1], true
-		return q.ResolveShard(q.Ctx, q.Args[0], ask)
+		return remote.ResolveShard(q.Ctx, q.Client, q.Args[0], ask)
 	}, func(q *cli.Call, a transfers.ShardAnswer) error {
 		moving := ""
 		if a.Moving {
@@ -190,7 +191,7 @@ check exits with 1 if there is an error.`,
 		if len(q.Args) > 1 {
 			shard = q.Args[1]
 		}
-		found, err := q.CheckShards(q.Ctx, q.Args[0], shard)
+		found, err := remote.CheckShards(q.Ctx, q.Client, q.Args[0], shard)
 		if err == nil {
 			err = q.Show(found, func() error { printCheck(q, found); return nil })
 		}
@@ -244,7 +245,7 @@ If add is interrupted, repeat it. It exits with 1 if the shard cannot be enrolle
 		if err != nil {
 			return fmt.Errorf("shard %s: %w", x.ID, err)
 		}
-		e, err := q.EnrollShard(q.Ctx, q.Args[0], q.Args[1])
+		e, err := remote.EnrollShard(q.Ctx, q.Client, q.Args[0], q.Args[1])
 		if err != nil {
 			return fmt.Errorf("shard %s has its schema; enroll it: %w", x.ID, err)
 		}
@@ -294,7 +295,7 @@ be used. It lists all reasons and exits with 1.`,
 		Example: "  procaas shard enroll mail s1",
 	}
 	return cli.Formatted(c, func(q *cli.Call) error {
-		e, err := q.EnrollShard(q.Ctx, q.Args[0], q.Args[1])
+		e, err := remote.EnrollShard(q.Ctx, q.Client, q.Args[0], q.Args[1])
 		if err == nil {
 			err = q.Show(e, func() error { printEnrollment(q, e); return nil })
 		}
@@ -345,7 +346,7 @@ func shardMove() *cobra.Command {
 		if grace < 0 || grace > mostGrace {
 			return cli.Usagef("--grace %s: want 0s to %s", grace, mostGrace)
 		}
-		a, err := q.ResolveShard(q.Ctx, q.Args[0], transfers.ShardQuestion{Key: q.Args[1], Mode: transfers.ShardAny, Known: true})
+		a, err := remote.ResolveShard(q.Ctx, q.Client, q.Args[0], transfers.ShardQuestion{Key: q.Args[1], Mode: transfers.ShardAny, Known: true})
 		if err != nil {
 			return err
 		}
@@ -384,7 +385,7 @@ func shardMove() *cobra.Command {
 func checkTables(q *cli.Call, shardMap string, shards ...string) error {
 	var all transfers.ShardCheck
 	for _, shard := range shards {
-		found, err := q.CheckShards(q.Ctx, shardMap, shard)
+		found, err := remote.CheckShards(q.Ctx, q.Client, shardMap, shard)
 		if forbidden(err) {
 			return nil
 		}
@@ -409,7 +410,7 @@ func forbidden(err error) bool {
 // checkTarget refuses an unknown shard before a run fails. Submitters may move keys but not list shards. For
 // them the run reports the error.
 func checkTarget(q *cli.Call, shardMap, target string) error {
-	shards, err := q.Shards(q.Ctx, shardMap)
+	shards, err := remote.Shards(q.Ctx, q.Client, shardMap)
 	if forbidden(err) {
 		return nil
 	}
@@ -422,14 +423,14 @@ func checkTarget(q *cli.Call, shardMap, target string) error {
 }
 
 // shardSet requires a reason, which everyone who meets a closed shard sees.
-func shardSet(use, short string, change func(why string) wire.ShardChangeRequest) *cobra.Command {
+func shardSet(use, short string, change func(why string) remote.ShardChangeRequest) *cobra.Command {
 	word, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(2), Example: "  procaas shard " + word +
 		` mail s1 --reason "new disks"`}
 	reason := c.Flags().String("reason", "", "reason, for colleagues (required)")
-	return setsShard(c, func() (wire.ShardChangeRequest, error) {
+	return setsShard(c, func() (remote.ShardChangeRequest, error) {
 		if *reason == "" {
-			return wire.ShardChangeRequest{}, cli.Usagef("shard %s needs --reason", word)
+			return remote.ShardChangeRequest{}, cli.Usagef("shard %s needs --reason", word)
 		}
 		return change(*reason), nil
 	})
@@ -441,13 +442,13 @@ func shardOpen() *cobra.Command {
 	return setsShard(&cobra.Command{
 		Use: "open MAP SHARD", Short: "Reopen a closed or drained shard", Args: cobra.ExactArgs(2),
 		Example: "  procaas shard open mail s1",
-	}, func() (wire.ShardChangeRequest, error) {
-		return wire.ShardChangeRequest{Closed: &none, Draining: &none}, nil
+	}, func() (remote.ShardChangeRequest, error) {
+		return remote.ShardChangeRequest{Closed: &none, Draining: &none}, nil
 	})
 }
 
 // setsShard makes c change a shard and print it, or print what it would be.
-func setsShard(c *cobra.Command, prepare func() (wire.ShardChangeRequest, error)) *cobra.Command {
+func setsShard(c *cobra.Command, prepare func() (remote.ShardChangeRequest, error)) *cobra.Command {
 	dryRun := c.Flags().Bool("dry-run", false, "change nothing, and show what it would affect")
 	return cli.Shows(c, func(q *cli.Call) (x transfers.ShardView, err error) {
 		change, err := prepare()
@@ -455,7 +456,7 @@ func setsShard(c *cobra.Command, prepare func() (wire.ShardChangeRequest, error)
 			return x, err
 		}
 		if !*dryRun {
-			return q.SetShard(q.Ctx, q.Args[0], q.Args[1], change)
+			return remote.SetShard(q.Ctx, q.Client, q.Args[0], q.Args[1], change)
 		}
 		if x, err = shardOf(q, q.Args[0], q.Args[1], ""); err != nil {
 			return x, err
@@ -493,12 +494,12 @@ not answer. Without it, you can repeat the command until all shards have answere
 exits with 1 if something may be left.`,
 		Example: "  procaas shard remove oldmail --dry-run\n  procaas shard remove oldmail --reason 'merged into mail'",
 	}
-	ask := wire.ShardRemoveRequest{}
+	ask := remote.ShardRemoveRequest{}
 	c.Flags().StringVar(&ask.Reason, "reason", "", "reason, for colleagues")
 	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, and show what would be removed")
 	c.Flags().BoolVar(&ask.Forget, "forget", false, "also delete the map and its placements from the store")
 	return cli.Formatted(c, func(q *cli.Call) error {
-		done, err := q.RemoveShardMap(q.Ctx, q.Args[0], ask)
+		done, err := remote.RemoveShardMap(q.Ctx, q.Client, q.Args[0], ask)
 		if err == nil {
 			err = q.Show(done, func() error { return printRemoval(q, done) })
 		}
@@ -526,12 +527,12 @@ func shardRegroup(use, short, long, example string) *cobra.Command {
 	verb, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  procaas shard " + verb + " mail " +
 		example + " --dry-run"}
-	ask := wire.ShardRegroupRequest{}
+	ask := remote.ShardRegroupRequest{}
 	c.Flags().StringVar(&ask.Reason, "reason", "", "reason, for colleagues")
 	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, and show the result")
 	return cli.Shows(c, func(q *cli.Call) (transfers.ShardRegroup, error) {
 		ask.At = q.Args[1]
-		return q.RegroupShard(q.Ctx, q.Args[0], verb, ask)
+		return remote.RegroupShard(q.Ctx, q.Client, q.Args[0], verb, ask)
 	}, func(q *cli.Call, done transfers.ShardRegroup) error {
 		return q.Printf("%s\n", regroupedText(verb, done))
 	})

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine/api/cli"
-	"procaas/engine/api/wire"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/remote"
 )
 
 // shardTransferCommands are the commands for transfers.
@@ -35,7 +35,9 @@ func shardTransfers() *cobra.Command {
 			"shard-transfer lists all of them.",
 		Example: "  procaas shard transfers mail",
 	}
-	return cli.Lists(c, func(q *cli.Call) ([]transfers.ShardTransfer, error) { return q.ShardTransfers(q.Ctx, q.Args[0]) },
+	return cli.Lists(c, func(q *cli.Call) ([]transfers.ShardTransfer, error) {
+		return remote.ShardTransfers(q.Ctx, q.Client, q.Args[0])
+	},
 		"TRANSFER\tKEY\tFROM\tTO\tSTATE\tSTEP\tDONE\tROWS\tLAG\tWINDOW\tNOTE", func(t transfers.ShardTransfer) cli.Row {
 			window := "-"
 			if t.WindowMS > 0 {
@@ -60,7 +62,7 @@ func shardOrder(want, short, long string) *cobra.Command {
 		" 06h01jrtqtpc963hto5ugvvbr8"}
 	reason := c.Flags().String("reason", "", "reason, for colleagues")
 	return cli.Shows(c, func(q *cli.Call) (transfers.ShardTransfer, error) {
-		return q.OrderShardTransfer(q.Ctx, q.Args[0], wire.TransferOrderRequest{Want: want, Reason: *reason})
+		return remote.OrderShardTransfer(q.Ctx, q.Client, q.Args[0], remote.TransferOrderRequest{Want: want, Reason: *reason})
 	}, func(q *cli.Call, t transfers.ShardTransfer) error {
 		return q.Printf("transfer of key %s from %s to %s, which was %s, is told to %s\n", t.Key, t.Source, t.Target, t.State, want)
 	})

@@ -11,6 +11,7 @@ import (
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
+	"procaas/handlers/sharding/remote"
 )
 
 // This file serves operators' changes of shards, placements and transfers.
@@ -43,7 +44,7 @@ func (g *Group) adminOperations() []rest.Operation {
 			About: "The map must not be declared any more. Removes its fences, publications, replication slots and prepared transactions " +
 				"from each shard, and keeps the rows of your tables. The store keeps its placements, unless `forget` is true. If a shard fails, " +
 				"its entry has the error, and you can repeat the call.",
-			Example: wire.ShardRemoveRequest{DryRun: true},
+			Example: remote.ShardRemoveRequest{DryRun: true},
 			Replies: rest.OK("What was removed, or would be."), Refusals: refusals, Problems: problems(shardBusy),
 		}, g.removeMap),
 		g.regroupOperation("split", "split-placement", "Split a placement in two",
@@ -64,7 +65,7 @@ type shardPath struct {
 
 type setShard struct {
 	shardPath
-	Body wire.ShardChangeRequest
+	Body remote.ShardChangeRequest
 }
 
 func (g *Group) set(c *rest.Call, in *setShard) (view transfers.ShardView, err error) {
@@ -104,7 +105,7 @@ func (g *Group) enroll(c *rest.Call, in *shardPath) (done transfers.ShardEnrollm
 
 type removeMap struct {
 	mapPath
-	Body wire.ShardRemoveRequest
+	Body remote.ShardRemoveRequest
 }
 
 func (g *Group) removeMap(c *rest.Call, in *removeMap) (done transfers.ShardRemoval, err error) {
@@ -122,14 +123,14 @@ type regroup func(maps transfers.ShardMaps, ctx context.Context, shardMap, at st
 
 type regroupShard struct {
 	mapPath
-	Body wire.ShardRegroupRequest
+	Body remote.ShardRegroupRequest
 }
 
 func (g *Group) regroupOperation(verb, id, summary, about string, do regroup) rest.Operation {
 	return rest.Typed(rest.Operation{
 		Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/" + verb, ID: id, Need: rest.Tunes, Tag: "shards",
 		Summary: summary, About: about,
-		Example: wire.ShardRegroupRequest{At: "5000"},
+		Example: remote.ShardRegroupRequest{At: "5000"},
 		Replies: []rest.Reply{{
 			About:   "The change, or what would change.",
 			Example: transfers.ShardRegroup{Map: "mail", Wide: "[", Narrow: "[5000", Shard: "s1", Changed: true},
@@ -167,7 +168,7 @@ func (g *Group) transferOperations() []rest.Operation {
 			Summary: "Pause, resume, cancel, roll back or finish a transfer",
 			About: "You can pause and cancel a transfer until the map names the target. The source then keeps the key. Afterwards, while " +
 				"the transfer is observed, you can roll it back without a loss.",
-			Example:  wire.TransferOrderRequest{Want: transfers.OrderPause},
+			Example:  remote.TransferOrderRequest{Want: transfers.OrderPause},
 			Replies:  []rest.Reply{{About: "The transfer as it was when the order arrived.", Example: example}},
 			Refusals: []string{problem.StoreUnavailable}, Problems: []problem.Kind{unknownTransfer, transferState},
 		}, g.order),
@@ -185,7 +186,7 @@ func (g *Group) transfers(c *rest.Call, in *mapPath) (page wire.Page[transfers.S
 
 type orderTransfer struct {
 	Transfer string `path:"transfer" doc:"The transfer's id."`
-	Body     wire.TransferOrderRequest
+	Body     remote.TransferOrderRequest
 }
 
 func (g *Group) order(c *rest.Call, in *orderTransfer) (transfers.ShardTransfer, error) {

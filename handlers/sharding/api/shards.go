@@ -19,6 +19,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/handlers/sharding/remote"
 )
 
 // Transfers are moves of keys between shards, for operators.
@@ -81,7 +82,7 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shards", Need: rest.Asks, Tag: "shards",
 			Summary:  "Find the shards of many keys",
-			Example:  wire.ShardBatch{Keys: []string{"42", "43"}, Mode: transfers.ShardReplica, DC: "a"},
+			Example:  remote.ShardBatch{Keys: []string{"42", "43"}, Mode: transfers.ShardReplica, DC: "a"},
 			Replies:  rest.OK("An answer, or the reason why there is none, for each key in order."),
 			Refusals: refusals, Problems: problems(),
 		}, g.resolveMany),
@@ -193,11 +194,11 @@ func parseLSN(text string) (uint64, error) {
 
 type resolveBatch struct {
 	mapPath
-	Body wire.ShardBatch
+	Body remote.ShardBatch
 }
 
 // resolveMany answers for each key on its own, so one failure does not affect the others.
-func (g *Group) resolveMany(c *rest.Call, in *resolveBatch) (page wire.Page[wire.ShardBatchItem], err error) {
+func (g *Group) resolveMany(c *rest.Call, in *resolveBatch) (page wire.Page[remote.ShardBatchItem], err error) {
 	if err := g.check(); err != nil {
 		return page, err
 	}
@@ -209,7 +210,7 @@ func (g *Group) resolveMany(c *rest.Call, in *resolveBatch) (page wire.Page[wire
 	if q.MinLSN, err = parseLSN(b.MinLSN); err != nil {
 		return page, problem.Body([]problem.Fault{{Location: "/min-lsn", Message: err.Error()}})
 	}
-	items := make([]wire.ShardBatchItem, len(b.Keys))
+	items := make([]remote.ShardBatchItem, len(b.Keys))
 	for i, key := range b.Keys {
 		q.Key, items[i].Key = key, key
 		answer, err := g.Maps.Resolve(c.Context(), in.Map, q)

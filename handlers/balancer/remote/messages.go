@@ -1,4 +1,6 @@
-package wire
+// Package remote has the JSON messages of the calls about clusters, and calls them on a server. The tags of a field are its
+// only declaration: requests are read, checked and described by them.
+package remote
 
 import (
 	"time"

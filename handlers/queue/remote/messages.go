@@ -1,21 +1,25 @@
-package wire
+// Package remote has the JSON messages of the calls of the queue, and calls them on a server. The tags of a field are its
+// only declaration: requests are read, checked and described by them.
+package remote
 
 import (
 	"encoding/json"
 	"time"
+
+	"procaas/engine/api/wire"
 )
 
 // A Task is work for a queue.
 type Task struct {
-	Payload        any       `json:"payload,omitempty" doc:"The content: any JSON value."`
-	Priority       int       `json:"priority,omitempty" format:"int32" doc:"Higher goes first among tasks that are due."`
-	DelayTolerance Duration  `json:"delay_tolerance,omitempty" doc:"How long the task may wait beyond its time without harm: text such as 90s, or seconds."`
-	Delay          Duration  `json:"delay,omitempty" doc:"The delay until the task is due: text such as 90s, or seconds. Not together with at."`
-	At             time.Time `json:"at,omitzero" doc:"When the task is due. Not together with delay."`
-	Key            string    `json:"key,omitempty" doc:"The entity that the task is about. Events of one key run one at a time, in order. For tasks, the queue section of their type or its workers decide."`
-	Unique         string    `json:"unique,omitempty" doc:"For tasks only: its name among the unfinished tasks of its type."`
-	OnDuplicate    string    `json:"on_duplicate,omitempty" enum:"keep,merge,replace,rerun" doc:"What happens to the task if another one has its unique name. The default is keep."`
-	Timeout        Duration  `json:"timeout,omitempty" doc:"For tasks only: the longest time of one attempt."`
+	Payload        any           `json:"payload,omitempty" doc:"The content: any JSON value."`
+	Priority       int           `json:"priority,omitempty" format:"int32" doc:"Higher goes first among tasks that are due."`
+	DelayTolerance wire.Duration `json:"delay_tolerance,omitempty" doc:"How long the task may wait beyond its time without harm: text such as 90s, or seconds."`
+	Delay          wire.Duration `json:"delay,omitempty" doc:"The delay until the task is due: text such as 90s, or seconds. Not together with at."`
+	At             time.Time     `json:"at,omitzero" doc:"When the task is due. Not together with delay."`
+	Key            string        `json:"key,omitempty" doc:"The entity that the task is about. Events of one key run one at a time, in order. For tasks, the queue section of their type or its workers decide."`
+	Unique         string        `json:"unique,omitempty" doc:"For tasks only: its name among the unfinished tasks of its type."`
+	OnDuplicate    string        `json:"on_duplicate,omitempty" enum:"keep,merge,replace,rerun" doc:"What happens to the task if another one has its unique name. The default is keep."`
+	Timeout        wire.Duration `json:"timeout,omitempty" doc:"For tasks only: the longest time of one attempt."`
 }
 
 // A TaskReceipt is the result of putting a task.
@@ -83,13 +87,13 @@ type QueueTable struct {
 
 // A ClaimTasks is the body of the call that claims tasks.
 type ClaimTasks struct {
-	Worker   string      `json:"worker" maxLength:"256" doc:"A name for people."`
-	Types    []ClaimType `json:"types" minItems:"1" maxItems:"10000" doc:"The types to take, and how many tasks of each."`
-	Limit    int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"The most tasks of all types together. The default is 1000."`
-	Lease    Duration    `json:"lease,omitempty" doc:"How long the worker holds the tasks without a heartbeat: text such as 30s, or seconds. The default is 30 s."`
-	Wait     Duration    `json:"wait,omitempty" doc:"How long to wait if there is no task: text such as 20s, or seconds, up to 20 s. The default is not to wait."`
-	Prefetch bool        `json:"prefetch,omitempty" doc:"The worker begins the tasks later. They are starting until a heartbeat says that it has begun."`
-	Complete []string    `json:"complete,omitempty" maxItems:"1000" bytes:"768" doc:"Receipts of tasks to complete in the same transaction."`
+	Worker   string        `json:"worker" maxLength:"256" doc:"A name for people."`
+	Types    []ClaimType   `json:"types" minItems:"1" maxItems:"10000" doc:"The types to take, and how many tasks of each."`
+	Limit    int           `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"The most tasks of all types together. The default is 1000."`
+	Lease    wire.Duration `json:"lease,omitempty" doc:"How long the worker holds the tasks without a heartbeat: text such as 30s, or seconds. The default is 30 s."`
+	Wait     wire.Duration `json:"wait,omitempty" doc:"How long to wait if there is no task: text such as 20s, or seconds, up to 20 s. The default is not to wait."`
+	Prefetch bool          `json:"prefetch,omitempty" doc:"The worker begins the tasks later. They are starting until a heartbeat says that it has begun."`
+	Complete []string      `json:"complete,omitempty" maxItems:"1000" bytes:"768" doc:"Receipts of tasks to complete in the same transaction."`
 }
 
 // A ClaimType says how many tasks of a type to claim.
@@ -119,9 +123,9 @@ type TaskReceiptList struct {
 
 // A TaskHeartbeat is the body of the call that renews leases.
 type TaskHeartbeat struct {
-	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Receipts of tasks that the worker works on, from the claims."`
-	Lease    Duration `json:"lease,omitempty" doc:"The new lease, from now: text such as 30s, or seconds. The default is 30 s."`
-	Starting bool     `json:"starting,omitempty" doc:"The worker holds the tasks and has not begun them: their states stay. The default is that it works on them: they become running."`
+	Receipts []string      `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Receipts of tasks that the worker works on, from the claims."`
+	Lease    wire.Duration `json:"lease,omitempty" doc:"The new lease, from now: text such as 30s, or seconds. The default is 30 s."`
+	Starting bool          `json:"starting,omitempty" doc:"The worker holds the tasks and has not begun them: their states stay. The default is that it works on them: they become running."`
 }
 
 // FailedTasks is the body of the call that reports failed attempts.
@@ -131,10 +135,10 @@ type FailedTasks struct {
 
 // A FailedTask is a failed attempt.
 type FailedTask struct {
-	Receipt string   `json:"receipt" bytes:"any" doc:"The receipt of the attempt, from the claim."`
-	Error   string   `json:"error,omitempty" bytes:"any" doc:"The error, for people."`
-	Final   bool     `json:"final,omitempty" doc:"true makes the task a dead letter at once. Otherwise the policy of its type decides."`
-	Delay   Duration `json:"delay,omitempty" doc:"The delay before the next attempt, instead of that of the policy: text such as 30s, or seconds."`
+	Receipt string        `json:"receipt" bytes:"any" doc:"The receipt of the attempt, from the claim."`
+	Error   string        `json:"error,omitempty" bytes:"any" doc:"The error, for people."`
+	Final   bool          `json:"final,omitempty" doc:"true makes the task a dead letter at once. Otherwise the policy of its type decides."`
+	Delay   wire.Duration `json:"delay,omitempty" doc:"The delay before the next attempt, instead of that of the policy: text such as 30s, or seconds."`
 }
 
 // SnoozedTasks is the body of the call that returns tasks.
@@ -144,8 +148,8 @@ type SnoozedTasks struct {
 
 // A SnoozedTask is a returned task.
 type SnoozedTask struct {
-	Receipt string   `json:"receipt" bytes:"any" doc:"The receipt of the attempt, from the claim."`
-	Delay   Duration `json:"delay,omitempty" doc:"The delay until workers can take it again: text such as 30s, or seconds. The default is 0."`
+	Receipt string        `json:"receipt" bytes:"any" doc:"The receipt of the attempt, from the claim."`
+	Delay   wire.Duration `json:"delay,omitempty" doc:"The delay until workers can take it again: text such as 30s, or seconds. The default is 0."`
 }
 
 // A QueueChange is the body of the call that sets the mode of a type.

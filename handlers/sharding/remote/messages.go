@@ -1,14 +1,19 @@
-package wire
+// Package remote has the JSON messages of the calls about shard maps and transfers, and calls them on a server. The tags of a field are its
+// only declaration: requests are read, checked and described by them.
+package remote
 
-import "procaas/engine/transfers"
+import (
+	"procaas/engine/api/wire"
+	"procaas/engine/transfers"
+)
 
 // A ShardBatch asks where many keys live.
 type ShardBatch struct {
-	Keys   []string `json:"keys" maxItems:"1000" bytes:"1000" want:"want 1 to 1000 keys" doc:"The keys, each with its parts joined by slashes."`
-	Mode   string   `json:"mode,omitempty" enum:"master,replica,any" doc:"The purpose of the hosts. The default is master."`
-	MaxLag Duration `json:"max-lag,omitempty" doc:"The largest lag of a replica: text such as 2s, or seconds."`
-	MinLSN string   `json:"min-lsn,omitempty" doc:"The position of the log that a replica must have replayed, such as 16/B374D848."`
-	DC     string   `json:"dc,omitempty" doc:"The data centre that asks."`
+	Keys   []string      `json:"keys" maxItems:"1000" bytes:"1000" want:"want 1 to 1000 keys" doc:"The keys, each with its parts joined by slashes."`
+	Mode   string        `json:"mode,omitempty" enum:"master,replica,any" doc:"The purpose of the hosts. The default is master."`
+	MaxLag wire.Duration `json:"max-lag,omitempty" doc:"The largest lag of a replica: text such as 2s, or seconds."`
+	MinLSN string        `json:"min-lsn,omitempty" doc:"The position of the log that a replica must have replayed, such as 16/B374D848."`
+	DC     string        `json:"dc,omitempty" doc:"The data centre that asks."`
 }
 
 // A ShardBatchItem is the answer for one key of a batch.
