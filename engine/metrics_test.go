@@ -78,11 +78,13 @@ procaas_handler_waiting GAUGE handler pipeline stage
 procaas_inbox_oldest_seconds GAUGE
 procaas_inbox_waiting GAUGE
 procaas_pipeline_tolerance GAUGE owner pipeline
+procaas_run_seconds HISTOGRAM from pipeline
 procaas_runs_damaged_total COUNTER
 procaas_runs_passed_total COUNTER
 procaas_runs_quarantined_total COUNTER
 procaas_runs_total COUNTER pipeline status
 procaas_shadow_calls_total COUNTER
+procaas_stage_seconds HISTOGRAM from pipeline stage
 procaas_store_errors_total COUNTER operation
 procaas_store_lost GAUGE
 procaas_switch_off GAUGE handler pipeline stage

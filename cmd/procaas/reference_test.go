@@ -216,7 +216,8 @@ func metricsPage(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nEvery metric of `GET /metrics`. [Metrics and alerts](../operating/metrics-and-alerts.md) says which to watch.\n" +
 		"The labels follow from the name: `procaas_handler_` has `pipeline`, `stage` and `handler`, `procaas_service_` has\n" +
-		"`service`, `procaas_cluster_` `cluster`, `procaas_queue_` `type`, `procaas_inbox_cell_` `cell`.\n\n")
+		"`service`, `procaas_cluster_` `cluster`, `procaas_queue_` `type`, `procaas_inbox_cell_` `cell`. `procaas_run_seconds` has\n" +
+		"`pipeline` and `from`, `procaas_stage_seconds` also `stage`.\n\n")
 	header(&b, "metric", "meaning")
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		row(&b, "`"+name+"`", found[name])

@@ -809,6 +809,14 @@ func (f *fakeEngine) Services() []guard.ServiceInfo {
 	}
 }
 
+func (f *fakeEngine) Durations() []stats.DurationView {
+	p50, p99, before := 180.0, 3140.0, 260.0
+	return []stats.DurationView{{
+		Path: "new-order-created", Owner: "team-core",
+		Accepted: stats.Spans{Hour: stats.Span{Ended: 7200, P50: &p50, P99: &p99}, HourBefore: stats.Span{Ended: 7100, P50: &p50, P99: &before}},
+	}}
+}
+
 func (f *fakeEngine) Backlog() stats.BacklogView {
 	return stats.BacklogView{
 		Counted: &began, Waiting: 3, AgeS: 1.5,

@@ -174,6 +174,20 @@ var describedFields = map[string]map[string]string{
 		"parked":         "The parked runs by cause, the largest group first.",
 		"refused":        "What this node refused in the last minute, because the quota of a token was used up.",
 	},
+	"DurationView": {
+		"path": "pipeline, or pipeline/stage.",
+		"from_acceptance": "From the acceptance of the event to the end of the run, or of the stage. Of an event with a time, from that " +
+			"time.",
+		"from_begin": "From the begin of the run to its end. Of a stage, from the end of the stage before it.",
+	},
+	"Span": {
+		"ended":  "How many succeeded.",
+		"p50_ms": "The median in milliseconds; null without any. It may be off by a sixth.",
+		"p99_ms": "The 99th percentile in milliseconds; null without any. It may be off by a sixth.",
+	},
+	"Spans": {
+		"hour_before": "The hour before the last one, to compare with.",
+	},
 	"ParkedRuns": {
 		"reason": "service: the service fails or is at its limit. hold: an operator holds them. lifted: a hold ended, and they resume " +
 			"as fast as services can handle. limit: a rate limit or a limit of calls. retry: the next attempt. time: a wait. event: an " +

@@ -117,6 +117,33 @@ func (r *Run) StageTimes(stage int) (from, to time.Time, ok bool) {
 	return from, to, ok
 }
 
+// StageTook returns when a complete stage began, which is when the one before it was complete, and when its last handler
+// was decided. Detached handlers do not count. ok is false if the stage called nothing and computed nothing.
+func (r *Run) StageTook(stage int) (from, to time.Time, ok bool) {
+	for _, s := range r.plan.Stages[stage].Steps {
+		if rec := &r.records[s.Position]; !s.Handler.Detached {
+			to = later(to, rec.finished)
+			ok = ok || !rec.started.IsZero()
+		}
+	}
+	from = r.began
+	for _, g := range r.plan.Stages[:stage] {
+		for _, s := range g.Steps {
+			if !s.Handler.Detached {
+				from = later(from, r.records[s.Position].finished)
+			}
+		}
+	}
+	return from, to, ok
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // Stuck returns the handler at which the run waits for an operator's decision, and why.
 func (r *Run) Stuck() (path, why string) {
 	for i, s := range r.plan.Steps {
@@ -144,6 +171,9 @@ func (r *Run) Began() time.Time { return r.began }
 // Stage returns the index of the current stage in [planner.Plan.Stages], or their number if all are
 // complete.
 func (r *Run) Stage() int { return r.stage }
+
+// MakesUp reports whether the run had ended, and only makes up for a handler.
+func (r *Run) MakesUp() bool { return r.makesUp != "" }
 
 // IsStopping reports whether an operator wants to undo and end the run.
 func (r *Run) IsStopping() bool { return r.stopping != "" }

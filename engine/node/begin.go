@@ -82,6 +82,7 @@ func (j *job) begin() bool {
 		return false
 	}
 	j.trace.Resume(j.run.Stage())
+	j.complete = j.run.Stage()
 	return true
 }
 
@@ -104,8 +105,10 @@ func (j *job) startAt(plan *planner.Plan, s core.Start) (ok bool) {
 	}
 	if err != nil {
 		j.fail(plan.Pipeline.ID, fmt.Errorf("rerun of %s from stage %s: %w", j.claimed.Event.Rerun.Of, j.claimed.Event.Rerun.Stage, err))
+		return false
 	}
-	return err == nil
+	j.complete = j.run.Stage()
+	return true
 }
 
 // share says what the run has its share of handlers and services from.

@@ -42,8 +42,9 @@ type job struct {
 	// What the store has of the run. Only a commit with this version is accepted, so a node that was
 	// fenced without noticing changes nothing.
 
-	version int64
-	unsaved time.Time // since when the core has a change that only people would miss; zero: none
+	version  int64
+	complete int       // stages that are complete there
+	unsaved  time.Time // since when the core has a change that only people would miss; zero: none
 
 	// What the core is told. Time never goes back for a run, even if the clock does.
 

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/intake"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -130,6 +131,7 @@ func (j *job) commit(c model.Change) error {
 		if len(c.Emit) > 0 {
 			j.n.nudge()
 		}
+		j.took(c)
 		j.n.d.Watch.Saved(j.claimed.ID)
 		if c.Status.Ended() {
 			j.n.d.Watch.Ended(store.RunRecord{
@@ -155,6 +157,26 @@ func (j *job) commit(c model.Change) error {
 		j.fail("", fmt.Errorf("save: %w", err))
 	}
 	return err
+}
+
+// took counts how long the stages took that the run has completed since its last commit, and the run itself. A stage counts
+// with the commit that leaves it, so a crash repeats no count.
+func (j *job) took(c model.Change) {
+	if j.run == nil || j.run.MakesUp() || c.Status != model.Succeeded && c.Status.Ended() {
+		return
+	}
+	now := j.n.d.Clock.Now()
+	plan := j.run.Plan()
+	for ; j.complete < j.run.Stage(); j.complete++ {
+		if from, to, ok := j.run.StageTook(j.complete); ok {
+			j.n.d.Stats.Took(stats.Took{
+				Pipeline: plan.Pipeline.ID, Stage: plan.Stages[j.complete].ID, Accepted: to.Sub(j.pass.Age), Begun: to.Sub(from),
+			}, now)
+		}
+	}
+	if c.Status == model.Succeeded && j.claimed.Event.Rerun == nil { // a rerun may have begun at a later stage
+		j.n.d.Stats.Took(stats.Took{Pipeline: plan.Pipeline.ID, Accepted: now.Sub(j.pass.Age), Begun: now.Sub(j.run.Began())}, now)
+	}
 }
 
 // fail fails the run with the checkpoint that was saved last.

@@ -28,6 +28,8 @@ type Metrics struct {
 	// Of runs, by pipeline and status. The inbox is that of all nodes, so do not sum its gauges
 	// over nodes.
 	Runs         *prometheus.CounterVec
+	RunSeconds   *prometheus.HistogramVec // also by where the duration begins
+	StageSeconds *prometheus.HistogramVec // by pipeline and stage, and by where the duration begins
 	Quarantined  prometheus.Counter
 	Damaged      prometheus.Counter
 	InboxWaiting prometheus.Gauge
@@ -93,6 +95,18 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "procaas_runs_total",
 			Help: "Runs that ended on this node, by status.",
 		}, []string{"pipeline", "status"}),
+		RunSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "procaas_run_seconds",
+			Help: "Duration of runs that succeeded on this node, by where it begins: accepted, with the acceptance of the event, or begun, " +
+				"with the run.",
+			Buckets: tookBuckets(),
+		}, []string{"pipeline", "from"}),
+		StageSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "procaas_stage_seconds",
+			Help: "Duration of stages that are complete, by where it begins: accepted, with the acceptance of the event, or begun, with the " +
+				"end of the stage before.",
+			Buckets: tookBuckets(),
+		}, []string{"pipeline", "stage", "from"}),
 		InboxWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "procaas_inbox_waiting",
 			Help: "Runs of all nodes that wait for their turn, their time or a node.",
@@ -166,9 +180,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "1 while this node refuses its store, because the store lost acknowledged data: it was set back, removed or replaced.",
 	})
 	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerLeftOut, m.HandlerSeconds, m.Accepted, m.Passed,
-		m.Runs, m.Quarantined, m.Damaged, m.Stalled, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.behind, m.handled, m.piped)
+		m.Runs, m.RunSeconds, m.StageSeconds, m.Quarantined, m.Damaged, m.Stalled, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.behind, m.handled, m.piped)
 	return m
 }
+
+// tookBuckets are the buckets of durations of runs and stages: from 5 ms to about 5 hours.
+func tookBuckets() []float64 { return prometheus.ExponentialBuckets(0.005, 3, 15) }
 
 // Show makes the live gauges show the results of these functions.
 func (m *Metrics) Show(handlers func() []HandlerInfo, services func() []guard.ServiceInfo, parked func() []ParkedRuns,

@@ -74,3 +74,22 @@ func TestMetricsHaveABoundedNumberOfHandlers(t *testing.T) {
 		t.Errorf("want the counts of other handlers kept and one new handler, have %g in %d series", others, series)
 	}
 }
+
+// Files may have any number of pipelines and stages, too.
+func TestDurationsHaveABoundedNumberOfSeries(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	s := &Stats{Metrics: NewMetrics(registry)}
+	for i := range mostTook + 50 {
+		s.Took(Took{Pipeline: "work", Stage: fmt.Sprintf("s%d", i), Begun: time.Millisecond}, time.Now())
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if n := len(f.GetMetric()); f.GetName() == "procaas_stage_seconds" && n != 2*(mostTook+1) {
+			t.Errorf("want %d series, have %d", 2*(mostTook+1), n)
+		}
+	}
+}

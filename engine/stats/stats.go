@@ -38,9 +38,10 @@ var othersPath = [3]string{"other pipelines", "other stages", "other handlers"}
 // it keeps and what the metrics show.
 type Stats struct {
 	Metrics   *Metrics
-	paths     sync.Map                // path → *pathStats
-	making    sync.Mutex              // guards named, and is held to add and delete paths
-	named     int                     // handlers that have series of their own
+	paths     sync.Map   // path → *pathStats
+	making    sync.Mutex // guards named, and is held to add and delete paths
+	named     int        // handlers that have series of their own
+	took      durations
 	followed  *definitions.Definition // by Follow; only its goroutine uses it
 	pipelines map[string]time.Time
 }
@@ -130,6 +131,7 @@ func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 		if now.Sub(last) >= forgetAfter {
 			delete(s.pipelines, pipeline)
 			s.Metrics.Runs.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
+			s.forgetTook(pipeline)
 		}
 	}
 }
@@ -241,22 +243,26 @@ func (p *pathStats) Fill(h *HandlerInfo, now time.Time) {
 	window := min(now.Sub(p.since), (statSlots-1)*statSlot+time.Duration(now.UnixNano()%int64(statSlot)))
 	h.CallsPerS = float64(h.Calls) / max(window, time.Second).Seconds()
 	ratio := float64(succeeded) / float64(h.Calls)
-	p50, p99 := quantile(&bins, h.Calls, 0.5), quantile(&bins, h.Calls, 0.99)
+	p50, p99 := quantile(bins[:], statBinBase, h.Calls, 0.5), quantile(bins[:], statBinBase, h.Calls, 0.99)
 	h.SuccessRatio, h.LatencyP50, h.LatencyP99 = &ratio, &p50, &p99
 }
 
-// latencyBin returns the bin of a duration. The last one takes all longer ones.
-func latencyBin(d time.Duration) int {
-	if d <= statBinBase {
+// latencyBin returns the bin of a duration of a call.
+func latencyBin(d time.Duration) int { return binOf(d, statBinBase, statBins) }
+
+// binOf returns the bin of a duration. base is the upper bound of the first bin, and the last one
+// takes all longer durations.
+func binOf(d, base time.Duration, bins int) int {
+	if d <= base {
 		return 0
 	}
-	bin := math.Ceil(math.Log(float64(d)/float64(statBinBase)) / math.Log(statBinStep))
-	return min(int(bin), statBins-1)
+	bin := math.Ceil(math.Log(float64(d)/float64(base)) / math.Log(statBinStep))
+	return min(int(bin), bins-1)
 }
 
-// quantile returns the middle of the bin in which the q-th part of all latencies
-// ends, in milliseconds.
-func quantile(bins *[statBins]uint32, total int64, q float64) float64 {
+// quantile returns the middle of the bin in which the q-th part of all durations ends, in
+// milliseconds. base is that of binOf.
+func quantile(bins []uint32, base time.Duration, total int64, q float64) float64 {
 	rank := int64(math.Ceil(q * float64(total)))
 	for b, n := range bins {
 		rank -= int64(n)
@@ -264,7 +270,7 @@ func quantile(bins *[statBins]uint32, total int64, q float64) float64 {
 			continue
 		}
 		// The bin is the range from upper/statBinStep to upper.
-		upper := float64(statBinBase) * math.Pow(statBinStep, float64(b))
+		upper := float64(base) * math.Pow(statBinStep, float64(b))
 		return upper * (1 + 1/statBinStep) / 2 / float64(time.Millisecond)
 	}
 	return 0

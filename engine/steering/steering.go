@@ -49,6 +49,11 @@ func (st *Steering) Handlers() []stats.HandlerInfo {
 	return out
 }
 
+// Durations lists how long the runs and stages of the current definition took on this node.
+func (st *Steering) Durations() []stats.DurationView {
+	return st.Stats.Durations(st.Library.Present(), st.Clock.Now())
+}
+
 // Handler returns one handler of the current definition. The second result is false if there is
 // none at this path.
 func (st *Steering) Handler(path string) (stats.HandlerInfo, bool) {

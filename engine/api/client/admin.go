@@ -24,6 +24,11 @@ func (c *Client) Handlers(ctx context.Context) ([]stats.HandlerInfo, error) {
 	return List[stats.HandlerInfo](ctx, c, "/admin/v1/handlers")
 }
 
+// Durations lists how long runs and stages took on the server's node.
+func (c *Client) Durations(ctx context.Context) ([]stats.DurationView, error) {
+	return List[stats.DurationView](ctx, c, "/admin/v1/durations")
+}
+
 // Backlog returns what waits on all nodes.
 func (c *Client) Backlog(ctx context.Context) (stats.BacklogView, error) {
 	return Send[stats.BacklogView](ctx, c, http.MethodGet, "/admin/v1/backlog", nil, nil)

@@ -74,6 +74,11 @@ func Handlers(g credentials.Grant, all []stats.HandlerInfo) []stats.HandlerInfo 
 	return readable(g, all, func(h *stats.HandlerInfo) string { return credentials.PipelineOf(h.Path) })
 }
 
+// Durations returns those of the pipelines that g may read.
+func Durations(g credentials.Grant, all []stats.DurationView) []stats.DurationView {
+	return readable(g, all, func(d *stats.DurationView) string { return credentials.PipelineOf(d.Path) })
+}
+
 // Controls returns the controls of the pipelines that g may read.
 func Controls(g credentials.Grant, all []guard.ControlView) []guard.ControlView {
 	return readable(g, all, func(c *guard.ControlView) string { return credentials.PipelineOf(c.Path) })

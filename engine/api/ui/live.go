@@ -130,6 +130,7 @@ type pipelineRow struct {
 	On              []string
 	Handlers        []stats.HandlerInfo
 	Rate            float64
+	Took            stats.DurationView
 }
 
 func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
@@ -170,6 +171,11 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 	}
 	for i := range d.Pipelines {
 		rows[d.Pipelines[i].ID] = &d.Pipelines[i]
+	}
+	for _, took := range c.o.Engine.Durations() {
+		if row := rows[took.Path]; row != nil {
+			row.Took = took
+		}
 	}
 	for _, h := range infos {
 		id, _, _ := strings.Cut(h.Path, "/")

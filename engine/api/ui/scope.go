@@ -69,6 +69,11 @@ func (e scopedEngine) Plans() (found []*planner.Plan) {
 // Handlers implements [Node].
 func (e scopedEngine) Handlers() []stats.HandlerInfo { return scope.Handlers(e.g, e.Engine.Handlers()) }
 
+// Durations implements [Node].
+func (e scopedEngine) Durations() []stats.DurationView {
+	return scope.Durations(e.g, e.Engine.Durations())
+}
+
 // Backlog implements [Node].
 func (e scopedEngine) Backlog() stats.BacklogView { return scope.Backlog(e.g, e.Engine.Backlog()) }
 

@@ -207,6 +207,8 @@ func (held) Services() []guard.ServiceInfo {
 	return []guard.ServiceInfo{{ID: "bonus", FailingSince: &since}}
 }
 
+func (held) Durations() []stats.DurationView { return nil }
+
 func (held) Backlog() stats.BacklogView {
 	return stats.BacklogView{Parked: []stats.ParkedRuns{
 		{Pipeline: "p", Reason: stats.ParkedHold, For: "p/s/h", Runs: 683, AgeS: 240},
@@ -276,6 +278,8 @@ func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
 
 // troubled is an engine all of whose handlers fail; the last of them are critical.
 type troubled struct{ plain }
+
+func (troubled) Durations() []stats.DurationView { return nil }
 
 func (troubled) Handlers() []stats.HandlerInfo {
 	var all []stats.HandlerInfo

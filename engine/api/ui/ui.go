@@ -106,6 +106,7 @@ type Definition interface {
 type Node interface {
 	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
+	Durations() []stats.DurationView
 	Backlog() stats.BacklogView
 	Healthy(ctx context.Context) error
 	Degraded() error

@@ -40,6 +40,7 @@ type pipelineData struct {
 	Path  string
 
 	Switches []switchForm // of the pipeline, then of its stages
+	Took     []stats.DurationView
 }
 
 func (c *Console) pipeline(w http.ResponseWriter, r *http.Request) error {
@@ -75,7 +76,8 @@ func (c *Console) pipelineData(id string) (pipelineData, error) {
 	for _, h := range c.o.Engine.Handlers() {
 		infos[h.Path] = h
 	}
-	return pipelineData{Plan: plans[i], Graph: drawing.NewGraph(plans[i], drawing.AsItIs(infos)), Path: id}, nil
+	took := slices.DeleteFunc(c.o.Engine.Durations(), func(d stats.DurationView) bool { return model.PipelineOf(d.Path) != id })
+	return pipelineData{Plan: plans[i], Graph: drawing.NewGraph(plans[i], drawing.AsItIs(infos)), Path: id, Took: took}, nil
 }
 
 // unknown says that there is no such thing, and what may have been meant.

@@ -51,6 +51,10 @@ and the 99th percentile of latency. Other columns are calls in flight, runs that
 parked in the store, and what restricts a handler. CRIT and OWNER say whether a handler
 is critical and whose it is, where 120 columns or the terminal have room.
 
+Above the handlers are the slowest pipelines, or the pipeline of PATH and its stages. Their
+durations of the last hour stand beside those of the hour before. A run counts from the
+acceptance of its event, and a stage from the end of the one before it.
+
 Below a handler are its last error, and who switched it off, until when and why. At
 the top are a canary, the services that are down, and how many runs wait or stand still, for
 what and for how long. A line says how much of its memory each node uses, and how many
@@ -180,6 +184,11 @@ func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 		}
 		v.add(handlers)
 		v.addServices(services)
+		took, err := durations(ctx, other, below)
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", server, err)
+		}
+		v.addTook(took)
 		nodes, err := other.Nodes(ctx)
 		if err != nil {
 			return v, fmt.Errorf("%s: %w", server, err)
@@ -210,6 +219,9 @@ func (v *topView) ask(ctx context.Context, node *client.Client, below string) er
 		return below != "" && h.Path != below && !strings.HasPrefix(h.Path, below+"/")
 	})
 	if v.backlog, err = node.Backlog(ctx); err != nil {
+		return err
+	}
+	if v.took, err = durations(ctx, node, below); err != nil {
 		return err
 	}
 	if v.canary, err = node.Canary(ctx); err != nil {

@@ -32,6 +32,15 @@ func topCase(path string, perS float64, ratio, p50, p99 float64, change ...func(
 	return h
 }
 
+// tookCase are durations as top may find them: the 99th percentiles of the last minute, the last hour and the hour before.
+func tookCase(ended int64, minute, hour, before float64) stats.Spans {
+	half := hour / 2
+	return stats.Spans{
+		Minute: stats.Span{Ended: ended / 60, P99: &minute}, Hour: stats.Span{Ended: ended, P50: &half, P99: &hour},
+		HourBefore: stats.Span{Ended: ended, P99: &before},
+	}
+}
+
 func topExample() topView {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	until := at.Add(4 * time.Minute)
@@ -40,6 +49,11 @@ func topExample() topView {
 		memory: []nodeMemory{
 			{Node: 1, Name: "host-1", MemoryView: records.MemoryView{Limit: 2 << 30, Budget: 1 << 30, Used: 3 << 20}},
 			{Node: 2, Name: "host-2", MemoryView: records.MemoryView{Limit: 1 << 30, Budget: 512 << 20, Used: 384 << 20, Waiting: 3}},
+		},
+		took: []stats.DurationView{
+			{Path: "quick", Accepted: tookCase(40, 90, 110, 100)},
+			{Path: "new-order-created", Accepted: tookCase(7200, 3200, 2900, 240)},
+			{Path: "new-order-created/perform-notifications", Begun: tookCase(7200, 3050, 2800, 180)},
 		},
 		handlers: []stats.HandlerInfo{
 			topCase("new-order-created/perform-notifications/notify-user", 10.04, 0.999, 4.2, 13),

@@ -217,11 +217,13 @@ type topReport struct {
 	Items    []stats.HandlerInfo `json:"items"`
 	Next     *string             `json:"next"`
 	Services []guard.ServiceInfo `json:"services"`
-	Backlog  stats.BacklogView   `json:"backlog"`
-	Memory   []nodeMemory        `json:"memory,omitempty"` // of the nodes that were asked
+	// of pipelines, or of a pipeline and its stages if a path is given
+	Durations []stats.DurationView `json:"durations"`
+	Backlog   stats.BacklogView    `json:"backlog"`
+	Memory    []nodeMemory         `json:"memory,omitempty"` // of the nodes that were asked
 }
 
 func (v *topView) report() topReport {
 	page := cli.Items(v.handlers)
-	return topReport{Items: page.Items, Next: page.Next, Services: v.services, Backlog: v.backlog, Memory: v.memory}
+	return topReport{Items: page.Items, Next: page.Next, Services: v.services, Durations: v.took, Backlog: v.backlog, Memory: v.memory}
 }

@@ -35,6 +35,7 @@ type topView struct {
 	backlog  stats.BacklogView
 	services []guard.ServiceInfo
 	controls []guard.ControlView // in their parts
+	took     []stats.DurationView
 	handlers []stats.HandlerInfo
 	known    []string // all paths on the server
 }
@@ -219,6 +220,7 @@ func (v *topView) draw(s *screen) []byte {
 			s.line(&b, red, trouble)
 		}
 	}
+	v.durations(&b, s)
 	c := v.columns(s)
 	s.line(&b, bold, fmt.Sprintf("%-*s"+topNumbers+"%s %s", c.path, "PATH", "CALLS/S", "OK", "OK10S", "P50", "P99", "NOW", "WAIT",
 		c.text("CRIT", "OWNER"), "STATE"))

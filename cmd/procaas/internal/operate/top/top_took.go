@@ -1,0 +1,128 @@
+package top
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"procaas/engine/api/cli"
+	"procaas/engine/api/client"
+	"procaas/engine/stats"
+)
+
+// This file shows how long runs and stages take.
+
+const (
+	mostTook = 5  // pipelines or stages of a view
+	tookPath = 36 // maximum
+)
+
+// durations returns what a node has counted for a path: for the stages, if the path is one of a pipeline or below it, else for
+// pipelines.
+func durations(ctx context.Context, node *client.Client, below string) ([]stats.DurationView, error) {
+	all, err := node.Durations(ctx)
+	pipeline, rest, _ := strings.Cut(below, "/")
+	stage, _, _ := strings.Cut(rest, "/")
+	return slices.DeleteFunc(all, func(d stats.DurationView) bool {
+		of, at, inside := strings.Cut(d.Path, "/")
+		switch {
+		case below == "":
+			return inside
+		case stage != "":
+			return of != pipeline || at != stage
+		}
+		return of != pipeline
+	}), err
+}
+
+// addTook adds the counts of another node.
+func (v *topView) addTook(others []stats.DurationView) {
+	for _, o := range others {
+		i := slices.IndexFunc(v.took, func(d stats.DurationView) bool { return d.Path == o.Path })
+		if i < 0 {
+			v.took = append(v.took, o)
+			continue
+		}
+		mergeSpans(&v.took[i].Accepted, &o.Accepted)
+		mergeSpans(&v.took[i].Begun, &o.Begun)
+	}
+}
+
+func mergeSpans(to, from *stats.Spans) {
+	mergeSpan(&to.Minute, &from.Minute)
+	mergeSpan(&to.TenMinutes, &from.TenMinutes)
+	mergeSpan(&to.Hour, &from.Hour)
+	mergeSpan(&to.HourBefore, &from.HourBefore)
+}
+
+// mergeSpan adds up counts. It keeps the higher durations, as merge does.
+func mergeSpan(to, from *stats.Span) {
+	to.Ended += from.Ended
+	to.P50, to.P99 = slower(to.P50, from.P50), slower(to.P99, from.P99)
+}
+
+func slower(a, b *float64) *float64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+// durations draws the slowest pipelines or stages, compared with what was before.
+func (v *topView) durations(b *bytes.Buffer, s *screen) {
+	rows := slices.Clone(v.took)
+	slices.SortStableFunc(rows, func(a, b stats.DurationView) int { return cmp.Compare(rank(&b), rank(&a)) })
+	most := mostTook
+	if s.height > 0 { // the handlers have the larger part of the screen
+		most = min(most, s.height/3-bytes.Count(b.Bytes(), []byte("\n")))
+	}
+	if len(rows) == 0 || most < 1 {
+		return
+	}
+	more := len(rows) - most
+	if more > 0 {
+		rows = rows[:most]
+	}
+	width := len("RUNS, STAGES")
+	for i := range rows {
+		width = max(width, min(len(rows[i].Path), tookPath))
+	}
+	const columns = "%-*s %7s %6s %6s %6s %6s %6s"
+	s.line(b, bold, fmt.Sprintf(columns, width, "RUNS, STAGES", "ENDED1H", "P99/1M", "P99/1H", "BEFORE", "P50/1H", "BEFORE"))
+	for i := range rows {
+		took := &rows[i].Accepted
+		if strings.Contains(rows[i].Path, "/") {
+			took = &rows[i].Begun
+		}
+		s.line(b, "", fmt.Sprintf(columns, width, shortenTail(rows[i].Path, width), cli.Count(took.Hour.Ended), millisText(took.Minute.P99),
+			millisText(took.Hour.P99), millisText(took.HourBefore.P99), millisText(took.Hour.P50), millisText(took.HourBefore.P50)))
+	}
+	if more > 0 {
+		s.line(b, "", fmt.Sprintf("… and %d more", more))
+	}
+}
+
+// shortenTail cuts a text at its end.
+func shortenTail(text string, width int) string {
+	if len(text) <= width {
+		return text
+	}
+	return text[:width-1] + "…"
+}
+
+// rank is the p99 of the last minute, or else of the last hour.
+func rank(d *stats.DurationView) float64 {
+	took := &d.Accepted
+	if strings.Contains(d.Path, "/") {
+		took = &d.Begun
+	}
+	for _, p99 := range []*float64{took.Minute.P99, took.Hour.P99} {
+		if p99 != nil {
+			return *p99
+		}
+	}
+	return 0
+}

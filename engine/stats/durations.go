@@ -1,0 +1,133 @@
+package stats
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/engine/definitions"
+)
+
+// This file counts how long runs and stages take. Only what has succeeded counts: a failure that
+// comes early is no speed, and one that waits for an operator is no slowness.
+
+// mostTook is how many pipelines and stages have durations of their own.
+const mostTook = 1000
+
+// These are the values of the label from: where a duration begins.
+const (
+	fromAccepted = "accepted"
+	fromBegun    = "begun"
+)
+
+// A Span has the durations of one window.
+type Span struct {
+	Ended int64    `json:"ended"`  // how many succeeded
+	P50   *float64 `json:"p50_ms"` // null if none did
+	P99   *float64 `json:"p99_ms"`
+}
+
+// Spans are the durations of the last minute, ten minutes and hour, and of the hour before.
+type Spans struct {
+	Minute     Span `json:"minute"`
+	TenMinutes Span `json:"ten_minutes"`
+	Hour       Span `json:"hour"`
+	HourBefore Span `json:"hour_before"`
+}
+
+// A DurationView has how long the runs of a pipeline took on this node, or one of its stages.
+type DurationView struct {
+	Path  string `json:"path"` // pipeline, or pipeline/stage
+	Owner string `json:"owner"`
+	// from the acceptance of the event to the end of the run or of the stage
+	Accepted Spans `json:"from_acceptance"`
+	// from the begin of the run; of a stage from the end of the one before it
+	Begun Spans `json:"from_begin"`
+}
+
+// durations are those of all paths.
+type durations struct {
+	mu   sync.Mutex // guards all
+	byID map[string]*pathTook
+}
+
+// A pathTook has the durations of a pipeline or of a stage.
+type pathTook struct{ accepted, begun windows }
+
+// A Took is a duration of a run or of a stage that succeeded.
+type Took struct {
+	Pipeline, Stage string // no stage: it is that of the run
+	Accepted, Begun time.Duration
+}
+
+// Took counts a duration.
+func (s *Stats) Took(t Took, now time.Time) {
+	t.Accepted, t.Begun = max(t.Accepted, 0), max(t.Begun, 0) // clocks of two nodes may differ
+	path := t.Pipeline
+	if t.Stage != "" {
+		path += "/" + t.Stage
+	}
+	d := &s.took
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.byID[path]
+	if p == nil && len(d.byID) < mostTook {
+		if d.byID == nil {
+			d.byID = map[string]*pathTook{}
+		}
+		p = &pathTook{accepted: newWindows(), begun: newWindows()}
+		d.byID[path] = p
+	}
+	if p == nil {
+		t.Pipeline = othersPath[0]
+		if t.Stage != "" {
+			t.Stage = othersPath[1]
+		}
+	} else {
+		p.accepted.add(t.Accepted, now)
+		p.begun.add(t.Begun, now)
+	}
+	seconds, labels := s.Metrics.RunSeconds, []string{t.Pipeline}
+	if t.Stage != "" {
+		seconds, labels = s.Metrics.StageSeconds, append(labels, t.Stage)
+	}
+	seconds.WithLabelValues(append(labels, fromAccepted)...).Observe(t.Accepted.Seconds())
+	seconds.WithLabelValues(append(labels, fromBegun)...).Observe(t.Begun.Seconds())
+}
+
+// Durations lists the pipelines of a definition with their stages, in order, as far as any run of
+// them has succeeded.
+func (s *Stats) Durations(d *definitions.Definition, now time.Time) []DurationView {
+	out := []DurationView{}
+	s.took.mu.Lock()
+	defer s.took.mu.Unlock()
+	add := func(path, owner string) {
+		if p := s.took.byID[path]; p != nil {
+			out = append(out, DurationView{
+				Path: path, Owner: owner, Accepted: p.accepted.spans(now), Begun: p.begun.spans(now),
+			})
+		}
+	}
+	for _, p := range d.Plans {
+		add(p.Pipeline.ID, p.Pipeline.Owner)
+		for _, g := range p.Stages {
+			add(p.Pipeline.ID+"/"+g.ID, p.Pipeline.Owner)
+		}
+	}
+	return out
+}
+
+// forgetTook drops the durations of a pipeline. The caller must not hold the lock.
+func (s *Stats) forgetTook(pipeline string) {
+	s.took.mu.Lock()
+	defer s.took.mu.Unlock()
+	for path := range s.took.byID {
+		if path == pipeline || strings.HasPrefix(path, pipeline+"/") {
+			delete(s.took.byID, path)
+		}
+	}
+	s.Metrics.RunSeconds.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
+	s.Metrics.StageSeconds.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
+}

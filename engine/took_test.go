@@ -1,0 +1,114 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/engine"
+	"procaas/engine/enginetest"
+	"procaas/engine/model"
+	"procaas/engine/stats"
+)
+
+const slowStages = `
+pipelines:
+  - id: work
+    owner: team-work
+    stages:
+      - {id: quick, handlers: [{id: first, step: {}}]}
+      - {id: off, handlers: [{id: never, critical: false, enabled: false, step: {}}]}
+      - {id: slow, handlers: [{id: second, step: {}}]}
+`
+
+// Each stage and each run counts once, on the node that completed it, also if a node dies in between.
+func TestDurationsCountOnceAcrossACrash(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.on("first", func(ctx context.Context, _ *engine.Call, v any) (model.Result, error) {
+			time.Sleep(100 * time.Millisecond)
+			return model.Result{Response: v}, nil
+		})
+		r.on("second", func(ctx context.Context, _ *engine.Call, v any) (model.Result, error) {
+			select {
+			case <-time.After(3 * time.Second):
+				return model.Result{Response: v}, nil
+			case <-ctx.Done():
+				return model.Result{}, ctx.Err()
+			}
+		})
+		registries := []*prometheus.Registry{prometheus.NewRegistry(), prometheus.NewRegistry()}
+		faulty := &enginetest.Faulty{Store: r.store}
+		first, _ := r.startOn(faulty.Ports(), slowStages, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registries[0]) })
+		run := r.submit(first, event("work", "o-1"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		faulty.Cut() // as kill -9 does
+		second, _ := r.start(slowStages, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registries[1]) })
+		r.settle(second, run, model.Succeeded)
+
+		const runs, quick, off, slow = "procaas_run_seconds begun work", "procaas_stage_seconds begun work quick",
+			"procaas_stage_seconds begun work off", "procaas_stage_seconds begun work slow"
+		for i, want := range []map[string]float64{{quick: 1}, {runs: 1, slow: 1}} {
+			have := samples(t, registries[i])
+			for _, name := range []string{runs, quick, off, slow} {
+				if have[name] != want[name] {
+					t.Errorf("node %d: %s: want %g, have %g", i+1, name, want[name], have[name])
+				}
+			}
+		}
+		all := second.Durations()
+		if len(all) != 2 || all[0].Path != "work" || all[1].Path != "work/slow" || all[0].Owner != "team-work" {
+			t.Fatalf("want the run and the slow stage, have %+v", all)
+		}
+		// The stage began when the quick one was complete, on the node that has died, and made its call twice.
+		if p99 := *all[1].Begun.Minute.P99; p99 < 3500 || p99 > 30000 {
+			t.Errorf("want the stage counted from its begin on the node that died, have %g ms", p99)
+		}
+	})
+}
+
+// What has failed, and what only makes up for something, is no duration.
+func TestDurationsLeaveOutWhatFailed(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.on("second", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, model.Permanent(errors.New("no"))
+		})
+		e, _ := r.start(slowStages)
+		r.settle(e, r.submit(e, event("work", "o-1")), model.Failed)
+		for _, d := range e.Durations() {
+			if d.Path != "work/quick" {
+				t.Errorf("want only the stage that is complete, have %+v", d)
+			}
+		}
+	})
+}
+
+// People compare the last hour with the one before, and see at once that something is mended.
+func TestDurationsCompareWithTheHourBefore(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		took := 100 * time.Millisecond
+		r.on("second", func(_ context.Context, _ *engine.Call, v any) (model.Result, error) {
+			time.Sleep(took)
+			return model.Result{Response: v}, nil
+		})
+		e, _ := r.start(slowStages)
+		r.settle(e, r.submit(e, event("work", "o-1")), model.Succeeded)
+		time.Sleep(90 * time.Minute)
+		took = 4 * time.Second
+		r.settle(e, r.submit(e, event("work", "o-2")), model.Succeeded)
+		time.Sleep(5 * time.Minute)
+		took = 10 * time.Millisecond
+		r.settle(e, r.submit(e, event("work", "o-3")), model.Succeeded)
+		d := e.Durations()[0].Accepted
+		if d.Minute.Ended != 1 || *d.Minute.P99 > 100 || d.TenMinutes.Ended != 2 || *d.TenMinutes.P99 < 3000 {
+			t.Errorf("want one quick run in the last minute, and a slow one in ten, have %+v %+v", d.Minute, d.TenMinutes)
+		}
+		if d.Hour.Ended != 2 || *d.Hour.P99 < 3000 || d.HourBefore.Ended != 1 || *d.HourBefore.P99 > 200 {
+			t.Errorf("want the hour compared with a quick one, have %+v %+v", d.Hour, d.HourBefore)
+		}
+	})
+}
