@@ -54,6 +54,6 @@
 // declare are not reported as unknown.
 //
 // Every code has a [rules.Rule] with two example files. To add a rule, add a constant to rules/codes.go, report it from
-// a check, and document it in a file of rules. The tests load both examples. The first must cause only that code, and
+// a check, and document it in a YAML file of rules. The tests load both examples. The first must cause only that code, and
 // the second none. Then add the important cases to testdata/dsl/check_*.txt.
 package dsl

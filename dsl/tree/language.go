@@ -22,7 +22,7 @@ var comments = sync.OnceValue(func() spec.Sources { return spec.Read(treeFiles) 
 type Language struct {
 	file     *spec.Spec // of the top level of a file
 	sections []Section  // in the order of the fields
-	rules    []rules.Rule
+	rules    func() []rules.Rule
 }
 
 var core = sync.OnceValue(func() *Language { return NewLanguage() })
@@ -30,15 +30,22 @@ var core = sync.OnceValue(func() *Language { return NewLanguage() })
 // NewLanguage makes the language with the sections of add-ons. Their order does not matter.
 func NewLanguage(sections ...Section) *Language {
 	l := &Language{file: spec.OfFile(reflect.TypeFor[Document](), comments()), sections: slices.Clone(sections)}
-	var more []rules.Rule
 	for _, s := range sections {
 		l.holder(s).Take(s.field(), s.After)
-		more = append(more, s.Rules...)
 	}
 	slices.SortStableFunc(l.sections, func(a, b Section) int {
 		return slices.Index(l.holder(a).Names(), a.Key()) - slices.Index(l.holder(b).Names(), b.Key())
 	})
-	l.rules = rules.All(more...)
+	// Few processes explain a rule, so the files are read when one does.
+	l.rules = sync.OnceValue(func() []rules.Rule {
+		var more []rules.Rule
+		for _, s := range l.sections {
+			if s.Rules != nil {
+				more = append(more, s.Rules()...)
+			}
+		}
+		return rules.All(more...)
+	})
 	return l
 }
 
@@ -54,7 +61,7 @@ func (l *Language) holder(s Section) *spec.Spec {
 func (l *Language) File() *spec.Spec { return l.orCore().file }
 
 // Rules lists the rules that files must keep, in the order of their codes.
-func (l *Language) Rules() []rules.Rule { return l.orCore().rules }
+func (l *Language) Rules() []rules.Rule { return l.orCore().rules() }
 
 // Rule returns the rule of a code.
 func (l *Language) Rule(code diag.Code) (rules.Rule, bool) {

@@ -22,8 +22,8 @@ type Section struct {
 	// After is the key of the field before it in schemas and pages. Without it the section is the last one.
 	After string
 
-	// Rules documents the findings of Check.
-	Rules []rules.Rule
+	// Rules documents the findings of Check. It is called when somebody asks for them.
+	Rules func() []rules.Rule
 
 	// Check reports the mistakes of a value. It may also complete the value: nothing has read it yet.
 	Check func(value any, c *Checking)

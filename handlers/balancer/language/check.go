@@ -17,7 +17,7 @@ import (
 // Section is the section clusters of files.
 func Section() tree.Section {
 	return tree.Section{
-		Of: sectionSpec(), Rules: clusterRules(),
+		Of: sectionSpec(), Rules: readRules,
 		Check: func(value any, c *tree.Checking) {
 			for _, declared := range value.([]*Cluster) {
 				Check(declared, c.Files, c.Reporter)

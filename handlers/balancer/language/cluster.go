@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/tree"
 )
@@ -192,6 +193,11 @@ type clusters struct {
 	// Clusters are sets of workers that share partitions. One worker serves a partition at a time.
 	Clusters []*Cluster `yaml:"clusters"`
 }
+
+//go:embed rules.yaml
+var rulesFile embed.FS
+
+func readRules() []rules.Rule { return rules.Read(rulesFile, "rules.yaml") }
 
 //go:embed cluster.go
 var source embed.FS

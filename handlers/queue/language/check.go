@@ -13,7 +13,7 @@ import (
 // Section is the field queue of pipelines.
 func Section() tree.Section {
 	return tree.Section{
-		Of: fieldSpec(), In: "pipelines", After: "weight", Rules: queueRules(),
+		Of: fieldSpec(), In: "pipelines", After: "weight", Rules: readRules,
 		Check: func(value any, c *tree.Checking) { checkQueue(value.(*Queue), c.Pipeline, c.Payload, c.Reporter) },
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/tree"
 )
@@ -108,6 +109,11 @@ type queueField struct {
 	// Queue makes the pipeline a type of tasks with a queue of their own.
 	Queue *Queue `yaml:"queue"`
 }
+
+//go:embed rules.yaml
+var rulesFile embed.FS
+
+func readRules() []rules.Rule { return rules.Read(rulesFile, "rules.yaml") }
 
 //go:embed queue.go
 var queueFile embed.FS

@@ -18,7 +18,7 @@ import (
 // Section is the section shard-maps of files.
 func Section() tree.Section {
 	return tree.Section{
-		Of: sectionSpec(), After: "triggers", Rules: shardRules(),
+		Of: sectionSpec(), After: "triggers", Rules: readRules,
 		Check: func(value any, c *tree.Checking) {
 			for _, m := range value.([]*ShardMap) {
 				Check(m, c, c.Reporter)

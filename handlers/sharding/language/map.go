@@ -13,6 +13,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/tree"
 )
@@ -215,6 +216,11 @@ type shardMaps struct {
 	// ShardMaps say which shard has the data of a key.
 	ShardMaps []*ShardMap `yaml:"shard-maps"`
 }
+
+//go:embed rules.yaml
+var rulesFile embed.FS
+
+func readRules() []rules.Rule { return rules.Read(rulesFile, "rules.yaml") }
 
 //go:embed map.go
 var source embed.FS
