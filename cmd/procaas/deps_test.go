@@ -245,7 +245,7 @@ var products = []string{"handlers/balancer", "handlers/queue", "handlers/shardin
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{
 	// Parts of the engine that read what a product adds to the language.
-	"engine/api/ui", "engine/clusters", "engine/diff", "engine/outbound",
+	"engine/clusters", "engine/diff", "engine/outbound",
 	"cmd/procaas/internal/demo",         // the workers of demo-balancer
 	"cmd/procaas/internal/serve/stores", // the queue's tables in PostgreSQL
 	"cmd/procaas-bench",                 // the workbench measures all of them

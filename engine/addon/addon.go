@@ -21,6 +21,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/problem"
+	"procaas/engine/api/ui"
 	"procaas/engine/budget"
 	"procaas/engine/outbound"
 	"procaas/engine/secrets"
@@ -80,6 +81,9 @@ type Process struct {
 	// Calls returns its calls of the API. They answer also if the add-on does not work on this node, and say why.
 	Calls func(*engine.Engine) api.Group
 
+	// Pages returns its pages of the console. They are there also if the add-on does not work on this node, and say why.
+	Pages func(*engine.Engine) []ui.Page
+
 	// Close undoes Listen and Open, also if one of them failed or was not called. It is called last, when nothing
 	// of the node runs.
 	Close func() error
@@ -119,9 +123,6 @@ type Part struct {
 	// Adopt follows a definition that has become current. After an error it is tried again each second, also with
 	// a later definition.
 	Adopt func(context.Context, *tree.Bundle) error
-
-	// Offer gives the console what this add-on has opened.
-	Offer func(*api.Options)
 
 	// Run works until ctx ends.
 	Run func(context.Context, Running) error

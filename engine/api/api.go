@@ -32,7 +32,6 @@ import (
 	"procaas/engine/diff"
 	"procaas/engine/inbox"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 )
 
 // DefaultMaxBody is the default bound of a request's body in bytes.
@@ -57,9 +56,6 @@ type Options struct {
 	Version string         // of the program, for people
 	Dev     bool           // pipelines are developed here: the console shows its design language
 
-	// Shards are the shard maps that the console shows. Nil for none.
-	Shards transfers.ShardMaps
-
 	// Inbox has the databases of the inbox. Nil if there is one.
 	Inbox inbox.Cells
 
@@ -72,11 +68,9 @@ type Options struct {
 	// Play checks and runs what is typed in the console's playground. Nil checks it in this process, and runs nothing.
 	Play ui.Player
 
-	// Groups are the calls of add-ons.
+	// Groups are the calls of add-ons, and Pages are their pages of the console.
 	Groups []Group
-
-	// Tasks is the queue of tasks that the console shows. Nil for none.
-	Tasks *store.TaskStore
+	Pages  []ui.Page
 
 	// Closing is closed when the server is about to end. Then callers no longer wait.
 	Closing <-chan struct{}
@@ -89,26 +83,24 @@ type Options struct {
 
 // Ports are the ports of the engine for each group of calls.
 type Ports struct {
-	Intake    intake.Intake
-	Runs      runs.Reader
-	Steer     runs.Steerer
-	Mover     runs.Mover
-	Controls  controls.Controls
-	Settings  controls.Settings
-	Clusters  ui.Clusters
-	Transfers ui.Transfers
-	Status    admin.Status
-	Tokens    admin.Tokens
-	Versions  admin.Versions
-	Access    access.Access
-	Health    Health
-	Console   ui.Engine
+	Intake   intake.Intake
+	Runs     runs.Reader
+	Steer    runs.Steerer
+	Mover    runs.Mover
+	Controls controls.Controls
+	Settings controls.Settings
+	Status   admin.Status
+	Tokens   admin.Tokens
+	Versions admin.Versions
+	Access   access.Access
+	Health   Health
+	Console  ui.Engine
 }
 
 // Of returns the ports of an engine.
 func Of(e *engine.Engine) Ports {
 	return Ports{
-		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e,
+		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e,
 		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
 		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e},
 	}

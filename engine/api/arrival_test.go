@@ -195,9 +195,8 @@ func everything(t *testing.T, f *fakeEngine) http.Handler {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "one"}))
 	return api.New(withProducts(f, api.Options{
-		Registry: metrics, Reload: f.reload, Tasks: new(store.TaskStore),
-		Shards: newWatched(), Closing: make(chan struct{}),
-	}))
+		Registry: metrics, Reload: f.reload, Closing: make(chan struct{}),
+	}, products{tasks: new(store.TaskStore), shards: newWatched()}))
 }
 
 // TestBodyThatDoesNotArriveIsNeverASuccess walks every route with bodies that do not arrive
@@ -347,7 +346,7 @@ func TestHonestUploadMayBeSlow(t *testing.T) {
 func TestWhoWritesBeforeItReadsGetsItsRefusal(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	addr := serve(t, api.New(withProducts(f, api.Options{Tasks: new(store.TaskStore), Token: "t"})))
+	addr := serve(t, api.New(withProducts(f, api.Options{Token: "t"}, products{tasks: new(store.TaskStore)})))
 	for name, c := range map[string]struct {
 		head string // but for the length
 		want int

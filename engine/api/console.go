@@ -24,13 +24,7 @@ func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
 		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
 		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut, Submit: s.submit,
-		NoteRefusal: s.access.NoteRefusal, Clusters: s.Engine.Clusters, Transfers: s.Engine.Transfers,
-	}
-	if s.Tasks != nil {
-		o.Tasks = s.Tasks.Admin
-	}
-	if s.Options.Shards != nil {
-		o.Shards = s.Options.Shards
+		NoteRefusal: s.access.NoteRefusal, Pages: s.Pages,
 	}
 	if s.Inbox != nil {
 		o.Inbox = s.Inbox

@@ -49,8 +49,11 @@ import (
 	"procaas/engine/watch"
 	"procaas/handlers"
 	balancerapi "procaas/handlers/balancer/api"
+	balancerconsole "procaas/handlers/balancer/console"
 	queueapi "procaas/handlers/queue/api"
+	queueconsole "procaas/handlers/queue/console"
 	shardingapi "procaas/handlers/sharding/api"
+	shardingconsole "procaas/handlers/sharding/console"
 )
 
 // began is when everything happens in the fake engine.
@@ -84,19 +87,35 @@ type whole interface {
 
 func portsOf(e whole) api.Ports {
 	return api.Ports{
-		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e,
+		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e,
 		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
 		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e},
 	}
 }
 
-// withProducts adds the calls of the products to options. The queue is o.Tasks, and the shard maps are o.Shards. A strict
+// products are what the products serve to tests.
+type products struct {
+	tasks  *store.TaskStore
+	shards transfers.ShardMaps
+	strict bool
+}
+
+// withProducts adds the calls and pages of the products to options. A strict
 // queue refuses types that nobody asks for.
-func withProducts(e whole, o api.Options, strict ...bool) api.Options {
+func withProducts(e whole, o api.Options, served ...products) api.Options {
+	var p products
+	if len(served) > 0 {
+		p = served[0]
+	}
 	o.Engine = portsOf(e)
 	o.Groups = []api.Group{
-		balancerapi.Calls(e), shardingapi.Calls(o.Shards, e), queueapi.Calls(queueapi.Options{Engine: e, Tasks: o.Tasks, Strict: len(strict) > 0 && strict[0]}),
+		balancerapi.Calls(e), shardingapi.Calls(p.shards, e), queueapi.Calls(queueapi.Options{Engine: e, Tasks: p.tasks, Strict: p.strict}),
 	}
+	var tasks queueconsole.Tasks
+	if p.tasks != nil {
+		tasks = p.tasks.Admin
+	}
+	o.Pages = slices.Concat(balancerconsole.Pages(e), shardingconsole.Pages(p.shards, e), queueconsole.Pages(tasks))
 	return o
 }
 

@@ -134,7 +134,7 @@ func TestTasksArePutThoughItIsNotKnownWhoAsks(t *testing.T) {
 			s := newTaskServer(t, api.Options{}, strict)
 			db := *s.tasks
 			db.Admin = unknowing{db.Admin}
-			s.handler = api.New(withProducts(newFake(taxi(t)), api.Options{Tasks: &db}, strict))
+			s.handler = api.New(withProducts(newFake(taxi(t)), api.Options{}, products{tasks: &db, strict: strict}))
 			s.call(http.MethodPost, "/v1/queues/any/tasks", `{}`, status, nil)
 		})
 	}

@@ -37,8 +37,8 @@ func newTaskServer(t *testing.T, o api.Options, strict ...bool) *taskServer {
 			t.Error(err)
 		}
 	})
-	o.Tasks = store.Tasks()
-	return &taskServer{t, store.Tasks(), api.New(withProducts(newFake(taxi(t)), o, strict...))}
+	p := products{tasks: store.Tasks(), strict: len(strict) > 0 && strict[0]}
+	return &taskServer{t, p.tasks, api.New(withProducts(newFake(taxi(t)), o, p))}
 }
 
 // call makes a call whose reply must have a status and be as described.

@@ -33,7 +33,7 @@ func TestBoundReadersSeeOnlyTheirPaths(t *testing.T) {
 	metrics.MustRegister(runs)
 	runs.WithLabelValues("new-order-created", secret).Inc()
 	runs.WithLabelValues("mail", "mine").Inc()
-	h := api.New(withProducts(f, api.Options{Token: "admin", Registry: metrics, Tasks: newTaskServer(t, api.Options{}).tasks}))
+	h := api.New(withProducts(f, api.Options{Token: "admin", Registry: metrics}, products{tasks: newTaskServer(t, api.Options{}).tasks}))
 	send := sender(h)
 	for _, setup := range []struct{ method, path, body string }{
 		{http.MethodPut, "/admin/v1/controls/new-order-created", `{"rate_limit": "5/s", "reason": "` + secret + `"}`},

@@ -324,7 +324,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 	}
 	f := newFake(taxi(t))
 	f.known["t"] = credentials.Grant{Name: "other", Role: credentials.RoleOperator, Paths: []string{"mail/send"}}
-	h := api.New(withProducts(f, api.Options{Token: "admin", Tasks: newTaskServer(t, api.Options{}).tasks}))
+	h := api.New(withProducts(f, api.Options{Token: "admin"}, products{tasks: newTaskServer(t, api.Options{}).tasks}))
 	send := sender(h)
 	for _, setup := range []struct{ method, path, body string }{
 		{http.MethodPut, "/admin/v1/controls/new-order-created", `{"rate_limit": "5/s"}`}, // revision 1 of the audit

@@ -97,7 +97,7 @@ func nextEvent(t *testing.T, lines *bufio.Scanner) (e told, ok bool) {
 func TestShardMapIsStreamed(t *testing.T) {
 	t.Parallel()
 	maps, closing := newWatched(), make(chan struct{})
-	server := httptest.NewServer(api.New(withProducts(newFake(&tree.Bundle{}), api.Options{Shards: maps, Local: true, Closing: closing})))
+	server := httptest.NewServer(api.New(withProducts(newFake(&tree.Bundle{}), api.Options{Local: true, Closing: closing}, products{shards: maps})))
 	defer server.Close()
 	open := func(path, last string) *http.Response {
 		t.Helper()
@@ -163,7 +163,7 @@ func TestStreamsBeatAndEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		maps := newWatched()
-		h := api.New(withProducts(newFake(&tree.Bundle{}), api.Options{Shards: maps, Local: true}))
+		h := api.New(withProducts(newFake(&tree.Bundle{}), api.Options{Local: true}, products{shards: maps}))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v1/shard-maps/mail/watch?after=x-0", nil)
 		r.Header.Set("Accept", "text/event-stream")
 		changed := time.AfterFunc(50*time.Second, func() { maps.move("42", "s2") })

@@ -53,7 +53,7 @@ func (c runPages) compare(w http.ResponseWriter, r *http.Request) (err error) {
 			}
 		}
 		if with == "" {
-			return notFound("There is no other run of " + run.Pipeline + " that succeeded.")
+			return NotFound("There is no other run of " + run.Pipeline + " that succeeded.")
 		}
 	}
 	if stories[1], err = c.story(r.Context(), with); err != nil {

@@ -54,7 +54,7 @@ type mark struct {
 	Kind  string `json:"kind"`
 }
 
-// data gives the numbers of charts: of a handler, of a cluster, or of all nodes.
+// data gives the numbers of charts: of a handler, of an add-on, or of all nodes.
 func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 	var columns [][]any
 	if path := r.FormValue("handler"); path != "" {
@@ -68,13 +68,8 @@ func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 				columns[i] = append(columns[i], v)
 			}
 		}
-	} else if id := r.FormValue("cluster"); id != "" {
-		columns = make([][]any, 4)
-		for _, p := range c.history.OfCluster(id) {
-			for i, v := range []any{p.At.Unix(), p.Gini, p.Requests, p.Drops} {
-				columns[i] = append(columns[i], v)
-			}
-		}
+	} else if chart, id := c.chart(r); chart != nil {
+		columns = chart.Columns(id)
 	} else {
 		from, to, err := period(r)
 		if err != nil {

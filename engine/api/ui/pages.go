@@ -28,10 +28,10 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// pages are the templates, by name. Each has the layout around it.
+// pages are the templates, by name. Each has the layout around it. Those of add-ons have their patterns as names.
 type pages map[string]*template.Template
 
-func newPages() pages {
+func newPages(added []Page) pages {
 	layout := template.Must(template.New("layout.html").Funcs(funcs()).ParseFS(files, "templates/layout.html", "templates/parts.html"))
 	entries, err := files.ReadDir("templates")
 	if err != nil {
@@ -44,6 +44,9 @@ func newPages() pages {
 		}
 		t := template.Must(template.Must(layout.Clone()).ParseFS(files, "templates/"+e.Name()))
 		p[strings.TrimSuffix(e.Name(), ".html")] = t
+	}
+	for _, a := range added {
+		p[a.Pattern] = template.Must(template.Must(layout.Clone()).Parse(a.Template))
 	}
 	return p
 }
@@ -133,7 +136,7 @@ func newAssets() map[string]asset {
 func (c *Console) file(w http.ResponseWriter, r *http.Request) error {
 	a, ok := c.static[r.PathValue("file")]
 	if !ok {
-		return notFound("There is no such file.")
+		return NotFound("There is no such file.")
 	}
 	h := w.Header()
 	h.Set("Content-Type", a.contentType)

@@ -133,7 +133,7 @@ func (t Trial) Play(ctx context.Context, typed Typed) (template.HTML, error) {
 		}
 	}
 	var out strings.Builder
-	if err := newPages()["playground"].ExecuteTemplate(&out, "result", d); err != nil {
+	if err := newPages(nil)["playground"].ExecuteTemplate(&out, "result", d); err != nil {
 		return "", err
 	}
 	return template.HTML(out.String()), nil

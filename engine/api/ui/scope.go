@@ -42,9 +42,6 @@ func (c *Console) scopedTo(g credentials.Grant, r *http.Request) (*Console, erro
 	of := *c
 	e := scopedEngine{c.o.Engine, g}
 	of.o.Engine = Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e}
-	if c.o.Tasks != nil {
-		of.o.Tasks = scopedTasks{c.o.Tasks, g}
-	}
 	of.mux = of.routes()
 	return &of, nil
 }
@@ -144,30 +141,4 @@ func (e scopedEngine) Controls(ctx context.Context) ([]guard.ControlView, error)
 // Audit implements [Changes].
 func (e scopedEngine) Audit(ctx context.Context, f store.AuditFilter) ([]records.AuditView, error) {
 	return scope.Audit(ctx, e.g, e.Engine.Audit, f)
-}
-
-// scopedTasks reads only the types of tasks that a grant may read.
-type scopedTasks struct {
-	Tasks
-
-	g credentials.Grant
-}
-
-// TaskStats implements [Tasks].
-func (t scopedTasks) TaskStats(ctx context.Context) (found []store.TaskTypeStats, err error) {
-	all, err := t.Tasks.TaskStats(ctx)
-	for _, s := range all {
-		if t.g.Reads(s.Type) {
-			found = append(found, s)
-		}
-	}
-	return found, err
-}
-
-// PeekTasks implements [Tasks].
-func (t scopedTasks) PeekTasks(ctx context.Context, f store.TaskFilter) ([]store.QueuedTask, error) {
-	if !t.g.Reads(f.Type) {
-		return nil, nil
-	}
-	return t.Tasks.PeekTasks(ctx, f)
 }

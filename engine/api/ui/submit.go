@@ -121,7 +121,7 @@ func (c submission) submitData(r *http.Request) (d submitData, err error) {
 			for _, t := range d.Types {
 				known = append(known, t.Type)
 			}
-			return d, c.unknown("event type", name, known)
+			return d, Unknown("event type", name, known)
 		}
 		d.Form, err = c.eventForm(r, d.Types[i], d.Views)
 		return d, err

@@ -2,22 +2,18 @@ package ui_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"procaas/dsl/tree"
 	"procaas/engine/api/ui"
 	"procaas/engine/canary"
-	"procaas/engine/checkpoint"
-	engineclusters "procaas/engine/clusters"
 	"procaas/engine/credentials"
 	"procaas/engine/definitions"
+	"procaas/engine/enginetest/pages"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	engineinbox "procaas/engine/inbox"
@@ -26,96 +22,7 @@ import (
 	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
-	enginetransfers "procaas/engine/transfers"
-	"procaas/handlers/balancer/language"
 )
-
-// plain is an engine of which only what all pages need is there.
-type plain struct{ ui.Engine }
-
-func (plain) Bundle() *tree.Bundle {
-	b := &tree.Bundle{}
-	b.KeepField("clusters", []*language.Cluster{{ID: "fanout"}})
-	return b
-}
-func (plain) Backlog() stats.BacklogView    { return stats.BacklogView{} }
-func (plain) Healthy(context.Context) error { return nil }
-func (plain) Degraded() error               { return nil }
-func (plain) Canary() *canary.State         { return nil }
-func (plain) List(context.Context, store.RunFilter) ([]checkpoint.RunView, string, error) {
-	return nil, "", nil
-}
-
-type tasks struct{}
-
-func (tasks) TaskStats(context.Context) ([]store.TaskTypeStats, error) {
-	return []store.TaskTypeStats{
-		{
-			Type: "mail/send", Mode: store.TasksPaused, Reason: "<b>", Ready: 7, Failed: 2, Lag: 90 * time.Second,
-			Oldest: time.Now().Add(-time.Minute),
-		},
-		{
-			Type: "resize", Mode: store.TasksOpen, Ready: 4096, Estimated: []store.TaskState{store.TaskReady}, Asked: time.Now(), Raised: 3,
-			RaisedLast: time.Now(),
-		},
-	}, nil
-}
-
-func (tasks) TaskTables(context.Context) ([]store.TaskTable, error) {
-	return []store.TaskTable{{Name: "tasks", Bytes: 1 << 30, Live: 5, Dead: 4_000_000}, {Name: "task_keys", Live: 1, Dead: 900}}, nil
-}
-
-func (tasks) PeekTasks(_ context.Context, f store.TaskFilter) ([]store.QueuedTask, error) {
-	return []store.QueuedTask{{
-		ID: 41, Type: f.Type, State: f.State, Key: "<b>", Payload: json.RawMessage(`{"to":"<b>"}`),
-		Error: string(f.State) + ": 503",
-	}}, nil
-}
-
-type shards struct{}
-
-func (shards) MapViews(context.Context) ([]enginetransfers.ShardMapView, error) {
-	return []enginetransfers.ShardMapView{{ID: "accounts", Key: []string{"uid"}, Strategy: "directory", Shards: 1}}, nil
-}
-
-func (shards) Shards(_ context.Context, m string) ([]enginetransfers.ShardView, error) {
-	return []enginetransfers.ShardView{{
-		Map: m, ID: "s-1", Draining: "<b>", Capacity: 10 << 30, Used: 9 << 30, Usage: 0.9, Problem: "no master",
-		Hosts: []enginetransfers.ShardHostView{
-			{Address: "h:5432", Role: "replica", Alive: true, LagMS: 17},
-			{Address: "g:5432", Error: "refused"},
-		},
-	}}, nil
-}
-
-type transfers struct{}
-
-func (transfers) ShardTransfers(_ context.Context, m string) ([]enginetransfers.ShardTransfer, error) {
-	return []enginetransfers.ShardTransfer{{
-		Map: m, Key: "u-7", Source: "s-1", Target: "s-2", State: enginetransfers.TransferRunning, Step: "copy", Rows: 42,
-		Total: 84, Percent: 50, Lag: 2048, Rollback: "possible",
-	}}, nil
-}
-
-type clusters struct{}
-
-func (clusters) ClusterStatus(_ context.Context, id string) (engineclusters.ClusterStatus, error) {
-	return engineclusters.ClusterStatus{
-		Cluster: &language.Cluster{ID: id}, Assignment: engineclusters.Assignment{Version: 9},
-		Levers: engineclusters.Levers{
-			Frozen: &engineclusters.Lever{By: "ann", Reason: "<b>"},
-			Pins:   map[int]engineclusters.Lever{3: {Worker: "w-1", By: "ann"}},
-		},
-		State: engineclusters.ClusterState{
-			Time: time.Now(), Gini: 0.25, Alerts: []string{"worker w-2 is down"},
-			Workers: []engineclusters.Seen{{ID: "w-1", Up: true, Weight: 30}, {ID: "w-2", Problem: "<b>", Weight: 10}},
-		},
-	}, nil
-}
-
-func (clusters) ClusterMoves(context.Context, string) ([]engineclusters.MoveLog, error) {
-	return []engineclusters.MoveLog{{Partition: 5, To: "w-1", Reason: "first"}, {Partition: 6, From: "w-1", To: "w-2", Reason: "last"}}, nil
-}
 
 type inbox struct{}
 
@@ -139,56 +46,24 @@ func (inbox) Inbox(context.Context) (engineinbox.View, error) {
 	}, nil
 }
 
-func options() ui.Options {
-	return ui.Options{
-		Engine: ui.Engine{Definition: plain{}, Node: plain{}, Runs: plain{}, History: plain{}}, Log: slog.New(slog.DiscardHandler),
-		Numbers: func() ui.Numbers { return ui.Numbers{} },
-		Caller:  func(*http.Request) credentials.Grant { return credentials.Grant{} },
-	}
-}
-
-func page(t *testing.T, c *ui.Console, path string, status int, want ...string) {
-	t.Helper()
-	w := httptest.NewRecorder()
-	c.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-	if w.Code != status {
-		t.Errorf("%s: want %d, have %d", path, status, w.Code)
-	}
-	for _, text := range want {
-		if !strings.Contains(w.Body.String(), text) {
-			t.Errorf("%s: want %q, have\n%s", path, text, w.Body)
-		}
-	}
-	if strings.Contains(w.Body.String(), "<b><") || strings.Contains(w.Body.String(), "%!") {
-		t.Errorf("%s: what comes from elsewhere is text, have\n%s", path, w.Body)
-	}
-}
+func options() ui.Options { return pages.Options(credentials.Grant{}) }
 
 func TestSystemsHaveTheirPages(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Tasks, o.Shards, o.Clusters, o.Transfers, o.Inbox = tasks{}, shards{}, clusters{}, transfers{}, inbox{}
-	c := ui.New(o)
-	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1 min 30 s", `class="chip bad">2<`,
-		`class="chip bad">4000000<`, "<code>vacuum (analyze, verbose) tasks;</code>", `<td class="number">900<td>–`)
-	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond the tolerance")
-	page(t, c, "/console/queue/mail/sent", http.StatusNotFound, "Did you mean mail/send?")
-	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "draining",
-		"u-7", "42 of about 84 rows", `width="50"`, "2 KiB", "can be rolled back")
-	page(t, c, "/console/inbox", http.StatusOK, `aria-current="page">Inbox`, "4096 slots", `width="75"`, "75 %", "1000 or more",
+	o.Inbox = inbox{}
+	pages.Open(t, o, "/console/inbox", http.StatusOK, `aria-current="page">Inbox`, "4096 slots", `width="75"`, "75 %", "1000 or more",
 		"The database b cannot be reached: dial &lt;b&gt;: refused",
 		"unknown", "copying", "so far", "undone", "17 ms", "<td class=\"number\">3.0 s")
-	page(t, c, "/console/queue", http.StatusOK, "By databases of the inbox")
-	page(t, c, "/console/clusters", http.StatusOK, "fanout", "nothing moves", "partition 3 stays on w-1", "worker w-2 is down",
-		`width="100"`, `width="33.3`, "last")
+	pages.Open(t, o, "/console/queue", http.StatusOK, "By databases of the inbox")
 }
 
 func TestStyleGuideIsForThoseWhoDevelop(t *testing.T) {
 	t.Parallel()
 	o := options()
-	page(t, ui.New(o), ui.StyleGuide, http.StatusNotFound, "procaas dev has it")
+	pages.Open(t, o, ui.StyleGuide, http.StatusNotFound, "procaas dev has it")
 	o.Dev = true
-	page(t, ui.New(o), ui.StyleGuide, http.StatusOK, `class="chip bad"`, `aria-current="page">Style guide`)
+	pages.Open(t, o, ui.StyleGuide, http.StatusOK, `class="chip bad"`, `aria-current="page">Style guide`)
 }
 
 // held is an engine whose handler an operator holds: no call fails, and no run ends.
@@ -221,12 +96,12 @@ func (held) Backlog() stats.BacklogView {
 func TestEveryPageTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: plain{}}
+	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: pages.Plain{}}
 	o.Caller = func(*http.Request) credentials.Grant {
 		return credentials.Grant{Name: "ann", Role: credentials.RoleViewer}
 	}
 	for _, path := range []string{"/", "/console/docs", "/console/queue"} {
-		page(t, ui.New(o), path, http.StatusOK, `>p</a> has failed runs that block their keys`, `>p/<wbr>s/<wbr>h</a> is held`,
+		pages.Open(t, o, path, http.StatusOK, `>p</a> has failed runs that block their keys`, `>p/<wbr>s/<wbr>h</a> is held`,
 			"683 runs wait, the oldest for 4 min 0 s. Nothing is lost",
 			`>bonus</a> is down since <time class="clock" datetime="2026-11-21T12:03:00Z">2026-11-21 12:03 UTC`,
 			"Runs continue without it.", `title="runs that stand still: 683"`, `title="problems: 3"`, "683</b> held", "1</b> blocked")
@@ -243,7 +118,7 @@ func (held) Controls(context.Context) ([]guard.ControlView, error) {
 func TestSwitchesAreForThoseWhoMay(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: plain{}}
+	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: pages.Plain{}}
 	body := func(role credentials.Role) string {
 		o.Caller = func(*http.Request) credentials.Grant { return credentials.Grant{Name: "ann", Role: role} }
 		w := httptest.NewRecorder()
@@ -268,16 +143,15 @@ func TestSwitchesAreForThoseWhoMay(t *testing.T) {
 
 func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
 	t.Parallel()
-	c := ui.New(options())
-	page(t, c, "/console/queue", http.StatusOK, "This node has no task queue")
-	page(t, c, "/console/queue/a", http.StatusNotFound, "This node has no task queue")
-	page(t, c, "/console/shards", http.StatusOK, "has no shard maps")
-	page(t, c, "/console/clusters", http.StatusOK, "There are no clusters")
-	page(t, c, "/console/inbox", http.StatusOK, "The inbox has one database", "serve --cell")
+	c := options()
+	pages.Open(t, c, "/console/queue", http.StatusOK, "wait for their turn")
+	pages.Open(t, c, "/console/queue/a", http.StatusNotFound, "There is no such page")
+	pages.Open(t, c, "/console/clusters", http.StatusNotFound, "There is no such page")
+	pages.Open(t, c, "/console/inbox", http.StatusOK, "The inbox has one database", "serve --cell")
 }
 
 // troubled is an engine all of whose handlers fail; the last of them are critical.
-type troubled struct{ plain }
+type troubled struct{ pages.Plain }
 
 func (troubled) Durations() []stats.DurationView { return nil }
 
@@ -300,7 +174,7 @@ func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {
 	o := options()
 	o.Engine = ui.Engine{
 		Definition: troubled{}, Node: troubled{}, Runs: troubled{}, Steering: troubled{}, Switches: troubled{},
-		Changes: troubled{}, History: plain{},
+		Changes: troubled{}, History: pages.Plain{},
 	}
 	w := httptest.NewRecorder()
 	ui.New(o).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
@@ -323,7 +197,7 @@ func (frozen) Handlers() []stats.HandlerInfo {
 
 // tried is an engine with a trial of a new version.
 type tried struct {
-	plain
+	pages.Plain
 	trial *canary.State
 }
 
@@ -347,12 +221,12 @@ func TestDifferencesInTheShadowAreShown(t *testing.T) {
 	s.Decide(at, []model.Tally{s.Tally(canary.Replay{Pipeline: "p", Skip: "it is too large"}, at), s.Tally(canary.Replay{Call: true}, at)}, s.Old, nil)
 	o := options()
 	o.Engine.History = tried{trial: s}
-	page(t, ui.New(o), "/console/versions", http.StatusOK, "<h2>Shadow</h2>", "<b>5 %</b> of the ended runs", "2 as before, 2 different, 1 skipped",
+	pages.Open(t, o, "/console/versions", http.StatusOK, "<h2>Shadow</h2>", "<b>5 %</b> of the ended runs", "2 as before, 2 different, 1 skipped",
 		"p/s/h sends another body", `<code>&#34;&lt;a&gt;&#34;</code>`, `href="/console/runs/r1"`, "1 skipped: it is too large.", "made 1 real calls")
 	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: tried{trial: s}}
-	page(t, ui.New(o), "/", http.StatusOK, `<a href="/console/versions">Shadow</a>`, "2 as before, 2 different, 1 skipped")
+	pages.Open(t, o, "/", http.StatusOK, `<a href="/console/versions">Shadow</a>`, "2 as before, 2 different, 1 skipped")
 	s.End(canary.RolledBack, "ann rolled it back", at)
-	page(t, ui.New(o), "/console/versions", http.StatusOK, "The last shadow", "in the shadow of <b>5 %</b> of the ended runs", "p/s/h sends another body")
+	pages.Open(t, o, "/console/versions", http.StatusOK, "The last shadow", "in the shadow of <b>5 %</b> of the ended runs", "p/s/h sends another body")
 }
 
 func TestCanariesAndFrozenFallbacksAreShown(t *testing.T) {
@@ -362,7 +236,7 @@ func TestCanariesAndFrozenFallbacksAreShown(t *testing.T) {
 	s.Seen = map[string]*canary.Pair{"errors p/s/h": {Old: canary.Side{Good: 99, Bad: 1}, New: canary.Side{Good: 3, Bad: 7}}}
 	o := options()
 	o.Engine.History = tried{trial: s}
-	page(t, ui.New(o), "/console/versions", http.StatusOK, `<span class="chip">running</span>`, "<b>5 %</b> of the keys",
+	pages.Open(t, o, "/console/versions", http.StatusOK, `<span class="chip">running</span>`, "<b>5 %</b> of the keys",
 		`title="fedcba9876543210">fedcba987654<`, "25 % follow at", "after 0 of 100 runs", "be &lt;polite&gt;", "1 of 100", "7 of 10",
 		"~ handler p/s/h", "canary 5%")
 
@@ -375,14 +249,14 @@ func TestCanariesAndFrozenFallbacksAreShown(t *testing.T) {
 		Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{},
 		History: tried{trial: s},
 	}
-	page(t, ui.New(o), "/", http.StatusOK, `href="/console/versions">fedcba987654</a> was rolled back by itself at`,
+	pages.Open(t, o, "/", http.StatusOK, `href="/console/versions">fedcba987654</a> was rolled back by itself at`,
 		"errors of p/s/h: 7 of 10.")
-	page(t, ui.New(o), "/console/versions", http.StatusOK, "The last canary", `<span class="chip fair">rolled back</span>`,
+	pages.Open(t, o, "/console/versions", http.StatusOK, "The last canary", `<span class="chip fair">rolled back</span>`,
 		"errors of p/s/h: 7 of 10.")
 
 	o.Engine.Node = frozen{}
-	page(t, ui.New(o), "/", http.StatusOK, ">fallbacks</a> are frozen since",
+	pages.Open(t, o, "/", http.StatusOK, ">fallbacks</a> are frozen since",
 		"No handler goes out of the flow by itself: 2 of 3 services fail at once.")
 	o.Engine.History = tried{}
-	page(t, ui.New(o), "/console/versions", http.StatusOK, "No canary has run")
+	pages.Open(t, o, "/console/versions", http.StatusOK, "No canary has run")
 }

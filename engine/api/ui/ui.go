@@ -44,17 +44,8 @@ type Options struct {
 	// TraceURL is the address of a trace, with {trace_id} in it; empty for none.
 	TraceURL string
 
-	// Tasks is the queue of tasks; nil when the node keeps none.
-	Tasks Tasks
-
-	// Transfers are those between shards; nil when the node knows none.
-	Transfers Transfers
-
-	// Clusters are those that the balancer looks after; nil when nobody does.
-	Clusters Clusters
-
-	// Shards are the shard maps; nil when the node keeps none.
-	Shards Shards
+	// Pages are those of add-ons.
+	Pages []Page
 
 	// Inbox tells of the databases of the inbox; nil when there is one.
 	Inbox Inbox
@@ -148,7 +139,7 @@ const StyleGuide = Root + "styleguide"
 // meets.
 func New(o Options) *Console {
 	c := &Console{
-		o: o, pages: newPages(), static: newAssets(), history: seen.NewHistory(),
+		o: o, pages: newPages(o.Pages), static: newAssets(), history: seen.NewHistory(),
 		evidence: seen.NewEvidence(o.Documents), ended: make(chan struct{}), playing: make(chan struct{}, 1), strange: new(atomic.Int64),
 	}
 	c.mux = c.routes()
@@ -157,8 +148,7 @@ func New(o Options) *Console {
 
 // routes returns the handlers of all pages.
 func (c *Console) routes() *http.ServeMux {
-	mux := http.NewServeMux()
-	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
+	all := map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":                                c.overview,
 		"GET " + Root + "pipelines/{id}":          c.pipeline,
 		"GET " + Root + "handlers/{path...}":      c.handler,
@@ -168,10 +158,7 @@ func (c *Console) routes() *http.ServeMux {
 		"GET " + Root + "runs/{id}/compare":       runPages{c}.compare,
 		"GET " + Root + "keys/{flow}/{key...}":    runPages{c}.key,
 		"GET " + Root + "queue":                   systems{c}.queue,
-		"GET " + Root + "queue/{type...}":         systems{c}.taskType,
 		"GET " + Root + "inbox":                   systems{c}.cells,
-		"GET " + Root + "clusters":                systems{c}.clusters,
-		"GET " + Root + "shards":                  systems{c}.shards,
 		"GET " + Root + "incidents":               c.incidents,
 		"GET " + Root + "incidents.md":            c.incidents,
 		"GET " + Root + "audit":                   c.audit,
@@ -193,7 +180,14 @@ func (c *Console) routes() *http.ServeMux {
 		"POST " + Root + "controls/{path...}":     switching{c}.control,
 		"POST " + Root + "runs":                   runPages{c}.redrive,
 		"POST " + Root + "runs/{id}":              runPages{c}.steer,
-	} {
+	}
+	for _, p := range c.o.Pages {
+		if p.In == "" {
+			all["GET "+Root+p.Pattern] = c.added(p)
+		}
+	}
+	mux := http.NewServeMux()
+	for pattern, serve := range all {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			end, err := c.readForm(w, r)
 			defer end()
@@ -211,7 +205,7 @@ func (c *Console) routes() *http.ServeMux {
 // elsewhere leads to the first page from the root of the others.
 func (c *Console) elsewhere(w http.ResponseWriter, r *http.Request) error {
 	if r.PathValue("rest") != "" {
-		return notFound("There is no such page.")
+		return NotFound("There is no such page.")
 	}
 	http.Redirect(w, r, Overview, http.StatusFound)
 	return nil
@@ -220,7 +214,7 @@ func (c *Console) elsewhere(w http.ResponseWriter, r *http.Request) error {
 // styleGuide shows the design language, for who changes it.
 func (c *Console) styleGuide(w http.ResponseWriter, r *http.Request) error {
 	if !c.o.Dev {
-		return notFound("There is no such page. procaas dev has it.")
+		return NotFound("There is no such page. procaas dev has it.")
 	}
 	c.show(w, r, http.StatusOK, "styleguide", "Style guide", map[string]any{
 		"Chips": []string{"good", "fair", "bad", "off", "waiting", "running", "parked", "succeeded", "failed", "skipped", "cancelled"},
@@ -337,7 +331,7 @@ func (c *Console) Run(ctx context.Context) error {
 	for {
 		now, handlers, numbers := time.Now(), c.o.Engine.Handlers(), c.o.Numbers()
 		c.history.Sample(now, handlers, numbers)
-		c.history.SampleClusters(systems{c}.sampleClusters(ctx))
+		c.sample(ctx)
 		c.evidence.Take(now, numbers, handlers, incidents(c.problems(), now))
 		if now.Sub(written) >= seen.EvidenceWrites {
 			written = now
@@ -369,7 +363,8 @@ type Refused struct {
 // Error implements error.
 func (r *Refused) Error() string { return r.Text }
 
-func notFound(text string) error { return &Refused{http.StatusNotFound, text} }
+// NotFound is for pages of what does not exist.
+func NotFound(text string) error { return &Refused{http.StatusNotFound, text} }
 
 // fail shows an error as a page.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {

@@ -65,7 +65,7 @@ func (c *Console) pipelineData(id string) (pipelineData, error) {
 	plans := c.plans()
 	i := slices.IndexFunc(plans, func(v planner.PlanView) bool { return v.Pipeline == id })
 	if i < 0 {
-		return pipelineData{}, c.unknown("pipeline", id, func() (all []string) {
+		return pipelineData{}, Unknown("pipeline", id, func() (all []string) {
 			for _, p := range plans {
 				all = append(all, p.Pipeline)
 			}
@@ -80,13 +80,13 @@ func (c *Console) pipelineData(id string) (pipelineData, error) {
 	return pipelineData{Plan: plans[i], Graph: drawing.NewGraph(plans[i], drawing.AsItIs(infos)), Path: id, Took: took}, nil
 }
 
-// unknown says that there is no such thing, and what may have been meant.
-func (c *Console) unknown(what, name string, known []string) error {
+// Unknown is for pages of what does not exist, and says what may have been meant.
+func Unknown(what, name string, known []string) error {
 	text := "There is no " + what + " " + strconv.Quote(name) + "."
 	if near := diag.Suggest(name, known); near != "" {
 		text += " Did you mean " + near + "?"
 	}
-	return notFound(text)
+	return NotFound(text)
 }
 
 type handlerData struct {
@@ -128,7 +128,7 @@ func (c *Console) handlerData(r *http.Request, path string) (d handlerData, err 
 		for _, h := range handlers {
 			known = append(known, h.Path)
 		}
-		return d, c.unknown("handler", path, known)
+		return d, Unknown("handler", path, known)
 	}
 	d.Info = handlers[i]
 	pipeline, rest, _ := strings.Cut(path, "/")
@@ -322,7 +322,7 @@ func (c runPages) key(w http.ResponseWriter, r *http.Request) error {
 		for _, f := range c.o.Engine.Bundle().Flows {
 			known = append(known, f.ID)
 		}
-		return c.unknown("flow", flow, known)
+		return Unknown("flow", flow, known)
 	}
 	if err != nil {
 		return err
@@ -378,7 +378,7 @@ func (c *Console) docs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !found {
-		return notFound("There is no such page. The list of pages is at " + DocsRoot + ".")
+		return NotFound("There is no such page. The list of pages is at " + DocsRoot + ".")
 	}
 	c.show(w, r, http.StatusOK, "docs", v.Title, v)
 	return nil

@@ -284,7 +284,7 @@ func (c *Console) sidebar(here string, wrong []problem, s standing, g credential
 	if len(wrong) > 0 {
 		incidents.Class = wrong[0].Class
 	}
-	systems := []place{{Name: "Clusters", Href: Root + "clusters"}, {Name: "Shards", Href: Root + "shards"}}
+	systems := c.places()
 	if c.o.Inbox != nil {
 		systems = slices.Insert(systems, 0, place{Name: "Inbox", Href: Root + "inbox"})
 	}
@@ -297,7 +297,11 @@ func (c *Console) sidebar(here string, wrong []problem, s standing, g credential
 	if c.o.Dev {
 		tools = append(tools, place{Name: "Style guide", Href: StyleGuide})
 	}
-	groups := []sideGroup{{"", []place{{Name: "Overview", Href: "/"}, incidents, runs, queue, submit}}, {"Systems", systems}, {"Tools", tools}}
+	groups := []sideGroup{{"", []place{{Name: "Overview", Href: "/"}, incidents, runs, queue, submit}}}
+	if len(systems) > 0 {
+		groups = append(groups, sideGroup{"Systems", systems})
+	}
+	groups = append(groups, sideGroup{"Tools", tools})
 	if g.Role != "" {
 		groups = append(groups, sideGroup{"Pipelines", c.pipelinePlaces(wrong)}) // the last: there may be many
 	}

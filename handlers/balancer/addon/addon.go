@@ -8,8 +8,10 @@ import (
 	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/engine/api"
+	"procaas/engine/api/ui"
 	"procaas/handlers/balancer"
 	balancerapi "procaas/handlers/balancer/api"
+	"procaas/handlers/balancer/console"
 	"procaas/handlers/balancer/language"
 )
 
@@ -28,6 +30,7 @@ func newProcess() *addon.Process {
 	return &addon.Process{
 		ServeFlags: p.flags.add, Addresses: p.addresses, Check: p.check, Listen: p.listen, Close: p.close,
 		Calls: func(e *engine.Engine) api.Group { return balancerapi.Calls(e) },
+		Pages: func(e *engine.Engine) []ui.Page { return console.Pages(e) },
 		Open: func(_ context.Context, h *addon.Host) (*addon.Part, error) {
 			return &addon.Part{
 				Run: func(ctx context.Context, n addon.Running) error {

@@ -11,9 +11,11 @@ import (
 	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/engine/api"
+	"procaas/engine/api/ui"
 	"procaas/engine/store"
 	"procaas/handlers/queue"
 	queueapi "procaas/handlers/queue/api"
+	"procaas/handlers/queue/console"
 	"procaas/handlers/queue/language"
 	"procaas/handlers/queue/taskrun"
 )
@@ -34,7 +36,7 @@ type process struct {
 
 func newProcess() *addon.Process {
 	p := &process{}
-	return &addon.Process{Flags: p.flags, Open: p.open, Calls: p.calls}
+	return &addon.Process{Flags: p.flags, Open: p.open, Calls: p.calls, Pages: p.pages}
 }
 
 func (p *process) flags(on *pflag.FlagSet) {
@@ -47,7 +49,6 @@ func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 	p.tasks = tasks
 	return &addon.Part{
 		Types: queue.Bind(queue.Types(), tasks),
-		Offer: func(o *api.Options) { o.Tasks = tasks },
 		Run: func(ctx context.Context, n addon.Running) error {
 			var tending sync.WaitGroup
 			tending.Go(func() { taskrun.TendTasks(ctx, tasks.Maintenance, h.Retention, h.Log) })
@@ -57,6 +58,13 @@ func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 			return nil
 		},
 	}, nil
+}
+
+func (p *process) pages(*engine.Engine) []ui.Page {
+	if p.tasks == nil {
+		return console.Pages(nil)
+	}
+	return console.Pages(p.tasks.Admin)
 }
 
 func (p *process) calls(e *engine.Engine) api.Group {

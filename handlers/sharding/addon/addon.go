@@ -11,11 +11,13 @@ import (
 	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/engine/api"
+	"procaas/engine/api/ui"
 	"procaas/engine/definitions"
 	"procaas/engine/postgres"
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
 	shardingapi "procaas/handlers/sharding/api"
+	"procaas/handlers/sharding/console"
 	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/shardmap"
 )
@@ -35,7 +37,7 @@ type process struct {
 
 func newProcess() *addon.Process {
 	p := &process{}
-	return &addon.Process{Open: p.open, Calls: p.calls, Close: p.close}
+	return &addon.Process{Open: p.open, Calls: p.calls, Pages: p.pages, Close: p.close}
 }
 
 // open opens the shard maps of a node, in the database of its store. It must be PostgreSQL.
@@ -63,7 +65,6 @@ func (p *process) open(ctx context.Context, h *addon.Host) (*addon.Part, error) 
 		Types:  sharding.Bind(sharding.Types(), maps, sharding.BindOptions{}),
 		Accept: p.accept,
 		Adopt:  p.adopt,
-		Offer:  func(o *api.Options) { o.Shards = maps },
 	}, nil
 }
 
@@ -73,6 +74,13 @@ func (p *process) calls(e *engine.Engine) api.Group {
 		maps = p.maps
 	}
 	return shardingapi.Calls(maps, e)
+}
+
+func (p *process) pages(e *engine.Engine) []ui.Page {
+	if p.maps == nil {
+		return console.Pages(nil, e)
+	}
+	return console.Pages(p.maps, e)
 }
 
 // accept refuses shard maps that cannot be taken over, before they become current.

@@ -392,14 +392,12 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 		return err
 	}
 	served.Closing = n.closing
-	for _, p := range n.parts {
-		if p.Offer != nil {
-			p.Offer(&served)
-		}
-	}
 	for _, p := range f.processes() {
 		if p.Calls != nil {
 			served.Groups = append(served.Groups, p.Calls(e))
+		}
+		if p.Pages != nil {
+			served.Pages = append(served.Pages, p.Pages(e)...)
 		}
 	}
 	served.Engine = api.Of(e)

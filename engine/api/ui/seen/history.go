@@ -35,38 +35,6 @@ type History struct {
 	last     Numbers                   // at the last sample: counters are shown by their growth
 	points   []Point                   // of the node, the oldest first
 	handlers map[string][]HandlerPoint // by path
-	clusters map[string][]ClusterPoint // by id; nil before the first
-}
-
-// A ClusterPoint is how even the load of a cluster was.
-type ClusterPoint struct {
-	At       time.Time // of the balancer's reports
-	Gini     float64   // 0 is even, 1 is all on one worker
-	Requests float64   // in a second
-	Drops    float64   // likewise
-}
-
-// SampleClusters takes a sample of clusters.
-func (h *History) SampleClusters(now map[string]ClusterPoint) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.clusters == nil {
-		h.clusters = map[string][]ClusterPoint{}
-	}
-	for id, p := range now {
-		points := h.clusters[id]
-		if n := len(points); n > 0 && !p.At.After(points[n-1].At) {
-			continue // the balancer has seen nothing since
-		}
-		h.clusters[id] = keep(append(points, p))
-	}
-}
-
-// OfCluster returns the samples of a cluster.
-func (h *History) OfCluster(id string) []ClusterPoint {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return append([]ClusterPoint(nil), h.clusters[id]...)
 }
 
 // NewHistory knows nothing: an hour after the start of the node it is full.
@@ -95,13 +63,13 @@ func (h *History) Sample(now time.Time, handlers []stats.HandlerInfo, n Numbers)
 		if i.Fallback.IsOut() {
 			p.Out++
 		}
-		known[i.Path] = keep(append(h.handlers[i.Path], hp))
+		known[i.Path] = Keep(append(h.handlers[i.Path], hp))
 	}
 	if calls > 0 {
 		p.Errors = failed / calls
 	}
 	// Handlers that the definition has not got any more are forgotten.
-	h.handlers, h.last, h.points = known, n, keep(append(h.points, p))
+	h.handlers, h.last, h.points = known, n, Keep(append(h.points, p))
 }
 
 // perSecond is the growth of a counter; a counter that has begun anew grows by what it
@@ -116,8 +84,8 @@ func perSecond(now, before, span float64) float64 {
 	return (now - before) / span
 }
 
-// keep drops what is too old.
-func keep[T any](list []T) []T {
+// Keep drops samples that are too old.
+func Keep[T any](list []T) []T {
 	if len(list) > sampleSpan {
 		// A copy: behind a slice of the same array, what is dropped would stay in memory.
 		list = append([]T(nil), list[len(list)-sampleSpan:]...)
