@@ -178,7 +178,7 @@ func newServer(o Options) *server {
 	s.router.Handle(ui.Root+"*", transport.Within((&rest.Operation{}).Time, s.access.Serve(s.serveConsole)))
 	s.router.Handle(strings.TrimSuffix(ui.Root, "/"), http.RedirectHandler(ui.Overview, http.StatusFound))
 	s.doc.Refine()
-	describeFields(s.doc)
+	s.doc.Components.Schemas.Map()["CloudEvent"] = intake.CloudEvent()
 	s.described = sync.OnceValue(s.describe)
 	return s
 }

@@ -29,12 +29,12 @@ const Others = "others"
 
 // Shadowed has what the replays with a version in the shadow have found.
 type Shadowed struct {
-	Pipelines []Replays `json:"pipelines"` // by name
-	Skipped   []Skip    `json:"skipped"`   // the most frequent first
-	Calls     int       `json:"calls"`     // real calls
+	Pipelines []Replays `json:"pipelines" doc:"The counts by pipeline. With more than 200, the rest counts as others."`
+	Skipped   []Skip    `json:"skipped" doc:"The reasons why runs were not compared, the most frequent first. With more than 10, the rest counts as others."`
+	Calls     int       `json:"calls" doc:"The calls that replays have made for real."`
 
-	Differences []ShadowDifference `json:"differences"` // the most frequent first
-	Other       int                `json:"other"`       // number of differences beyond those
+	Differences []ShadowDifference `json:"differences" doc:"The differences, the most frequent first; at most 30. At most 8 of each run count."`
+	Other       int                `json:"other" doc:"The number of other differences."`
 }
 
 func newShadowed() *Shadowed {
@@ -44,29 +44,29 @@ func newShadowed() *Shadowed {
 // Replays counts the runs of a pipeline that were replayed.
 type Replays struct {
 	Pipeline  string `json:"pipeline"`
-	Same      int    `json:"same"`
-	Different int    `json:"different"`
-	Skipped   int    `json:"skipped"`
+	Same      int    `json:"same" doc:"The runs without a difference."`
+	Different int    `json:"different" doc:"The runs with a difference."`
+	Skipped   int    `json:"skipped" doc:"The runs that were not compared."`
 }
 
 // A ShadowDifference is a difference that some runs have. A run has it once.
 type ShadowDifference struct {
 	Pipeline string   `json:"pipeline"`
-	Kind     string   `json:"kind"`
-	Path     string   `json:"path"`
-	At       string   `json:"at"`
-	What     string   `json:"what"` // in words
-	Was      string   `json:"was"`  // in the first of the runs
-	Now      string   `json:"now"`
-	Runs     int      `json:"runs"`     // that have it
-	First    int      `json:"first"`    // of these, runs that differ in it first; the others may only follow from another one
-	Examples []string `json:"examples"` // some of the runs
+	Kind     string   `json:"kind" doc:"route, unknown, call added, call removed, service, request, attempts, outcome, event, status, result or slower."`
+	Path     string   `json:"path" doc:"The handler, or the pipeline if it is about the run."`
+	At       string   `json:"at" doc:"The part of the request or result; empty for the whole."`
+	What     string   `json:"what" doc:"The difference in words."`
+	Was      string   `json:"was" doc:"The value in the first of the runs."`
+	Now      string   `json:"now" doc:"The value in its replay."`
+	Runs     int      `json:"runs" doc:"How many runs have it."`
+	First    int      `json:"first" doc:"In how many of them it is the first. In the others, it may only follow from another difference."`
+	Examples []string `json:"examples" doc:"The ids of some of them."`
 }
 
 // A Skip counts runs that were not replayed, or cannot be compared.
 type Skip struct {
-	Why  string `json:"why"`
-	Runs int    `json:"runs"`
+	Why  string `json:"why" doc:"The reason."`
+	Runs int    `json:"runs" doc:"The number of runs."`
 }
 
 // A Replay is the result of one replay, or a real call of it.

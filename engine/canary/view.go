@@ -10,39 +10,39 @@ import (
 
 // A View is the last trial in the form for people and programs.
 type View struct {
-	Phase    string     `json:"phase"`
-	Old      string     `json:"old,omitempty"`
-	New      string     `json:"new,omitempty"`
-	Percent  float64    `json:"percent"`
-	Next     float64    `json:"next,omitempty"`      // the next share; none while it is held
-	NotUntil *time.Time `json:"not_until,omitempty"` // earliest time of that
-	Waits    string     `json:"waits,omitempty"`     // why it waits after that time and those runs
-	Runs     int        `json:"runs"`                // runs of the new version that were compared at this share
-	Least    int        `json:"least"`               // how many runs are needed
+	Phase    string     `json:"phase" doc:"none, running, shadow, promoted, rolled back, or superseded: another version became current meanwhile."`
+	Old      string     `json:"old,omitempty" doc:"The current version."`
+	New      string     `json:"new,omitempty" doc:"The version that is tried."`
+	Percent  float64    `json:"percent" doc:"The share of keys whose new runs use the new version. In the shadow: the share of ended runs that nodes replay."`
+	Next     float64    `json:"next,omitempty" doc:"The next share; absent if the share is held."`
+	NotUntil *time.Time `json:"not_until,omitempty" doc:"When the next share begins at the earliest."`
+	Waits    string     `json:"waits,omitempty"` // why it waits after that time and those runs
+	Runs     int        `json:"runs" doc:"The runs of the new version that the server compared at this share."`
+	Least    int        `json:"least" doc:"How many must have been compared before the next share."`
 	Began    *time.Time `json:"began,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
 	By       string     `json:"by,omitempty"`
 	Reason   string     `json:"reason,omitempty"`
-	Why      string     `json:"why,omitempty"` // reason of its end
-	Compared []Compared `json:"compared"`
-	Shadow   *Shadowed  `json:"shadow,omitempty"` // of a version in the shadow
+	Why      string     `json:"why,omitempty" doc:"Why it ended."`
+	Compared []Compared `json:"compared" doc:"The numbers of both versions at this share."`
+	Shadow   *Shadowed  `json:"shadow,omitempty" doc:"What replays with the new version have found; absent for a canary."`
 }
 
 // A Compared compares the outcomes of both versions at this share.
 type Compared struct {
-	Kind string  `json:"kind"`
-	Name string  `json:"name"` // a pipeline, or the path of a handler
-	Old  Numbers `json:"old"`
-	New  Numbers `json:"new"`
+	Kind string  `json:"kind" doc:"failures: of runs. errors: of the first attempts of a handler. latency: of runs, in milliseconds. calls: of a run."`
+	Name string  `json:"name" doc:"The pipeline, or the path of the handler."`
+	Old  Numbers `json:"old" doc:"The numbers of the current version."`
+	New  Numbers `json:"new" doc:"The numbers of the version that is tried."`
 }
 
 // Numbers are those of one version. Failures and errors have bad ones, latency and calls have
 // quantiles.
 type Numbers struct {
-	N   int     `json:"n"`
-	Bad int     `json:"bad"`
-	P50 float64 `json:"p50,omitempty"`
-	P90 float64 `json:"p90,omitempty"`
+	N   int     `json:"n" doc:"The number of runs or attempts."`
+	Bad int     `json:"bad" doc:"How many of them failed."`
+	P50 float64 `json:"p50,omitempty" doc:"The median of latency or calls."`
+	P90 float64 `json:"p90,omitempty" doc:"The 90th percentile."`
 }
 
 // Text formats the numbers of a kind for people.

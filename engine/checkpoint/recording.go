@@ -10,32 +10,32 @@ import (
 // A RunRecording has what a run depended on other than its event and its definition. With it,
 // another definition can replay the run. Only some runs have one. See [engine.Options].Record.
 type RunRecording struct {
-	Configs json.RawMessage `json:"configs,omitempty"` // at the start of the run
-	Found   json.RawMessage `json:"found,omitempty"`   // shared state of its key at the start of the run
-	Calls   []RecordedCall  `json:"calls,omitempty"`   // in the order of their ends
-	Events  []RecordedEvent `json:"events,omitempty"`  // that the run has awaited, in order
-	Size    int             `json:"size,omitempty"`    // of the whole recording, in bytes
-	Lost    string          `json:"lost,omitempty"`    // why the recording is empty, for people
+	Configs json.RawMessage `json:"configs,omitempty" doc:"The live settings as the run began."`
+	Found   json.RawMessage `json:"found,omitempty" doc:"The shared state of its key as the run began."`
+	Calls   []RecordedCall  `json:"calls,omitempty" doc:"How each call ended, in that order."`
+	Events  []RecordedEvent `json:"events,omitempty" doc:"The events that the run awaited, as they came."`
+	Size    int             `json:"size,omitempty" doc:"The size of all that in bytes."`
+	Lost    string          `json:"lost,omitempty" doc:"Why nothing of that is there; absent otherwise."`
 }
 
 // A RecordedCall is one attempt of a handler, or one verification.
 type RecordedCall struct {
-	Ref       string          `json:"ref"` // of [core.Attempt]
-	Attempt   int             `json:"attempt"`
-	Verify    bool            `json:"verify,omitempty"`
-	Took      time.Duration   `json:"took_ns"`
-	Response  json.RawMessage `json:"response,omitempty"`
-	Status    int             `json:"status,omitempty"`
-	Error     string          `json:"error,omitempty"` // empty: success
-	Class     string          `json:"class,omitempty"` // of the error
-	Permanent bool            `json:"permanent,omitempty"`
-	After     time.Duration   `json:"after_ns,omitempty"` // the delay that the error asks for; 0 for none
-	Probe     bool            `json:"probe,omitempty"`
+	Ref       string          `json:"ref" doc:"The path of the handler. The calls that it is inside of stand before it, and the index of its item behind it."`
+	Attempt   int             `json:"attempt" doc:"The number of the attempt, from 1."`
+	Verify    bool            `json:"verify,omitempty" doc:"true if the call asked what became of the attempt."`
+	Took      time.Duration   `json:"took_ns" doc:"How long it took, in nanoseconds."`
+	Response  json.RawMessage `json:"response,omitempty" doc:"What the handler made of the reply; of an error the body."`
+	Status    int             `json:"status,omitempty" doc:"The HTTP status; absent without one."`
+	Error     string          `json:"error,omitempty" doc:"Why it failed; absent if it succeeded."`
+	Class     string          `json:"class,omitempty" doc:"The class of the error."`
+	Permanent bool            `json:"permanent,omitempty" doc:"true if the error excludes a retry."`
+	After     time.Duration   `json:"after_ns,omitempty" doc:"How long the service asked to wait before a retry, in nanoseconds."`
+	Probe     bool            `json:"probe,omitempty" doc:"true if the call only tried whether the service was back."`
 }
 
 // A RecordedEvent is an event that the run has awaited.
 type RecordedEvent struct {
-	After   time.Duration   `json:"after_ns"` // since the run began
+	After   time.Duration   `json:"after_ns" doc:"When it came, in nanoseconds since the run began."`
 	ID      string          `json:"id"`
 	Source  string          `json:"source"`
 	Type    string          `json:"type"`

@@ -16,14 +16,14 @@ type RunView struct {
 	Pipeline    string         `json:"pipeline"`
 	Flow        string         `json:"flow"`
 	Key         string         `json:"key"`
-	Status      model.Status   `json:"status"`
+	Status      model.Status   `json:"status" enum:"waiting,running,parked,succeeded,failed,cancelled,ignored"`
 	Event       EventView      `json:"event"`
-	SharedState map[string]any `json:"shared_state,omitzero"` // nil in lists
+	SharedState map[string]any `json:"shared_state,omitzero" doc:"The shared state so far, including that of the flow."`
 	// Outputs is the result of a succeeded run whose pipeline declares outputs. Nil in lists.
 	Outputs  map[string]any `json:"outputs,omitzero"`
-	Stage    int            `json:"stage"` // current stage, from 1; 0 before it begins
-	Handlers []HandlerView  `json:"handlers"`
-	Bundle   string         `json:"bundle,omitempty"`
+	Stage    int            `json:"stage" doc:"The number of its current stage, from 1; 0 before it begins."`
+	Handlers []HandlerView  `json:"handlers" doc:"The outcome of each handler, in the order of the pipeline."`
+	Bundle   string         `json:"bundle,omitempty" doc:"The hash of the definition that the run began with."`
 	// the definition that it moves to after its calls in flight have ended
 	Move string `json:"migrates_to,omitempty"`
 	// why an operator has cancelled it: it undoes what it has done, then ends
@@ -34,17 +34,17 @@ type RunView struct {
 	RerunBy     string            `json:"rerun_by,omitempty"`   // the operator who ordered it
 	RerunReason string            `json:"rerun_reason,omitempty"`
 	RerunAs     string            `json:"rerun_as,omitempty"` // the last run that repeats this one; empty in lists
-	Generation  int               `json:"generation"`
-	Blocked     bool              `json:"blocked"`
-	Blocks      bool              `json:"blocks,omitempty"`
-	Accepted    time.Time         `json:"accepted"`
+	Generation  int               `json:"generation" doc:"How often an operator has retried the run."`
+	Blocked     bool              `json:"blocked" doc:"true if the run waits for an earlier run of its key."`
+	Blocks      bool              `json:"blocks,omitempty" doc:"true if later runs of the key wait until somebody retries or cancels this one. Absent otherwise."`
+	Accepted    time.Time         `json:"accepted" doc:"When the event was stored."`
 	Started     *time.Time        `json:"started"`
 	Finished    *time.Time        `json:"finished"`
-	Due         *time.Time        `json:"due,omitempty"`
-	FailedPath  string            `json:"failed_handler"`
+	Due         *time.Time        `json:"due,omitempty" doc:"When a parked or scheduled run continues."`
+	FailedPath  string            `json:"failed_handler" doc:"The path of the handler that failed the run."`
 	Error       string            `json:"error"`
-	ErrorClass  string            `json:"error_class"`
-	Reason      string            `json:"reason"`
+	ErrorClass  string            `json:"error_class" doc:"The class of the error that failed the run: timeout, deadline, connection, schema, a status such as 503, or other. quarantined: it is parked because nodes died of it. damaged: its data in the store cannot be read."`
+	Reason      string            `json:"reason" doc:"The reason why the run was ignored or cancelled."`
 }
 
 // An EventView is the event of a run.
@@ -60,18 +60,17 @@ type EventView struct {
 
 // A HandlerView is the outcome of one handler in a run.
 type HandlerView struct {
-	Path string `json:"path"`
+	Path string `json:"path" doc:"pipeline/stage/handler."`
 	// the handler that called its pipeline, with the index of the item in brackets
 	Within   string     `json:"within,omitempty"`
-	Items    *ItemsView `json:"items,omitempty"` // of a for-each
-	Outcome  string     `json:"outcome"`         // succeeded failed skipped running waiting unknown
+	Items    *ItemsView `json:"items,omitempty"`                                                 // of a for-each
+	Outcome  string     `json:"outcome" enum:"succeeded,failed,skipped,running,waiting,unknown"` // succeeded failed skipped running waiting unknown
 	Attempts int        `json:"attempts"`
 	Started  *time.Time `json:"started"`
 	Finished *time.Time `json:"finished"`
-	// when a waiting handler is called again, or its wait ends; null if unknown
-	Due    *time.Time `json:"due,omitempty"`
-	Error  string     `json:"error"`
-	Reason string     `json:"reason"`
+	Due      *time.Time `json:"due,omitempty" doc:"When a waiting handler continues; absent if unknown."`
+	Error    string     `json:"error"`
+	Reason   string     `json:"reason" doc:"The reason why the handler was skipped, or what it waits for."`
 }
 
 // RepeatsStage reports whether the view is of a stage that is repeated for each element of a list.
@@ -234,12 +233,12 @@ func (h Record) View() HandlerView {
 type EntityView struct {
 	Flow        string         `json:"flow"`
 	Key         string         `json:"key"`
-	State       string         `json:"state"`
+	State       string         `json:"state" doc:"The state of the automaton; empty if the flow has none."`
 	SharedState map[string]any `json:"shared_state"`
-	Blocked     bool           `json:"blocked"`
+	Blocked     bool           `json:"blocked" doc:"true if later events of the key wait until somebody retries or cancels a run, which blocked_by names."`
 	BlockedBy   string         `json:"blocked_by,omitempty"`
-	Waiting     int            `json:"waiting"`
-	Runs        []RunView      `json:"runs"`
+	Waiting     int            `json:"waiting" doc:"The number of unfinished runs."`
+	Runs        []RunView      `json:"runs" doc:"The latest runs, newest first."`
 }
 
 // Ref returns the name of the handler or item in its run.

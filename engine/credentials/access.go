@@ -115,21 +115,21 @@ var (
 
 // A Token is the stored form of a token, without its name and its hash.
 type Token struct {
-	Role    Role       `json:"role"`
-	Paths   []string   `json:"paths,omitempty"`   // as in [Grant]
-	Sources []string   `json:"sources,omitempty"` // as in [Grant]
-	Quota   string     `json:"quota,omitempty"`   // how many events and tasks its bearer may hand in, such as 100/s; empty for any number
-	Expires *time.Time `json:"expires"`           // null is never
-	Revoked bool       `json:"revoked,omitempty"`
+	Role    Role       `json:"role" doc:"viewer, submitter, worker, operator or admin."`
+	Paths   []string   `json:"paths,omitempty" doc:"The paths that it is bound to; empty for everything."`
+	Sources []string   `json:"sources,omitempty" doc:"The sources of the events that it may submit, each with what is below it; absent for all that no token is bound to."`
+	Quota   string     `json:"quota,omitempty"` // how many events and tasks its bearer may hand in, such as 100/s; empty for any number
+	Expires *time.Time `json:"expires" doc:"When it expires; null is never."`
+	Revoked bool       `json:"revoked,omitempty" doc:"true if it was revoked."`
 }
 
 // A TokenView is a token in the form for people and programs.
 type TokenView struct {
-	Name string `json:"name"`
+	Name string `json:"name" doc:"The name of the bearer in the audit."`
 	Token
-	State   string    `json:"state"` // active, expired or revoked
-	Changed time.Time `json:"changed"`
-	By      string    `json:"by"` // the actor who made or revoked it
+	State   string    `json:"state" doc:"active, expired or revoked."`
+	Changed time.Time `json:"changed" doc:"When it was made or revoked."`
+	By      string    `json:"by" doc:"The actor who made or revoked it."`
 	Reason  string    `json:"reason"`
 }
 

@@ -29,20 +29,17 @@ type History struct {
 
 // A Version is a definition in the store.
 type Version struct {
-	Version string `json:"version"` // its hash
-	// State is current for the version of new events, such as canary 5% or shadow 5% for a version on
-	// trial, or rolled back after that.
-	State string `json:"state,omitempty"`
-	// when it last became current, as far as the audit has it; otherwise when it was stored
-	Since   time.Time `json:"since"`
-	By      string    `json:"by,omitempty"`      // who first made it current, or tried it
-	Reason  string    `json:"reason,omitempty"`  // why
-	Before  string    `json:"before,omitempty"`  // the version that it then replaced
-	Later   string    `json:"later,omitempty"`   // why it last became current again, or was rolled back
-	Changes string    `json:"changes,omitempty"` // the differences to that version, in short
-	Runs    int       `json:"runs"`              // unfinished and failed runs of it
+	Version string    `json:"version" doc:"The hash of its files."`
+	State   string    `json:"state,omitempty" doc:"current: new events use it. canary 5%: new events of this share of the keys use it. shadow 5%: nodes replay this share of the ended runs with it. rolled back: a canary or shadow ended so. Absent for others."`
+	Since   time.Time `json:"since" doc:"When it last became current, from the audit; otherwise when it was stored."`
+	By      string    `json:"by,omitempty" doc:"The actor who made it current."`
+	Reason  string    `json:"reason,omitempty"` // why
+	Before  string    `json:"before,omitempty" doc:"The version that it replaced then."`
+	Later   string    `json:"later,omitempty"` // why it last became current again, or was rolled back
+	Changes string    `json:"changes,omitempty" doc:"The first difference to that version, and how many more there are."`
+	Runs    int       `json:"runs" doc:"The unfinished and failed runs that began with it."`
 
-	Shadow *canary.Shadowed `json:"shadow,omitempty"` // what replays with it have found, while it is in the shadow
+	Shadow *canary.Shadowed `json:"shadow,omitempty" doc:"What replays with it have found; absent if it is not in the shadow."`
 
 	first    time.Time // of By, Reason and Before; zero if the audit has nothing
 	replaced string    // the version that it replaced last
@@ -65,14 +62,14 @@ const StateCurrent = "current"
 // A VersionDetail is a version with its files and differences.
 type VersionDetail struct {
 	Version
-	Diff  diff.Diff     `json:"diff"` // from the version that it replaced; empty for the first one
-	Files []VersionFile `json:"files"`
+	Diff  diff.Diff     `json:"diff" doc:"The differences to the version that it replaced."`
+	Files []VersionFile `json:"files" doc:"Its files."`
 }
 
 // A VersionFile is a file of a version.
 type VersionFile struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
+	Name string `json:"name" doc:"The path of the file when it was read."`
+	Text string `json:"text" doc:"Its contents."`
 }
 
 // A VersionError says why the name of a version is wrong.

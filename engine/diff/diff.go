@@ -13,16 +13,16 @@ import (
 
 // A Diff has the differences of a new definition.
 type Diff struct {
-	Old     string       `json:"old"`     // hash of the old definition
-	New     string       `json:"new"`     // hash of the new definition
-	Changes []Difference `json:"changes"` // empty if there is no relevant difference
+	Old     string       `json:"old" doc:"The hash of the definition before."`
+	New     string       `json:"new" doc:"The hash of the definition for new events."`
+	Changes []Difference `json:"changes" doc:"The differences; empty if there are none."`
 }
 
 // A Difference is one difference between two definitions.
 type Difference struct {
-	What   string        `json:"what"`             // one of the kinds below
-	Name   string        `json:"name"`             // the path pipeline/stage/handler, or an id
-	Change string        `json:"change"`           // added, removed, changed or moved
+	What   string        `json:"what" doc:"flow, pipeline, stage, handler, order, state, service, config or trigger."`
+	Name   string        `json:"name" doc:"An id or a path."`
+	Change string        `json:"change" doc:"added, removed, changed or moved."`
 	Fields []FieldChange `json:"fields,omitempty"` // the different fields
 	Why    string        `json:"why,omitempty"`    // for people
 }

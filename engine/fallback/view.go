@@ -12,16 +12,13 @@ const In = "in"
 
 // A View is the state of a handler with a fallback.
 type View struct {
-	// State is in while the handler is on, otherwise out, probing or ramping. It is capped if the
-	// handler fails but too many others are off. It is frozen if nothing is turned off because half
-	// of all services fail at once.
-	State string `json:"state"`
+	State string `json:"state" doc:"in: the handler is in the flow. out: it is out of the flow until a time. probing: one call per second tries whether it works again. ramping: the share of calls grows. capped: it fails, but too many other handlers are out. frozen: half of all services fail at once, so no handler goes out."`
 
-	Service string     `json:"service,omitempty"` // the service that is off as a whole
-	Since   *time.Time `json:"since"`             // when it left the state in
-	Until   *time.Time `json:"until"`             // the end of out or ramping; null if unknown
-	Ratio   *float64   `json:"ratio"`             // success ratio of the calls that turned it off
-	Trips   int        `json:"trips"`             // in a row
+	Service string     `json:"service,omitempty" doc:"The service, if it is out as a whole with all its handlers that have a fallback."`
+	Since   *time.Time `json:"since" doc:"When the handler left the flow."`
+	Until   *time.Time `json:"until" doc:"The end of out or ramping; null if unknown."`
+	Ratio   *float64   `json:"ratio" doc:"The share of successful calls when the handler left the flow."`
+	Trips   int        `json:"trips" doc:"How often it went out in a row. Each time doubles the time out."`
 	Reason  string     `json:"reason,omitempty"`
 }
 

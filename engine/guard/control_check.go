@@ -56,12 +56,12 @@ type ControlChange struct {
 type ControlView struct {
 	Path string `json:"path"`
 	Control
-	Revision int64     `json:"revision"`
+	Revision int64     `json:"revision" doc:"The revision of the control, which grows with every change. Undo takes it."`
 	Changed  time.Time `json:"changed"`
 	By       string    `json:"by"`
 	Reason   string    `json:"reason"`
-	Expired  bool      `json:"expired"` // no part of it is in force
-	Known    bool      `json:"known"`   // the current definition has the path
+	Expired  bool      `json:"expired" doc:"true if no part of the control is in effect any longer."`
+	Known    bool      `json:"known" doc:"true if the present definition has the path."`
 }
 
 func (l *liveControl) View(known bool, now time.Time) ControlView {

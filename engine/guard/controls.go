@@ -20,31 +20,17 @@ import (
 // everything below the path. Among the controls above a handler, a switch that is off wins over
 // those that are on, and every limit applies.
 type Control struct {
-	Enabled bool `json:"enabled"` // false: the switch is off
-
+	Enabled bool `json:"enabled" doc:"false means that the switch is off."`
 	// Mode is the effect of a switch that is off: ModeSkip or ModeHold. While Enabled, it is empty
 	// or ModeKeep.
-	Mode string `json:"mode,omitempty"`
-
-	// Force lets ModeSkip skip critical handlers.
-	Force bool `json:"force,omitempty"`
-
-	// Until is when the switch turns on again, or ModeKeep ends. Nil is never.
-	Until *time.Time `json:"until,omitempty"`
-
-	// RateLimit bounds the calls below the path on all nodes together, such as 10/s. Empty means no
-	// bound. Over is wait or skip, as in the language.
-	RateLimit string `json:"rate_limit,omitempty"`
-	Over      string `json:"over,omitempty"`
-
-	// LimitUntil is when the rate limit ends. Nil is never.
-	LimitUntil *time.Time `json:"limit_until,omitempty"`
-
-	// RolloutPercent replaces the percentage of the handler's rollout. Nil keeps it.
-	RolloutPercent *float64 `json:"rollout_percent,omitempty"`
-
-	// Setters has who set each part: PartSwitch, PartLimit and PartRollout.
-	Setters map[string]Setter `json:"setters,omitempty"`
+	Mode           string            `json:"mode,omitempty" doc:"The meaning of off: skip or hold. With the switch on: keep, if fallbacks must not take handlers out."`
+	Force          bool              `json:"force,omitempty" doc:"true if the control also applies to critical handlers."`
+	Until          *time.Time        `json:"until,omitempty" doc:"When the switch ends; null is never."`
+	RateLimit      string            `json:"rate_limit,omitempty" doc:"The highest rate of all calls below the path, on all nodes together."`
+	Over           string            `json:"over,omitempty" doc:"What a call over the limit does: wait or skip."`
+	LimitUntil     *time.Time        `json:"limit_until,omitempty" doc:"When the limit ends; null is never."`
+	RolloutPercent *float64          `json:"rollout_percent,omitempty" doc:"The percentage of runs that include the handler."`
+	Setters        map[string]Setter `json:"setters,omitempty" doc:"Who set each part, and why: switch, limit and rollout. by and reason are those of the last change."`
 }
 
 // Present removes the parts of a control that have ended. Call it before you change a part.

@@ -11,33 +11,26 @@ type ServiceInfo struct {
 	ID       string `json:"id"`
 	URL      string `json:"url"`
 	Owner    string `json:"owner"`
-	Adaptive bool   `json:"adaptive"`
-	Limit    *int   `json:"limit"` // calls at once on this node; null for no limit
-	InFlight int    `json:"in_flight"`
-	Waiting  int    `json:"waiting"` // runs of this node in the queue
+	Adaptive bool   `json:"adaptive" doc:"true if the node finds out by itself how many calls the service can handle."`
+	Limit    *int   `json:"limit" doc:"The highest number of calls in flight on this node; null for no limit."`
+	InFlight int    `json:"in_flight" doc:"Calls of this node in flight."`
+	Waiting  int    `json:"waiting" doc:"Runs of this node that queue for a call. More may wait in the store."`
 
-	// Down reports that hardly any call succeeds, so that single calls probe whether the service is
-	// back.
-	Down bool `json:"down"`
+	Down bool `json:"down" doc:"true if hardly any call succeeds. One call at a time tries whether the service is back, and does not count as an attempt."`
 
-	// FailingSince is since when hardly any call has succeeded, or the service has accepted none.
-	// Nil while it answers.
-	FailingSince *time.Time `json:"failing_since"`
-	LastError    string     `json:"last_error,omitempty"` // of a call of this node; later successes keep it
+	FailingSince *time.Time `json:"failing_since" doc:"Since when hardly any call of this node has succeeded, or the service is paused; null while it answers."`
+	LastError    string     `json:"last_error,omitempty" doc:"The error of the last failed call of this node."`
 
-	Critical    bool       `json:"critical"`     // a critical handler calls it
-	Parked      int        `json:"parked"`       // runs of all nodes that are parked until it can be called
-	ParkedSince *time.Time `json:"parked_since"` // since when the first of them is; null if none is
+	Critical    bool       `json:"critical" doc:"true if a critical handler calls it."`
+	Parked      int        `json:"parked" doc:"Runs of all nodes that are parked until the service is available, at the last count."`
+	ParkedSince *time.Time `json:"parked_since" doc:"Since when the first of them is parked; null without one."`
 
-	// ClosedUntil is until when the service accepts no calls.
-	ClosedUntil *time.Time `json:"closed_until"`
+	ClosedUntil *time.Time `json:"closed_until" doc:"The service is paused until then, as its Retry-After asked for; null if it is not."`
 
-	Calls   int `json:"calls"`   // started in the last ten seconds
-	Repeats int `json:"repeats"` // retries among them
+	Calls   int `json:"calls" doc:"Calls of this node that started in the last 10 seconds."`
+	Repeats int `json:"repeats" doc:"The number of retries among calls."`
 
-	// SuccessRatio is the share of successes among the calls that ended in the last ten seconds.
-	// Null if none ended.
-	SuccessRatio *float64 `json:"success_ratio"`
+	SuccessRatio *float64 `json:"success_ratio" doc:"The share of successful calls of this node in the last 10 seconds; null without calls."`
 }
 
 // These are the states of a service.

@@ -21,17 +21,15 @@ type Audits struct {
 
 // An AuditView is a change by an operator in the form for people and programs.
 type AuditView struct {
-	Revision int64     `json:"revision"`
+	Revision int64     `json:"revision" doc:"The revision of the settings after the change."`
 	Changed  time.Time `json:"changed"`
 	By       string    `json:"by"`
 	Reason   string    `json:"reason"`
-	Kind     string    `json:"kind"` // config, control, definition, fallback, run or token
-	// Name is that of the setting, service or token, the path of the control or handler, or the id
-	// of the run. It is empty for a definition.
-	Name   string `json:"name"`
-	Before any    `json:"before"`
-	After  any    `json:"after"`
-	Hash   string `json:"hash"`
+	Kind     string    `json:"kind" doc:"config: a live setting; control: a switch, limit or rollout; definition: the hashes of the pipelines of all nodes; fallback: a handler or service that left the flow or came back; run: a retry, a cancellation or a move to another definition; token: a token that was made or revoked."`
+	Name     string    `json:"name" doc:"The setting, service or token, the path of the control or handler, or the id of the run."`
+	Before   any       `json:"before" doc:"The value before; null if there was none."`
+	After    any       `json:"after"`
+	Hash     string    `json:"hash" doc:"The SHA-256 of the record and of the hash before it. Empty for records from before the chain began."`
 }
 
 // Audit reads the changes, newest first.
@@ -80,9 +78,9 @@ type AuditedEvent struct {
 
 // An AuditReport says whether the audit is unchanged.
 type AuditReport struct {
-	Whole   bool               `json:"whole"`
-	Chains  []store.AuditChain `json:"chains"`
-	Missing []string           `json:"missing"`
+	Whole   bool               `json:"whole" doc:"true if nobody changed, removed or inserted a record, and all expected hashes exist."`
+	Chains  []store.AuditChain `json:"chains" doc:"One chain for each database of the inbox."`
+	Missing []string           `json:"missing" doc:"Expected hashes that no chain has. Somebody recomputed the chain, or the records were deleted by age."`
 }
 
 // VerifyAudit checks whether the audit is unchanged, also against hashes that were kept elsewhere.

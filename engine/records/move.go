@@ -22,9 +22,9 @@ type RunFit struct {
 	ID         string       `json:"id"`
 	Pipeline   string       `json:"pipeline"`
 	Status     model.Status `json:"status"`
-	Bundle     string       `json:"bundle"`
+	Bundle     string       `json:"bundle" doc:"The hash of the present definition of the run."`
 	Compatible bool         `json:"compatible"`
-	Why        string       `json:"why,omitempty"` // why it is pinned
+	Why        string       `json:"why,omitempty" doc:"The reason why it is pinned; absent if it is not."`
 }
 
 // NewRunFit describes a run that fits if err is nil. Otherwise err says why it is pinned.
@@ -146,12 +146,12 @@ func (o *Runs) move(ctx context.Context, id string, by store.Actor) error {
 // A RunsMoved is the result of moving a page of runs.
 type RunsMoved struct {
 	Preview bool     `json:"preview"`
-	Bundle  string   `json:"bundle"`   // hash of the current definition
-	Done    int      `json:"done"`     // runs that were moved, or would be
-	Fit     []RunFit `json:"fit"`      // those runs, as they were before
-	Pinned  []RunFit `json:"pinned"`   // runs that the definition does not fit
-	MovedOn int      `json:"moved_on"` // runs that have ended meanwhile
-	Next    *string  `json:"next"`     // cursor of the next page; null at the end
+	Bundle  string   `json:"bundle" doc:"The hash of the present definition."`
+	Done    int      `json:"done" doc:"The number of runs that moved, or would move. Runs that a node works on move after their calls in flight."`
+	Fit     []RunFit `json:"fit" doc:"These runs, as they were before."`
+	Pinned  []RunFit `json:"pinned" doc:"Runs that do not fit. They stay as they are."`
+	MovedOn int      `json:"moved_on" doc:"The number of runs that ended meanwhile."`
+	Next    *string  `json:"next" doc:"The cursor of the rest; null at the end."`
 }
 
 // MoveAll moves the runs of a page that have another definition than the current one, oldest first.

@@ -14,8 +14,8 @@ import (
 // A Recorded is an ended run with the data for a replay. Secrets are hidden, as in every run.
 type Recorded struct {
 	checkpoint.RunView
-	State     string                  `json:"state"` // state of its key's automaton when the run began
-	Recording checkpoint.RunRecording `json:"recording"`
+	State     string                  `json:"state" doc:"The state of the automaton as the run began; empty if the flow has none."`
+	Recording checkpoint.RunRecording `json:"recording" doc:"What the run depended on, apart from its event and its version."`
 }
 
 // Recorded reads a page of the runs that a filter chooses. It returns those that have ended and

@@ -146,8 +146,8 @@ func (o *Runs) Entity(ctx context.Context, flow, key string) (checkpoint.EntityV
 type RunsPreview struct {
 	Preview bool                 `json:"preview"` // true
 	Total   int                  `json:"total"`
-	Groups  []store.RunCount     `json:"groups"` // counts of all of them
-	Runs    []checkpoint.RunView `json:"runs"`   // the ten oldest
+	Groups  []store.RunCount     `json:"groups" doc:"The number of runs by pipeline, handler and class of error."`
+	Runs    []checkpoint.RunView `json:"runs" doc:"The ten oldest runs."`
 }
 
 // previewed is how many runs a preview shows.
@@ -171,23 +171,22 @@ func (o *Runs) Preview(ctx context.Context, f store.RunFilter) (RunsPreview, err
 
 // A NodeView is a node in the form for people and programs.
 type NodeView struct {
-	Node    int64     `json:"node"` // its number, the fencing token
-	Name    string    `json:"name"`
-	Started time.Time `json:"started"`
-	Seen    time.Time `json:"seen"` // when it last renewed its lease
-	Alive   bool      `json:"alive"`
-	Runs    int       `json:"runs"` // runs that it owns
-	// hash of the definition by which it serves new events; empty if it has just joined
-	Bundle string      `json:"bundle"`
-	Memory *MemoryView `json:"memory,omitempty"` // only of the node that answers, since no other one knows it
+	Node    int64       `json:"node" doc:"Its number. Each start of a process gets a higher one."`
+	Name    string      `json:"name"`
+	Started time.Time   `json:"started"`
+	Seen    time.Time   `json:"seen" doc:"When it last renewed its lease."`
+	Alive   bool        `json:"alive"`
+	Runs    int         `json:"runs" doc:"The number of runs that it works on."`
+	Bundle  string      `json:"bundle" doc:"The hash of the definition for new events; empty before its first heartbeat."`
+	Memory  *MemoryView `json:"memory,omitempty" doc:"How much of its memory it uses. Only of the node that answers; absent for others, and without a limit."`
 }
 
 // A MemoryView shows how much of its memory a node uses, in bytes.
 type MemoryView struct {
-	Limit   int64 `json:"limit"`   // what the process may use
-	Budget  int64 `json:"budget"`  // the part of it that all work shares
-	Used    int64 `json:"used"`    // of the budget
-	Waiting int   `json:"waiting"` // how many runs, replies and requests wait for memory
+	Limit   int64 `json:"limit" doc:"Bytes that the process may use."`
+	Budget  int64 `json:"budget" doc:"Bytes of the limit that runs, replies, requests and pages of the console share."`
+	Used    int64 `json:"used" doc:"Bytes of the budget in use."`
+	Waiting int   `json:"waiting" doc:"How many runs, replies and requests wait for memory."`
 }
 
 // Nodes lists live nodes, and nodes that died recently.

@@ -145,12 +145,12 @@ func (o *Runs) cancel(ctx context.Context, id string, by store.Actor) error {
 
 // A RunsDone is the result of changing a page of runs.
 type RunsDone struct {
-	Preview bool     `json:"preview"`  // false
-	Done    int      `json:"done"`     // runs that were retried or cancelled
-	Runs    []string `json:"runs"`     // their ids
-	MovedOn int      `json:"moved_on"` // runs that could not be changed
-	OfTasks int      `json:"of_tasks"` // failed runs that only their tasks may retry; see [TaskRunError]
-	Next    *string  `json:"next"`     // cursor of the next page; null at the end
+	Preview bool     `json:"preview"` // false
+	Done    int      `json:"done" doc:"The number of runs that were changed."`
+	Runs    []string `json:"runs"` // their ids
+	MovedOn int      `json:"moved_on" doc:"The number of runs that could not be changed, for example because they changed meanwhile."`
+	OfTasks int      `json:"of_tasks" doc:"The number of failed runs that are attempts of tasks. Only the queue retries these."`
+	Next    *string  `json:"next" doc:"The cursor of the rest; null at the end."`
 }
 
 // RetryAll retries a page of the runs that a filter chooses, oldest first. By default these are the

@@ -183,8 +183,8 @@ func (s *Settings) SetConfig(ctx context.Context, name string, value any, ifRevi
 type ConfigView struct {
 	Name     string     `json:"name"`
 	Value    any        `json:"value"`
-	Default  any        `json:"default"`  // from the files; null if it is not declared there
-	Revision int64      `json:"revision"` // 0: never changed at run time
+	Default  any        `json:"default" doc:"The value in the files; null if they do not declare the setting."`
+	Revision int64      `json:"revision" doc:"Grows with every change. 0 if nobody has changed the setting at run time."`
 	Changed  *time.Time `json:"changed"`
 	By       string     `json:"by,omitempty"`
 	Reason   string     `json:"reason,omitempty"`

@@ -40,14 +40,12 @@ const (
 
 // ParkedRuns are the runs of a pipeline that wait for one reason, on all nodes.
 type ParkedRuns struct {
-	Pipeline string `json:"pipeline"`
-	// service, hold, lifted, loop, memory, limit, retry, unserved, time, event, state, operator, blocking
-	// or failed
-	Reason string    `json:"reason"`
-	For    string    `json:"for,omitempty"` // the service, the path of the control, or that of the handler
-	Runs   int       `json:"runs"`
-	Since  time.Time `json:"since"` // since when the first of them stands still
-	AgeS   float64   `json:"oldest_seconds"`
+	Pipeline string    `json:"pipeline"`
+	Reason   string    `json:"reason" doc:"service: the service fails or is at its limit. hold: an operator holds them. lifted: a hold ended, and they resume as fast as services can handle. limit: a rate limit or a limit of calls. retry: the next attempt. time: a wait. event: an event. state: another state of the key. operator: a decision. blocking: they failed, and later runs of the key wait. failed: they failed, and no run waits for them."`
+	For      string    `json:"for,omitempty" doc:"The service, the path of the control or the path of the handler; absent for other reasons."`
+	Runs     int       `json:"runs"`
+	Since    time.Time `json:"since" doc:"Since when the first of them has waited."`
+	AgeS     float64   `json:"oldest_seconds" doc:"How long it has waited."`
 }
 
 // BehindRuns are runs that let those of other pipelines go first, because their pipeline has had
@@ -61,14 +59,13 @@ type BehindRuns struct {
 type BacklogView struct {
 	// Counted is when the runs were counted, null before the first time. With many runs it is rare,
 	// because counting takes only a small share of the time.
-	Counted *time.Time   `json:"counted"`
-	Waiting int          `json:"waiting"`        // runs that wait for their turn, their time or a node
-	AgeS    float64      `json:"oldest_seconds"` // how long the oldest due run has waited
-	Parked  []ParkedRuns `json:"parked"`         // the runs that stand still, the largest numbers first
+	Counted *time.Time   `json:"counted" doc:"When the node counted; null before the first time."`
+	Waiting int          `json:"waiting" doc:"The runs that wait for their turn, their time or a node."`
+	AgeS    float64      `json:"oldest_seconds" doc:"How long the oldest due run has waited."`
+	Parked  []ParkedRuns `json:"parked" doc:"The parked runs by cause, the largest group first."`
 	// runs that this node accepted and that let those of other pipelines go first
-	Behind []BehindRuns `json:"behind"`
-	// events and tasks that this node refused in the last minute, because they were beyond the quota of a token
-	Refused []credentials.Refused `json:"refused"`
+	Behind  []BehindRuns          `json:"behind"`
+	Refused []credentials.Refused `json:"refused" doc:"What this node refused in the last minute, because the quota of a token was used up."`
 }
 
 // A Backlog is a count of waiting runs with sums. It never changes.

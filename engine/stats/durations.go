@@ -24,9 +24,9 @@ const (
 
 // A Span has the durations of one window.
 type Span struct {
-	Ended int64    `json:"ended"`  // how many succeeded
-	P50   *float64 `json:"p50_ms"` // null if none did
-	P99   *float64 `json:"p99_ms"`
+	Ended int64    `json:"ended" doc:"How many succeeded."`
+	P50   *float64 `json:"p50_ms" doc:"The median in milliseconds; null without any. It may be off by a sixth."`
+	P99   *float64 `json:"p99_ms" doc:"The 99th percentile in milliseconds; null without any. It may be off by a sixth."`
 }
 
 // Spans are the durations of the last minute, ten minutes and hour, and of the hour before.
@@ -34,17 +34,15 @@ type Spans struct {
 	Minute     Span `json:"minute"`
 	TenMinutes Span `json:"ten_minutes"`
 	Hour       Span `json:"hour"`
-	HourBefore Span `json:"hour_before"`
+	HourBefore Span `json:"hour_before" doc:"The hour before the last one, to compare with."`
 }
 
 // A DurationView has how long the runs of a pipeline took on this node, or one of its stages.
 type DurationView struct {
-	Path  string `json:"path"` // pipeline, or pipeline/stage
-	Owner string `json:"owner"`
-	// from the acceptance of the event to the end of the run or of the stage
-	Accepted Spans `json:"from_acceptance"`
-	// from the begin of the run; of a stage from the end of the one before it
-	Begun Spans `json:"from_begin"`
+	Path     string `json:"path" doc:"pipeline, or pipeline/stage."`
+	Owner    string `json:"owner"`
+	Accepted Spans  `json:"from_acceptance" doc:"From the acceptance of the event to the end of the run, or of the stage. Of an event with a time, from that time."`
+	Begun    Spans  `json:"from_begin" doc:"From the begin of the run to its end. Of a stage, from the end of the stage before it."`
 }
 
 // durations are those of all paths.

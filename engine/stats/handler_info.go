@@ -8,32 +8,31 @@ import (
 
 // A HandlerInfo is a handler as this node sees it.
 type HandlerInfo struct {
-	Path         string   `json:"path"`
-	Type         string   `json:"type"`
-	Owner        string   `json:"owner"` // its own, or that of the pipeline
-	Critical     bool     `json:"critical"`
-	Calls        int64    `json:"calls"`            // ended attempts of the last minute
-	CallsPerS    float64  `json:"calls_per_second"` // of the last minute
-	SuccessRatio *float64 `json:"success_ratio"`    // of the last minute; null without calls
-	RecentCalls  int64    `json:"recent_calls"`     // ended attempts of the last ten seconds
-	RecentRatio  *float64 `json:"recent_ratio"`     // success ratio of those; null without calls
-	LatencyP50   *float64 `json:"latency_p50_ms"`
-	LatencyP99   *float64 `json:"latency_p99_ms"`
-	InFlight     int64    `json:"in_flight"` // calls in flight
-	Waiting      int64    `json:"waiting"`   // runs of this node that a limit or a switch makes wait
-	// runs of the last ten seconds that continued without it because it waited too long
-	LeftOut     int64      `json:"left_out"`
-	Parked      int        `json:"parked"` // runs of all nodes that are parked before it, as of the last count
-	LastSuccess *time.Time `json:"last_success"`
-	LastFailure *time.Time `json:"last_failure"`
-	LastError   string     `json:"last_error,omitempty"`
-	Switch      string     `json:"switch"`               // on, off or hold
-	RateLimit   string     `json:"rate_limit,omitempty"` // the lowest one that applies
-	Effective   []string   `json:"effective"`            // what restricts it, in order of precedence
-	File        string     `json:"file"`
-	Line        int        `json:"line"`
+	Path         string     `json:"path"`
+	Type         string     `json:"type"`
+	Owner        string     `json:"owner" doc:"The owner of the handler, or else of its pipeline."`
+	Critical     bool       `json:"critical"`
+	Calls        int64      `json:"calls" doc:"Attempts that ended in the last minute, on this node."`
+	CallsPerS    float64    `json:"calls_per_second" doc:"The rate of these attempts."`
+	SuccessRatio *float64   `json:"success_ratio" doc:"The share of calls that succeeded in the last minute; null without calls."`
+	RecentCalls  int64      `json:"recent_calls" doc:"Attempts that ended in the last ten seconds, on this node."`
+	RecentRatio  *float64   `json:"recent_ratio" doc:"The share of recent_calls that succeeded; null without calls."`
+	LatencyP50   *float64   `json:"latency_p50_ms"`
+	LatencyP99   *float64   `json:"latency_p99_ms"`
+	InFlight     int64      `json:"in_flight" doc:"Calls in flight on this node."`
+	Waiting      int64      `json:"waiting" doc:"Runs in the memory of this node that wait for a limit or a switch before they call the handler."`
+	LeftOut      int64      `json:"left_out" doc:"Runs of this node that left the handler out in the last 10 seconds, because its service was not available for too long."`
+	Parked       int        `json:"parked" doc:"Runs of all nodes that are parked before the handler, at the last count."`
+	LastSuccess  *time.Time `json:"last_success" doc:"When an attempt last succeeded on this node; null for never."`
+	LastFailure  *time.Time `json:"last_failure" doc:"When an attempt last failed on this node; null for never."`
+	LastError    string     `json:"last_error,omitempty"`
+	Switch       string     `json:"switch" doc:"on, off or hold: the effect of the controls of the handler, its stage and its pipeline."`
+	RateLimit    string     `json:"rate_limit,omitempty" doc:"The lowest rate that applies."`
+	Effective    []string   `json:"effective" doc:"The restrictions of the handler, the strongest first, each with its author, end and reason."`
+	File         string     `json:"file"`
+	Line         int        `json:"line"`
 
-	Fallback *fallback.View `json:"fallback,omitempty"` // nil without one
+	Fallback *fallback.View `json:"fallback,omitempty" doc:"The state of the fallback; absent without one."`
 }
 
 // recentCalls is how many calls the last ten seconds need, to be used on their own.

@@ -152,10 +152,10 @@ type ControlEffect struct {
 	Path      string          `json:"path"`
 	Control   guard.Control   `json:"control"`
 	Handlers  []HandlerEffect `json:"handlers"`
-	CallsPerS float64         `json:"calls_per_second"` // in the last minute, on this node
-	Waiting   int             `json:"waiting_runs"`     // of the pipeline, in the whole cluster
-	Running   int             `json:"running_runs"`
-	Parked    int             `json:"parked_runs"`
+	CallsPerS float64         `json:"calls_per_second" doc:"The rate in the last minute, on this node."`
+	Waiting   int             `json:"waiting_runs" doc:"Runs of the pipeline that wait."`
+	Running   int             `json:"running_runs" doc:"Runs of the pipeline that nodes work on."`
+	Parked    int             `json:"parked_runs" doc:"Runs of the pipeline that are parked."`
 	// the parked runs that the current control of the path holds or limits
 	Stopped int `json:"stopped_runs"`
 }
@@ -164,8 +164,8 @@ type ControlEffect struct {
 type HandlerEffect struct {
 	Path      string   `json:"path"`
 	Critical  bool     `json:"critical"`
-	CallsPerS float64  `json:"calls_per_second"` // in the last minute, on this node
-	ReadBy    []string `json:"read_by"`          // handlers that read what it writes
+	CallsPerS float64  `json:"calls_per_second" doc:"The rate in the last minute, on this node."`
+	ReadBy    []string `json:"read_by" doc:"Handlers of the pipeline that read what this one writes."`
 }
 
 // ControlEffect returns the effect that a control would have, without setting it. The error is that

@@ -65,26 +65,25 @@ type AuditLink struct {
 
 // An AuditChain is the result of checking the audit records of one database.
 type AuditChain struct {
-	Cell    string `json:"cell,omitempty"` // name of the inbox's database; empty for the home
-	Records int    `json:"records"`
-	Older   int    `json:"older"`
-	Trimmed int64  `json:"trimmed"`
+	Cell    string `json:"cell,omitempty" doc:"The database of the inbox; absent if there is only one."`
+	Records int    `json:"records" doc:"The number of records that fit, up to the first that does not."`
+	Older   int    `json:"older" doc:"The number of records without a hash, from before the chain began. They cannot be verified."`
+	Trimmed int64  `json:"trimmed" doc:"The revision of the last record that was deleted by age; 0 for none."`
 
-	// Retention is the shortest one by which a trim that the chain still records removed records.
-	Retention string `json:"retention,omitempty"`
+	Retention string `json:"retention,omitempty" doc:"How old records had to be to be deleted, such as 9600h0m0s: the shortest such time that a record of the kind trim names. Absent without one."`
 
-	Last  int64       `json:"last"`
-	Head  string      `json:"head"`
-	Holds []string    `json:"holds"`
-	Break *AuditBreak `json:"break,omitempty"`
+	Last  int64       `json:"last" doc:"The revision of the last record that fits."`
+	Head  string      `json:"head" doc:"The hash of the last record: keep it elsewhere. Empty before the first record."`
+	Holds []string    `json:"holds" doc:"Which of the expected hashes are there."`
+	Break *AuditBreak `json:"break,omitempty" doc:"The first record that does not fit; absent if all fit."`
 }
 
 // An AuditBreak is the first broken place of a chain.
 type AuditBreak struct {
-	Revision int64     `json:"revision"`
-	Changed  time.Time `json:"changed,omitzero"`
-	Found    string    `json:"found"`
-	Want     string    `json:"want"`
+	Revision int64     `json:"revision" doc:"The revision of the record."`
+	Changed  time.Time `json:"changed,omitzero" doc:"The time in the record; absent if there is no record."`
+	Found    string    `json:"found" doc:"The value that was found."`
+	Want     string    `json:"want" doc:"The expected value."`
 }
 
 // An AuditCheck follows a chain from its oldest record to its newest. Copies of it are independent.
