@@ -14,8 +14,9 @@ import (
 
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest/cluster"
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
+	inboxremote "procaas/handlers/inbox/remote"
 	queueremote "procaas/handlers/queue/remote"
 )
 
@@ -132,7 +133,7 @@ func (p *binary) passTasks(ctx context.Context, n int) error {
 
 // move moves slots and waits for the end.
 func (p *binary) move(ctx context.Context, slots, to string) (done inbox.Move, err error) {
-	if err := p.call(ctx, "/admin/v1/inbox/moves", wire.InboxMoveRequest{Slots: slots, To: to}, &done); err != nil {
+	if err := p.call(ctx, "/admin/v1/inbox/moves", inboxremote.InboxMoveRequest{Slots: slots, To: to}, &done); err != nil {
 		return done, err
 	}
 	err = poll(ctx, 20*time.Millisecond, func() (bool, error) {

@@ -25,14 +25,14 @@ var rooms = map[string][]string{
 	"engine": {
 		"model", "budget", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "canary", "fallback", "diagram", "diff",
 		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
-		"records", "explain", "watch", "stats", "writes", "intake", "inbox", "steering", "node",
+		"records", "explain", "watch", "stats", "writes", "intake", "steering", "node",
 	},
 }
 
 // commandRooms are the rooms of the command line in their order, below cmd/procaas/internal.
 var commandRooms = []string{
 	"source", "runview", "simulate", "authoring",
-	"operate/control", "operate/placement", "operate/runs", "operate/versions", "operate/top", "operate",
+	"operate/control", "operate/runs", "operate/versions", "operate/top", "operate",
 	"serve/secret", "serve/stores", "serve/observe", "serve/playground", "serve", "demo",
 }
 
@@ -240,7 +240,7 @@ func pluggedIn(from string) bool {
 func harness(from string) bool { return strings.HasPrefix(from, "engine/enginetest") }
 
 // products are the folders of the add-ons.
-var products = []string{"handlers/balancer", "handlers/queue", "handlers/sharding"}
+var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue", "handlers/sharding"}
 
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{

@@ -20,6 +20,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
+	inboxremote "procaas/handlers/inbox/remote"
 	queueremote "procaas/handlers/queue/remote"
 )
 
@@ -171,18 +172,18 @@ func killMoveAt(t *testing.T, step moveStep, late bool) {
 		return kept
 	}
 	put()
-	order := wire.InboxMoveRequest{Slots: "0-4095", To: "b", Wait: wire.Duration(time.Minute)}
+	order := inboxremote.InboxMoveRequest{Slots: "0-4095", To: "b", Wait: wire.Duration(time.Minute)}
 	// On a busy machine a move may be undone before the step, and is ordered again.
-	killAt(ctx, t, databases[step.cell], step, late, func() { _, _ = c.client.MoveSlots(ctx, order) }, server.kill)
+	killAt(ctx, t, databases[step.cell], step, late, func() { _, _ = inboxremote.Move(ctx, c.client, order) }, server.kill)
 	server = c.start(ctx)
 	slots := 0
 	eventually(t, "all slots in b", func() bool {
-		v, err := c.client.Inbox(ctx)
+		v, err := inboxremote.Read(ctx, c.client)
 		if err != nil || len(v.Moves) == 0 || v.Moves[0].Ended == nil {
 			return false // it is taken over after a while
 		}
 		if slots = v.Cells[1].Slots; slots < store.InboxSlots {
-			_, _ = c.client.MoveSlots(ctx, order) // undone; asked for again until it is
+			_, _ = inboxremote.Move(ctx, c.client, order) // undone; asked for again until it is
 		}
 		return slots == store.InboxSlots
 	})
@@ -210,7 +211,7 @@ func killMoveAt(t *testing.T, step moveStep, late bool) {
 		t.Errorf("want %d tasks, have %+v, %v", tasks, all, err)
 	}
 	eventually(t, "the runs for later to be counted", func() bool { // the count may be older
-		v, err := c.client.Inbox(ctx)
+		v, err := inboxremote.Read(ctx, c.client)
 		return err == nil && v.Cells[0].Waiting == 0 && v.Cells[1].Waiting == later
 	})
 	server.terminate()

@@ -18,8 +18,9 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
+	inboxremote "procaas/handlers/inbox/remote"
 )
 
 // stepping is a flow whose entities remember their events.
@@ -103,7 +104,7 @@ func TestInboxOfTwoServers(t *testing.T) {
 	seen("[0]")
 	order("inbox spread")
 	put(tasks)
-	v, err := c.client.InboxLoads(ctx)
+	v, err := inboxremote.ReadLoads(ctx, c.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +163,12 @@ func TestInboxCommands(t *testing.T) {
 	}
 	var quiet lockedBuffer
 	f := serve.Flags{
-		Store: enginetest.Postgres(t), Cells: []string{"b=" + enginetest.Postgres(t)}, Listen: "127.0.0.1:0", Name: "here", Migrate: true,
+		Store: enginetest.Postgres(t), Listen: "127.0.0.1:0", Name: "here", Migrate: true,
 		MaxInFlight: 4, Lease: time.Minute, Drain: time.Second, MaxBody: "1MiB", LogFormat: "json", LogLevel: "error", Pipelines: []string{dir},
+	}
+	cell := enginetest.Postgres(t)
+	if err := f.Set("cell", "b="+cell); err != nil {
+		t.Fatal(err)
 	}
 	server, stop := runNode(t, f, cli.Streams{In: strings.NewReader(""), Out: &quiet, Err: &quiet})
 	changing := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9.]+ ms`)
@@ -195,7 +200,7 @@ func TestInboxCommands(t *testing.T) {
 	}
 	stop()
 	// What works on one of the databases as if it were all of them is refused.
-	for _, store := range []string{f.Store, strings.TrimPrefix(f.Cells[0], "b=")} {
+	for _, store := range []string{f.Store, cell} {
 		var out bytes.Buffer
 		code := Main(t.Context(), []string{"serve", "--store", store, "--pipelines", dir, "--listen", "127.0.0.1:0"},
 			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})

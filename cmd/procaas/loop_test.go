@@ -22,6 +22,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
+	inboxremote "procaas/handlers/inbox/remote"
 )
 
 // multiplying makes two events of each, and honest none.
@@ -160,11 +161,11 @@ func TestEventsCarryTheLengthOfTheirChainBetweenCells(t *testing.T) {
 	c := &crashing{t: t, store: home, cells: []string{"b=" + b}, listen: freeAddress(t), pipelines: pipelinesOf(t, passing)}
 	c.client = client.New("http://"+c.listen, "")
 	server := c.start(ctx)
-	order := wire.InboxMoveRequest{Slots: "0-2047", To: "b", Wait: wire.Duration(time.Minute)}
+	order := inboxremote.InboxMoveRequest{Slots: "0-2047", To: "b", Wait: wire.Duration(time.Minute)}
 	eventually(t, "half of the slots in b", func() bool {
-		v, err := c.client.Inbox(ctx)
+		v, err := inboxremote.Read(ctx, c.client)
 		if err == nil && len(v.Moves) == 0 {
-			_, _ = c.client.MoveSlots(ctx, order) // asked for again until it is
+			_, _ = inboxremote.Move(ctx, c.client, order) // asked for again until it is
 		}
 		return err == nil && len(v.Cells) == 2 && v.Cells[1].Slots == 2048
 	})

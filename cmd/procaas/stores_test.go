@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/cmd/procaas/internal/serve/stores"
+	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
 )
@@ -36,7 +36,11 @@ func TestStoresOfEarlierVersions(t *testing.T) {
 		for _, kind := range []string{"sqlite", "postgres", "cells"} {
 			t.Run(version+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				o := earlierStore(t, dir, kind)
+				f := earlierStore(t, dir, kind)
+				o, err := f.Stores()
+				if err != nil {
+					t.Fatal(err)
+				}
 				s, err := o.Open(t.Context(), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -54,24 +58,26 @@ func TestStoresOfEarlierVersions(t *testing.T) {
 	}
 }
 
-// earlierStore copies a store that an earlier version wrote, and returns how to open the copy.
-func earlierStore(t *testing.T, dir, kind string) stores.Options {
+// earlierStore copies a store that an earlier version wrote, and returns the flags of a node on the copy.
+func earlierStore(t *testing.T, dir, kind string) serve.Flags {
 	t.Helper()
-	o := stores.Options{Migrate: true}
+	f := serve.Flags{Migrate: true}
 	switch kind {
 	case "sqlite":
 		path := filepath.Join(t.TempDir(), "store.db")
 		if err := os.WriteFile(path, unzip(t, filepath.Join(dir, "sqlite.db.gz")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o.DSN = "sqlite:" + path
+		f.Store = "sqlite:" + path
 	case "postgres":
-		o.DSN = restore(t, filepath.Join(dir, "postgres.sql.gz"))
+		f.Store = restore(t, filepath.Join(dir, "postgres.sql.gz"))
 	case "cells":
-		o.DSN = restore(t, filepath.Join(dir, "home.sql.gz"))
-		o.Cells = []string{"b=" + restore(t, filepath.Join(dir, "b.sql.gz"))}
+		f.Store = restore(t, filepath.Join(dir, "home.sql.gz"))
+		if err := f.Set("cell", "b="+restore(t, filepath.Join(dir, "b.sql.gz"))); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return o
+	return f
 }
 
 // restore loads a dump into a schema of its own, and returns its address.

@@ -34,17 +34,16 @@ func TestSurfaceOfANode(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			testdata := filepath.Join("..", "..", "testdata")
-			o := earlierStore(t, filepath.Join(testdata, "stores", "131cd4df"), kind)
+			f := earlierStore(t, filepath.Join(testdata, "stores", "131cd4df"), kind)
 			receiver := httptest.NewServer(http.NotFoundHandler())
 			t.Cleanup(receiver.Close)
 			s := cli.Streams{In: strings.NewReader(""), Out: new(bytes.Buffer), Err: new(bytes.Buffer)}
-			f := serve.Flags{
-				Store: o.DSN, Cells: o.Cells, Listen: "127.0.0.1:0", Name: "here", Migrate: true, MaxInFlight: 64, Lease: time.Minute,
-				Drain: time.Second, MaxBody: "1MiB", LogFormat: "json", LogLevel: "error",
-				Pipelines: []string{filepath.Join(testdata, "stores", "flows")},
-				Alerts:    serve.AlertFlags{Webhooks: []string{receiver.URL}},
-				Access:    serve.AccessFlags{Token: strongToken, Open: []string{"none"}},
-			}
+			f.Listen, f.Name, f.MaxInFlight = "127.0.0.1:0", "here", 64
+			f.Lease, f.Drain = time.Minute, time.Second
+			f.MaxBody, f.LogFormat, f.LogLevel = "1MiB", "json", "error"
+			f.Pipelines = []string{filepath.Join(testdata, "stores", "flows")}
+			f.Alerts = serve.AlertFlags{Webhooks: []string{receiver.URL}}
+			f.Access = serve.AccessFlags{Token: strongToken, Open: []string{"none"}}
 			if err := f.Set("proxy", "fanout=127.0.0.1:0"); err != nil {
 				t.Fatal(err)
 			}

@@ -1,5 +1,5 @@
-// Package addon is where a product is plugged into procaas: the queue, the balancer, the shards. The core knows
-// only the types of this package. The list of add-ons is in cmd/procaas/addons.
+// Package addon is where a product is plugged into procaas: the queue, the balancer, the shards, the inbox over
+// several databases. The core knows only the types of this package. The list of add-ons is in cmd/procaas/addons.
 //
 // Three values describe an add-on. An [Addon] is what commands know without a node: the handler types that validate,
 // explain and the schema need. A [Process] is what a command that runs a node has of it, from its flags on. A [Part]
@@ -71,6 +71,10 @@ type Process struct {
 	// is opened, so that a mistyped flag is reported first.
 	Check func(*tree.Bundle) error
 
+	// Spread returns how to open a store that consists of several databases, if the flags name more than dsn, which is
+	// that of the node. It is called with Check, and returns what is wrong with the flags. Nil opens one database.
+	Spread func(dsn string) (Spread, error)
+
 	// Listen binds addresses of its own. Nothing answers there before [Part.Run].
 	Listen func(context.Context, *slog.Logger) error
 
@@ -88,6 +92,9 @@ type Process struct {
 	// of the node runs.
 	Close func() error
 }
+
+// A Spread opens a store of several databases. One opens each of them, in PostgreSQL. A node whose store is away calls it again.
+type Spread func(ctx context.Context, one func(ctx context.Context, dsn string) (*store.Cell, error), log *slog.Logger) (store.Store, error)
 
 // A Host is what a node offers to its add-ons.
 type Host struct {

@@ -30,7 +30,6 @@ import (
 	"procaas/engine/budget"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
-	"procaas/engine/inbox"
 	"procaas/engine/store"
 )
 
@@ -55,9 +54,6 @@ type Options struct {
 	Memory  *budget.Memory // of the node; nil for no bound
 	Version string         // of the program, for people
 	Dev     bool           // pipelines are developed here: the console shows its design language
-
-	// Inbox has the databases of the inbox. Nil if there is one.
-	Inbox inbox.Cells
 
 	// Documents stores the evidence of incidents. Nil keeps it in memory.
 	Documents store.Documents
@@ -108,7 +104,8 @@ func Of(e *engine.Engine) Ports {
 
 // A Group is a group of calls that an add-on adds to the API.
 type Group struct {
-	Tag, About string // of the group in the description of the API
+	// Tag and About describe the group in the description of the API. They are empty if its calls have a tag of the core.
+	Tag, About string
 
 	// Before is the tag that the group stands before in the description, if another add-on has it. Empty is the end
 	// of the add-ons.
@@ -187,7 +184,7 @@ func newServer(o Options) *server {
 func (s *server) operations() []rest.Operation {
 	p := &s.Engine
 	office := &admin.Group{
-		Status: p.Status, Tokens: p.Tokens, Versions: p.Versions, Inbox: s.Inbox, Configured: s.Token != "",
+		Status: p.Status, Tokens: p.Tokens, Versions: p.Versions, Configured: s.Token != "",
 		Reload: s.Reload,
 	}
 	events := &intake.Group{Intake: p.Intake, Runs: p.Runs, Streams: s.streams}

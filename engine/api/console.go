@@ -26,9 +26,6 @@ func (s *server) newConsole() *ui.Console {
 		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut, Submit: s.submit,
 		NoteRefusal: s.access.NoteRefusal, Pages: s.Pages,
 	}
-	if s.Inbox != nil {
-		o.Inbox = s.Inbox
-	}
 	return ui.New(o)
 }
 

@@ -18,6 +18,9 @@ func newDocument(groups []Group) *rest.Document {
 	}
 	core := len(tags)
 	for _, g := range groups {
+		if g.Tag == "" {
+			continue
+		}
 		at := slices.IndexFunc(tags[core:], func(t *huma.Tag) bool { return t.Name == g.Before })
 		if at < 0 {
 			at = len(tags) - core

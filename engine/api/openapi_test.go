@@ -19,7 +19,6 @@ import (
 
 	"procaas/cmd/procaas/addons"
 	"procaas/engine/api"
-	"procaas/engine/api/admin"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/ui"
@@ -106,7 +105,7 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 	w := httptest.NewRecorder()
 	api.New(described()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
 	codes := slices.Collect(maps.Keys(problem.Table))
-	for _, p := range append(addons.Problems(), admin.InboxProblems()...) {
+	for _, p := range addons.Problems() {
 		codes = append(codes, p.Code)
 		if _, twice := problem.Table[p.Code]; twice || p.Status < 400 || p.Title == "" {
 			t.Errorf("the problem %+v is in the table of codes, too, or has no meaning", p)

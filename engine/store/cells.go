@@ -12,7 +12,7 @@ import (
 
 // This file has the ports for an inbox that is spread over several databases, its cells. A slot has
 // a part of the keys. A cell has some slots, and a slot can move to another cell with all data of
-// its keys. Package cells combines the cells into one store.
+// its keys. The add-on handlers/inbox combines the cells into one store.
 
 // InboxSlots is the number of slots of an inbox. It never changes.
 const InboxSlots = 4096

@@ -1,5 +1,5 @@
 // Package addons lists the add-ons of this program. Without one of them the program builds and works, but for what
-// the add-on adds: the build tags without_balancer, without_queue and without_sharding leave one out.
+// the add-on adds: the build tags without_balancer, without_inbox, without_queue and without_sharding leave one out.
 package addons
 
 import (
@@ -15,7 +15,7 @@ import (
 
 // All lists the add-ons. Their handler types in the reference and their flags in the help have this order.
 func All() []addon.Addon {
-	return slices.Concat(balancing(), sharded(), queued())
+	return slices.Concat(balancing(), sharded(), queued(), divided())
 }
 
 // Language is the language of files: its core, and the sections of the add-ons.

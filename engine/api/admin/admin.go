@@ -1,5 +1,5 @@
 // Package admin serves operators' calls about a node and its store: what the node has seen, the
-// audit, definitions, tokens, and the databases of the inbox.
+// audit, definitions and tokens.
 package admin
 
 import (
@@ -21,7 +21,6 @@ import (
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/guard"
-	"procaas/engine/inbox"
 	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
@@ -58,7 +57,6 @@ type Group struct {
 	Status   Status
 	Tokens   Tokens
 	Versions Versions
-	Inbox    inbox.Cells // nil if the inbox has one database
 
 	// Configured says that an admin token was configured, which cannot be revoked.
 	Configured bool
@@ -133,7 +131,7 @@ func (g *Group) Operations() []rest.Operation {
 				problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.CanaryRefused, problem.StoreUnavailable,
 			},
 		}, g.deploy),
-	}, slices.Concat(g.versionOperations(), g.auditOperations(), g.inboxOperations(), g.tokenOperations())...)
+	}, slices.Concat(g.versionOperations(), g.auditOperations(), g.tokenOperations())...)
 }
 
 type reload struct {

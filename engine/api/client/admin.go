@@ -13,7 +13,6 @@ import (
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/guard"
-	"procaas/engine/inbox"
 	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
@@ -108,26 +107,6 @@ func (c *Client) Audit(ctx context.Context, f store.AuditFilter, cursor string) 
 		"limit": limitText(f.Limit),
 	})
 	return Send[wire.Page[records.AuditView]](ctx, c, http.MethodGet, "/admin/v1/audit?"+q.Encode(), nil, nil)
-}
-
-// Inbox reads which database has which slots.
-func (c *Client) Inbox(ctx context.Context) (inbox.View, error) {
-	return Send[inbox.View](ctx, c, http.MethodGet, "/admin/v1/inbox", nil, nil)
-}
-
-// InboxLoads is Inbox with the load of each slot.
-func (c *Client) InboxLoads(ctx context.Context) (inbox.View, error) {
-	return Send[inbox.View](ctx, c, http.MethodGet, "/admin/v1/inbox?loads=true", nil, nil)
-}
-
-// MoveSlots begins a move of slots.
-func (c *Client) MoveSlots(ctx context.Context, order wire.InboxMoveRequest) (inbox.Move, error) {
-	return Send[inbox.Move](ctx, c, http.MethodPost, "/admin/v1/inbox/moves", order, nil)
-}
-
-// RemoveCell permanently removes a database from the inbox, and returns the inbox without it.
-func (c *Client) RemoveCell(ctx context.Context, request wire.InboxRemovalRequest) (inbox.View, error) {
-	return Send[inbox.View](ctx, c, http.MethodPost, "/admin/v1/inbox/removals", request, nil)
 }
 
 // Tokens lists the tokens.

@@ -16,7 +16,6 @@ import (
 	"procaas/engine/enginetest/pages"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
-	engineinbox "procaas/engine/inbox"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/records"
@@ -24,39 +23,7 @@ import (
 	"procaas/engine/store"
 )
 
-type inbox struct{}
-
-func (inbox) Inbox(context.Context) (engineinbox.View, error) {
-	now := time.Now()
-	return engineinbox.View{
-		Slots: 4096,
-		Cells: []engineinbox.Cell{
-			{Name: "home", Slots: 3072, Spans: "0-3071", Waiting: 12, Outbox: 1000}, {
-				Name: "b", Slots: 1024, Spans: "3072-4095",
-				Away: "dial <b>: refused",
-			}, {Name: "new"},
-		},
-		Moves: []engineinbox.Move{
-			{ID: "m-2", From: "home", To: "new", Slots: 512, Step: "copying", By: "ann", Reason: "<b>", Begun: now, Rows: 41},
-			{
-				ID: "m-1", From: "b", To: "home", Slots: 256, Step: "undone", Begun: now.Add(-3 * time.Second), Ended: &now, FrozenS: 0.017,
-				Error: "b is <b>",
-			},
-		},
-	}, nil
-}
-
 func options() ui.Options { return pages.Options(credentials.Grant{}) }
-
-func TestSystemsHaveTheirPages(t *testing.T) {
-	t.Parallel()
-	o := options()
-	o.Inbox = inbox{}
-	pages.Open(t, o, "/console/inbox", http.StatusOK, `aria-current="page">Inbox`, "4096 slots", `width="75"`, "75 %", "1000 or more",
-		"The database b cannot be reached: dial &lt;b&gt;: refused",
-		"unknown", "copying", "so far", "undone", "17 ms", "<td class=\"number\">3.0 s")
-	pages.Open(t, o, "/console/queue", http.StatusOK, "By databases of the inbox")
-}
 
 func TestStyleGuideIsForThoseWhoDevelop(t *testing.T) {
 	t.Parallel()
@@ -147,7 +114,7 @@ func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
 	pages.Open(t, c, "/console/queue", http.StatusOK, "wait for their turn")
 	pages.Open(t, c, "/console/queue/a", http.StatusNotFound, "There is no such page")
 	pages.Open(t, c, "/console/clusters", http.StatusNotFound, "There is no such page")
-	pages.Open(t, c, "/console/inbox", http.StatusOK, "The inbox has one database", "serve --cell")
+	pages.Open(t, c, "/console/inbox", http.StatusNotFound, "There is no such page")
 }
 
 // troubled is an engine all of whose handlers fail; the last of them are critical.

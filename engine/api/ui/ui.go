@@ -47,9 +47,6 @@ type Options struct {
 	// Pages are those of add-ons.
 	Pages []Page
 
-	// Inbox tells of the databases of the inbox; nil when there is one.
-	Inbox Inbox
-
 	// Numbers reads the counters of the node.
 	Numbers func() Numbers
 
@@ -158,7 +155,6 @@ func (c *Console) routes() *http.ServeMux {
 		"GET " + Root + "runs/{id}/compare":       runPages{c}.compare,
 		"GET " + Root + "keys/{flow}/{key...}":    runPages{c}.key,
 		"GET " + Root + "queue":                   systems{c}.queue,
-		"GET " + Root + "inbox":                   systems{c}.cells,
 		"GET " + Root + "incidents":               c.incidents,
 		"GET " + Root + "incidents.md":            c.incidents,
 		"GET " + Root + "audit":                   c.audit,

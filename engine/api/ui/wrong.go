@@ -285,9 +285,6 @@ func (c *Console) sidebar(here string, wrong []problem, s standing, g credential
 		incidents.Class = wrong[0].Class
 	}
 	systems := c.places()
-	if c.o.Inbox != nil {
-		systems = slices.Insert(systems, 0, place{Name: "Inbox", Href: Root + "inbox"})
-	}
 	tools := []place{
 		{Name: "Versions", Href: Root + "versions"},
 		{Name: "Audit", Href: Root + "audit"},

@@ -66,22 +66,6 @@ type MadeToken struct {
 	Secret string `json:"token" doc:"The token to send as Authorization: Bearer TOKEN. The server shows it only here."`
 }
 
-// An InboxMoveRequest asks for a move of slots.
-type InboxMoveRequest struct {
-	Slots  string   `json:"slots" maxLength:"20480" doc:"The slots, all of one cell: numbers and ranges." example:"0-2047"`
-	To     string   `json:"to" doc:"The target cell."`
-	Wait   Duration `json:"wait,omitempty" doc:"How long runs in flight have to end or pause. Meanwhile events of the slots wait. The default is 10s, and the maximum 5m."`
-	DryRun bool     `json:"dry_run,omitempty" doc:"true only returns the plan."`
-	Reason string   `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
-}
-
-// An InboxRemovalRequest asks to remove a database from the inbox.
-type InboxRemovalRequest struct {
-	Cell   string `json:"cell" doc:"The database." example:"b"`
-	Forget bool   `json:"forget,omitempty" doc:"true removes it although it has ended runs or cannot be reached. Lists no longer show these runs."`
-	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
-}
-
 // A Health reports that a process is alive or ready.
 type Health struct {
 	Status  string `json:"status" enum:"ok,ready" doc:"ok: the process is alive. ready: it accepts and runs events."`

@@ -11,7 +11,6 @@ import (
 	"procaas/cmd/procaas/addons"
 	"procaas/docs"
 	"procaas/dsl/tree"
-	"procaas/engine/api/admin"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/problem"
 	"procaas/engine/flowtest"
@@ -109,7 +108,7 @@ func problems() map[string]problem.Kind {
 	for code := range problem.Table {
 		all[code] = problem.KindOf(code)
 	}
-	for _, p := range append(addons.Problems(), admin.InboxProblems()...) {
+	for _, p := range addons.Problems() {
 		all[p.Code] = p
 	}
 	return all

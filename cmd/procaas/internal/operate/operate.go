@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/operate/control"
-	"procaas/cmd/procaas/internal/operate/placement"
 	"procaas/cmd/procaas/internal/operate/runs"
 	"procaas/cmd/procaas/internal/operate/top"
 	"procaas/cmd/procaas/internal/operate/versions"
@@ -17,5 +16,5 @@ import (
 func Commands() []*cobra.Command {
 	return slices.Concat(runs.Commands(), control.Commands(),
 		[]*cobra.Command{configCommand(), tokenCommand(), auditCommand(), nodesCommand(), healthCommand()},
-		placement.Commands(), top.Commands(), versions.Commands())
+		top.Commands(), versions.Commands())
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"procaas/cmd/procaas/addons"
-	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/transport"
+	"procaas/engine/pgkit"
 )
 
 // This file plugs add-ons into a node.
@@ -102,6 +102,19 @@ func (f *Flags) check(b *tree.Bundle) error {
 	return nil
 }
 
+// spread returns how to open the store if an add-on makes one of several databases, or nil.
+func (f *Flags) spread() (addon.Spread, error) {
+	for _, p := range f.processes() {
+		if p.Spread == nil {
+			continue
+		}
+		if s, err := p.Spread(f.Store); s != nil || err != nil {
+			return s, err
+		}
+	}
+	return nil, nil
+}
+
 // listen binds the addresses of all add-ons.
 func (n *Node) listen(ctx context.Context) error {
 	for _, p := range n.flags.addons {
@@ -119,7 +132,7 @@ func (n *Node) listen(ctx context.Context) error {
 func (n *Node) openParts(ctx context.Context, b *tree.Bundle) error {
 	f := &n.flags
 	h := &addon.Host{
-		Name: nodeName(f.Name), DSN: f.Store, Postgres: stores.IsPostgres(f.Store), Store: n.store,
+		Name: nodeName(f.Name), DSN: f.Store, Postgres: pgkit.IsDSN(f.Store), Store: n.store,
 		Bundle: func() *tree.Bundle {
 			if n.engine == nil {
 				return b

@@ -40,9 +40,9 @@ import (
 	"procaas/engine/budget"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
-	"procaas/engine/inbox"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
+	"procaas/engine/pgkit"
 	"procaas/engine/replay"
 	"procaas/engine/stats"
 	"procaas/engine/store"
@@ -52,7 +52,6 @@ import (
 // Flags are the flags of every command that runs a node.
 type Flags struct {
 	Store, Listen, Name string
-	Cells               []string
 	Migrate             bool
 	MaxInFlight         int
 	Lease, Drain        time.Duration
@@ -154,8 +153,6 @@ collector. The other OTEL_ variables work too.`,
 	f.Add(c, "sqlite:.procaas/procaas.db")
 	c.Flags().StringSliceVarP(&f.Pipelines, "pipelines", "p", []string{"."}, "directories or files with pipelines")
 	f.declareServed(c.Flags())
-	c.Flags().StringArrayVar(&f.Cells, "cell", nil, "another PostgreSQL for the inbox, in addition to --store: NAME=postgres://… "+
-		"(repeatable; the same on all nodes)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		f.Named = c.Flags().Changed("pipelines")
 		return serve(c.Context(), cli.Of(c), f)
@@ -200,7 +197,7 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	if without && len(bundle.Pipelines) == 0 {
 		n.log.Warn("there are no pipelines, neither here nor in the store; send some with procaas deploy flows/ --server " + n.URL())
 	}
-	n.log.Info("serving", "address", n.URL(), "store", stores.Redact(f.Store), "pipelines", len(bundle.Pipelines))
+	n.log.Info("serving", "address", n.URL(), "store", pgkit.Redact(f.Store), "pipelines", len(bundle.Pipelines))
 	go n.reloadOnHangup(ctx, hangups)
 	return n.Run(ctx)
 }
@@ -273,7 +270,7 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 		return nil, err
 	}
 	access.Memory = budget.New(limit)
-	if err := f.stores().Check(); err != nil {
+	if _, err := f.Stores(); err != nil {
 		return nil, err
 	}
 	if err := f.check(b); err != nil {
@@ -315,23 +312,32 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	return n, nil
 }
 
-// stores returns the options of the node's store.
-func (f *Flags) stores() stores.Options {
-	return stores.Options{DSN: f.Store, Cells: f.Cells, Migrate: f.Migrate}
+// Stores returns the options of the node's store. An error says what is wrong with the flags.
+func (f *Flags) Stores() (stores.Options, error) {
+	o := stores.Options{DSN: f.Store, Migrate: f.Migrate}
+	err := o.Check()
+	if err == nil {
+		o.Spread, err = f.spread()
+	}
+	return o, err
 }
 
 // open opens the store and creates the engine.
 func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (err error) {
-	if f := n.flags.stores(); n.flags.Patient {
-		n.store, err = f.Await(ctx, n.log, func() {
+	o, err := n.flags.Stores()
+	if err != nil {
+		return err
+	}
+	if n.flags.Patient {
+		n.store, err = o.Await(ctx, n.log, func() {
 			n.web.Start(transport.Unready(cli.Version()))
 			tell(n.log, waitsForStore)
 		})
 	} else {
-		n.store, err = f.Open(ctx, n.log)
+		n.store, err = o.Open(ctx, n.log)
 	}
 	if err != nil {
-		return fmt.Errorf("open store %s: %w", stores.Redact(n.flags.Store), err)
+		return fmt.Errorf("open store %s: %w", pgkit.Redact(n.flags.Store), err)
 	}
 	if n.traces, err = observe.OpenTraces(ctx, nodeName(n.flags.Name), n.log); err != nil {
 		return errors.Join(err, n.store.Close())
@@ -413,10 +419,6 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
 	}
 	served.Reload = n.reload
-	if inbox, ok := n.store.Scattered.(inbox.Cells); ok {
-		served.Inbox = inbox
-		n.metrics.MustRegister(&observe.Inbox{Cells: inbox})
-	}
 	n.api, n.console = api.NewWithConsole(served)
 	return nil
 }

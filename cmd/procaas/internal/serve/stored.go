@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/api/cli"
 	"procaas/engine/definitions"
+	"procaas/engine/pgkit"
 	"procaas/engine/store"
 )
 
@@ -40,9 +41,13 @@ func (f *Flags) stored(ctx context.Context) (b *tree.Bundle, err error) {
 	if !stores.Exists(f.Store) {
 		return nil, nil
 	}
-	db, err := f.stores().Open(ctx, slog.New(slog.DiscardHandler))
+	var db store.Store
+	o, err := f.Stores()
+	if err == nil {
+		db, err = o.Open(ctx, slog.New(slog.DiscardHandler))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", stores.Redact(f.Store), err)
+		return nil, fmt.Errorf("open store %s: %w", pgkit.Redact(f.Store), err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	hash, err := db.Bundles.Current(ctx)

@@ -1,4 +1,4 @@
-// Package stores opens the databases of --store and --cell.
+// Package stores opens the databases of --store.
 package stores
 
 import (
@@ -7,35 +7,37 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"procaas/engine/addon"
 	"procaas/engine/api/cli"
 	"procaas/engine/clock"
+	"procaas/engine/pgkit"
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
+	"procaas/handlers/queue"
 )
 
 // Options choose the databases of a node.
 type Options struct {
-	DSN     string   // postgres://… or sqlite:FILE
-	Cells   []string // NAME=postgres://…, in addition to DSN
-	Migrate bool     // update the schema first
+	DSN     string       // postgres://… or sqlite:FILE
+	Spread  addon.Spread // opens DSN as one of several databases; nil if it is the only one
+	Migrate bool         // update the schema first
 }
 
-// Open opens the store of a node, with its cells.
+// Open opens the store of a node.
 func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error) {
 	if err := o.Check(); err != nil {
 		return store.Store{}, err
 	}
-	if len(o.Cells) > 0 {
-		return o.openCells(ctx, log)
+	if o.Spread != nil {
+		return o.Spread(ctx, func(ctx context.Context, dsn string) (*store.Cell, error) { return o.openPostgres(ctx, dsn, true, log) }, log)
 	}
-	if IsPostgres(o.DSN) {
+	if pgkit.IsDSN(o.DSN) {
 		db, err := o.openPostgres(ctx, o.DSN, false, log)
 		if err != nil {
 			return store.Store{}, err
@@ -99,20 +101,24 @@ func migrateSQLite(ctx context.Context, path string) (from, to int64, err error)
 	return sqlite.Migrate(ctx, path)
 }
 
-// Check returns what is wrong with the flags, without opening anything.
-func (o Options) Check() error {
-	if err := checkDSN(o.DSN); err != nil {
-		return err
+// openPostgres opens a database: a cell, or the only one.
+func (o Options) openPostgres(ctx context.Context, dsn string, cell bool, log *slog.Logger) (*store.Cell, error) {
+	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Cell: cell, Log: log})
+	if err != nil {
+		return nil, err
 	}
-	_, err := o.namedCells()
-	return err
+	c := db.Cell()
+	return c, queue.Attach(ctx, c, dsn, queue.Options{Log: log})
 }
+
+// Check returns what is wrong with DSN, without opening anything.
+func (o Options) Check() error { return checkDSN(o.DSN) }
 
 // checkDSN returns what is wrong with a --store flag.
 func checkDSN(dsn string) error {
 	k, at, ok := kindOf(dsn)
 	switch {
-	case IsPostgres(dsn), ok && (at == "") == (k.at == ""):
+	case pgkit.IsDSN(dsn), ok && (at == "") == (k.at == ""):
 		return nil
 	case ok:
 		return cli.Usagef("--store %q: want %s%s", dsn, k.prefix, k.at)
@@ -121,11 +127,8 @@ func checkDSN(dsn string) error {
 	for _, k := range kinds() {
 		want += " or " + k.prefix + k.at
 	}
-	return cli.Usagef("--store %q: want %s", Redact(dsn), want)
+	return cli.Usagef("--store %q: want %s", pgkit.Redact(dsn), want)
 }
-
-// passwordParam finds a password in the parameters of a DSN.
-var passwordParam = regexp.MustCompile(`(?i)\b((?:ssl)?password)=[^&]*`)
 
 // The pauses between attempts to reach the store, and between lines of the log about it.
 const (
@@ -147,7 +150,7 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 			return db, err
 		}
 		if time.Since(told) >= tellAgain {
-			log.Warn("store cannot be reached, trying again", "store", Redact(o.DSN), "error", err)
+			log.Warn("store cannot be reached, trying again", "store", pgkit.Redact(o.DSN), "error", err)
 			told = time.Now()
 		}
 		away()
@@ -155,26 +158,6 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 			return store.Store{}, ctx.Err()
 		}
 	}
-}
-
-// IsPostgres reports whether a DSN is one of PostgreSQL.
-func IsPostgres(dsn string) bool {
-	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
-}
-
-// Redact hides the passwords in a DSN.
-func Redact(dsn string) string {
-	scheme, rest, ok := strings.Cut(dsn, "://")
-	if !ok {
-		return dsn
-	}
-	rest = passwordParam.ReplaceAllString(rest, "$1=***")
-	at := strings.LastIndex(rest, "@")
-	if at < 0 {
-		return scheme + "://" + rest
-	}
-	user, _, _ := strings.Cut(rest[:at], ":")
-	return scheme + "://" + user + "@" + rest[at+1:]
 }
 
 // MigrateCommand updates a schema.
@@ -211,7 +194,7 @@ func migrate(ctx context.Context, s cli.Streams, dsn string) error {
 	}
 	from, to, err := bring(ctx, at)
 	if err != nil {
-		return fmt.Errorf("migrate %s: %w", Redact(dsn), err)
+		return fmt.Errorf("migrate %s: %w", pgkit.Redact(dsn), err)
 	}
 	if from == to {
 		return s.Printf("schema is at version %d already\n", to)
@@ -224,7 +207,7 @@ func Describe(dsn string) string {
 	if k, at, ok := kindOf(dsn); ok {
 		return at + " (" + k.name + ")"
 	}
-	return Redact(dsn) + " (PostgreSQL)"
+	return pgkit.Redact(dsn) + " (PostgreSQL)"
 }
 
 // Exists reports whether a store may contain earlier data.

@@ -1,15 +1,17 @@
-package admin
+// Package api serves operators' calls about the databases of an inbox.
+package api
 
 import (
 	"errors"
 	"net/http"
 	"time"
 
+	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
-	"procaas/engine/api/wire"
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
+	"procaas/handlers/inbox/remote"
 )
 
 // These are the problems of an inbox of several databases.
@@ -19,10 +21,21 @@ var (
 	cellInUse   = problem.Kind{Code: "cell_in_use", Status: http.StatusConflict, Title: "The database cannot leave the inbox"}
 )
 
-// InboxProblems lists them.
-func InboxProblems() []problem.Kind { return []problem.Kind{noCells, invalidMove, cellInUse} }
+// Problems lists them.
+func Problems() []problem.Kind { return []problem.Kind{noCells, invalidMove, cellInUse} }
 
-func (g *Group) inboxOperations() []rest.Operation {
+// A group serves the calls.
+type group struct {
+	cells inbox.Cells // nil if the inbox has one database
+}
+
+// Calls describes the group in the API. Its calls refuse if cells is nil.
+func Calls(cells inbox.Cells) api.Group {
+	g := &group{cells}
+	return api.Group{Operations: func(api.Server) []rest.Operation { return g.operations() }}
+}
+
+func (g *group) operations() []rest.Operation {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	move := inbox.Move{
 		ID: "0c5b2d2e-6c0f-4be1-9d0a-2b1c6c8f7e11", From: "home", To: "b", Slots: 2048, Step: "copying", By: "ann",
@@ -46,7 +59,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 			Summary: "Move slots of keys from one database of the inbox to another",
 			About: "The move runs in the background. Read the inbox to see its progress. While slots are frozen, usually for milliseconds, " +
 				"calls that submit events of their keys wait up to five seconds. A move that fails is undone.",
-			Example: wire.InboxMoveRequest{Slots: "0-2047", To: "b"},
+			Example: remote.InboxMoveRequest{Slots: "0-2047", To: "b"},
 			Replies: []rest.Reply{
 				{Status: http.StatusAccepted, About: "The move, which has started.", Example: move},
 				{About: "The plan of a dry run.", Body: inbox.Move{}},
@@ -58,7 +71,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 			Summary: "Remove a database from the inbox for good",
 			About: "The server refuses while the database has slots, events for other databases, or runs. All nodes drop it within a " +
 				"second. Its name and its number are never reused. Afterwards restart the nodes without it, and drop the database.",
-			Example:  wire.InboxRemovalRequest{Cell: "b"},
+			Example:  remote.InboxRemovalRequest{Cell: "b"},
 			Replies:  []rest.Reply{{About: "The inbox without it.", Example: view}},
 			Refusals: []string{problem.StoreUnavailable}, Problems: []problem.Kind{cellInUse, noCells},
 		}, g.removeCell),
@@ -66,35 +79,35 @@ func (g *Group) inboxOperations() []rest.Operation {
 }
 
 // divided refuses calls if the inbox has one database.
-func (g *Group) divided() error {
-	if g.Inbox == nil {
+func (g *group) divided() error {
+	if g.cells == nil {
 		return noCells.New("the inbox has one database; serve --cell NAME=postgres://… adds others")
 	}
 	return nil
 }
 
-func (g *Group) inboxView(c *rest.Call) (v inbox.View, err error) {
+func (g *group) inboxView(c *rest.Call) (v inbox.View, err error) {
 	if err := g.divided(); err != nil {
 		return v, err
 	}
-	return g.Inbox.Inbox(c.Context())
+	return g.cells.Inbox(c.Context())
 }
 
 type readInbox struct {
 	Loads bool `query:"loads" doc:"Also the load of each slot."`
 }
 
-func (g *Group) readInbox(c *rest.Call, in *readInbox) (v inbox.View, err error) {
+func (g *group) readInbox(c *rest.Call, in *readInbox) (v inbox.View, err error) {
 	if v, err = g.inboxView(c); err == nil && in.Loads {
-		v.Loads, err = g.Inbox.Loads(c.Context())
+		v.Loads, err = g.cells.Loads(c.Context())
 	}
 	return v, err
 }
 
-type moveSlots struct{ Body wire.InboxMoveRequest }
+type moveSlots struct{ Body remote.InboxMoveRequest }
 
 // moveSlots replies 202 to a move that has begun, and 200 to a preview.
-func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.Move, err error) {
+func (g *group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.Move, err error) {
 	if err := g.divided(); err != nil {
 		return m, err
 	}
@@ -106,21 +119,21 @@ func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.Move, err error)
 	if b.DryRun {
 		c.Status(http.StatusOK)
 	}
-	m, err = g.Inbox.MoveSlots(c.Context(), o, c.Actor(b.Reason), b.DryRun)
+	m, err = g.cells.MoveSlots(c.Context(), o, c.Actor(b.Reason), b.DryRun)
 	if refused, ok := errors.AsType[*inbox.OrderError](err); ok {
 		err = invalidMove.New("%s", refused.Message)
 	}
 	return m, err
 }
 
-type removeCell struct{ Body wire.InboxRemovalRequest }
+type removeCell struct{ Body remote.InboxRemovalRequest }
 
 // removeCell replies with the inbox without the database.
-func (g *Group) removeCell(c *rest.Call, in *removeCell) (v inbox.View, err error) {
+func (g *group) removeCell(c *rest.Call, in *removeCell) (v inbox.View, err error) {
 	if err := g.divided(); err != nil {
 		return v, err
 	}
-	err = g.Inbox.RemoveCell(c.Context(), in.Body.Cell, in.Body.Forget, c.Actor(in.Body.Reason))
+	err = g.cells.RemoveCell(c.Context(), in.Body.Cell, in.Body.Forget, c.Actor(in.Body.Reason))
 	var refused *inbox.OrderError
 	switch {
 	case errors.As(err, &refused):

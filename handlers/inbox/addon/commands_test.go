@@ -1,10 +1,10 @@
-package placement
+package addon
 
 import (
 	"testing"
 
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
 )
 
 // Slots go to the database with the least load until no slot more would help; then nothing moves, also where one slot has

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/cells"
 	"procaas/engine/enginetest"
-	"procaas/engine/inbox"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
+	"procaas/handlers/inbox/cells"
 )
 
 // A cell is removed only when nothing is left in it, on all nodes, and for good: those

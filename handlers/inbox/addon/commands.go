@@ -1,5 +1,4 @@
-// Package placement has the commands that show and change which database of an inbox has which slots.
-package placement
+package addon
 
 import (
 	"cmp"
@@ -16,12 +15,10 @@ import (
 	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/clock"
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
+	inboxremote "procaas/handlers/inbox/remote"
 )
-
-// Commands returns the commands.
-func Commands() []*cobra.Command { return []*cobra.Command{inboxCommand()} }
 
 func inboxCommand() *cobra.Command {
 	return cli.Group(&cobra.Command{
@@ -38,7 +35,7 @@ func inboxStatus() *cobra.Command {
 	return cli.Shows(&cobra.Command{
 		Use: "status", Short: "Show the databases of the inbox, and current moves", Args: cobra.NoArgs,
 		Example: "  procaas inbox status\n  procaas inbox status --format json",
-	}, func(q *cli.Call) (inbox.View, error) { return q.Inbox(q.Ctx) }, printInbox)
+	}, func(q *cli.Call) (inbox.View, error) { return inboxremote.Read(q.Ctx, q.Client) }, printInbox)
 }
 
 func printInbox(q *cli.Call, v inbox.View) error {
@@ -74,7 +71,7 @@ func inboxSlots() *cobra.Command {
 		Use: "slots [KEY…]", Short: "Show which database has which slots, or which keys",
 		Example: "  procaas inbox slots\n  procaas inbox slots order-1 order-2",
 	}, func(q *cli.Call) error {
-		v, err := q.Inbox(q.Ctx)
+		v, err := inboxremote.Read(q.Ctx, q.Client)
 		if err != nil {
 			return err
 		}
@@ -139,7 +136,7 @@ func moves(c *cobra.Command, plan func(q *cli.Call, v inbox.View) (map[string][]
 		if m.atOnce < 1 {
 			return cli.Usagef("--at-once: want 1 or more, have %d", m.atOnce)
 		}
-		v, err := q.Inbox(q.Ctx)
+		v, err := inboxremote.Read(q.Ctx, q.Client)
 		if err != nil {
 			return err
 		}
@@ -195,7 +192,7 @@ again. It moves nothing if that would not help.`,
 		Example: "  procaas inbox spread --dry-run\n  procaas inbox spread --at-once 64",
 	}
 	return moves(c, func(q *cli.Call, _ inbox.View) (map[string][]int, error) {
-		v, err := q.InboxLoads(q.Ctx)
+		v, err := inboxremote.ReadLoads(q.Ctx, q.Client)
 		return spread(v), err
 	})
 }
@@ -273,21 +270,21 @@ All nodes drop the database within a second. Restart them without its --cell whe
 convenient. No other database can reuse its name.`,
 		Example: "  procaas inbox remove b\n  procaas inbox remove b --forget --reason 'server is sold'",
 	}
-	var r wire.InboxRemovalRequest
+	var r inboxremote.InboxRemovalRequest
 	c.Flags().BoolVar(&r.Forget, "forget", false, "remove it although it has ended runs or cannot be reached")
 	c.Flags().StringVar(&r.Reason, "reason", "", "reason, for the audit")
 	return cli.Shows(c, func(q *cli.Call) (inbox.View, error) {
 		r.Cell = q.Args[0]
-		return q.RemoveCell(q.Ctx, r)
+		return inboxremote.Remove(q.Ctx, q.Client, r)
 	}, printInbox)
 }
 
 // move makes moves one after the other.
-func (m *slotMoves) move(orders []wire.InboxMoveRequest) error {
+func (m *slotMoves) move(orders []inboxremote.InboxMoveRequest) error {
 	done := []inbox.Move{}
 	err := func() error {
 		for _, order := range orders {
-			moved, err := m.MoveSlots(m.Ctx, order)
+			moved, err := inboxremote.Move(m.Ctx, m.Client, order)
 			if err == nil && !m.dry {
 				moved, err = m.await(moved)
 			}
@@ -315,7 +312,7 @@ func (m *slotMoves) move(orders []wire.InboxMoveRequest) error {
 }
 
 // orders returns a request per source, target and part of the slots.
-func (m *slotMoves) orders(v inbox.View, targets map[string][]int) (all []wire.InboxMoveRequest) {
+func (m *slotMoves) orders(v inbox.View, targets map[string][]int) (all []inboxremote.InboxMoveRequest) {
 	owners := map[int]string{}
 	for _, cell := range v.Cells {
 		for _, slot := range slotsIn(cell) {
@@ -331,7 +328,7 @@ func (m *slotMoves) orders(v inbox.View, targets map[string][]int) (all []wire.I
 				}
 			}
 			for part := range slices.Chunk(slices.Compact(slots), m.atOnce) {
-				all = append(all, wire.InboxMoveRequest{
+				all = append(all, inboxremote.InboxMoveRequest{
 					Slots: inbox.FormatSlots(part), To: to, Wait: wire.Duration(m.wait), DryRun: m.dry, Reason: m.reason,
 				})
 			}
@@ -343,7 +340,7 @@ func (m *slotMoves) orders(v inbox.View, targets map[string][]int) (all []wire.I
 // await waits for the end of a move.
 func (m *slotMoves) await(begun inbox.Move) (inbox.Move, error) {
 	for {
-		v, err := m.Inbox(m.Ctx)
+		v, err := inboxremote.Read(m.Ctx, m.Client)
 		if err != nil {
 			return begun, err
 		}

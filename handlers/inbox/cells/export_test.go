@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
 )
 
 // An Order is an order of an actor.

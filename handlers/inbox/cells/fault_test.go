@@ -12,10 +12,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/inbox/cells"
 )
 
 // A faulty cell lets something happen in the midst of what a store asks of it.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/inbox/cells"
 )
 
 // While a database of the inbox is away, the keys of the others work; its own wait, and

@@ -1,19 +1,19 @@
-package observe
+package addon
 
 import (
 	"context"
 	"sync"
 	"time"
 
-	"procaas/engine/inbox"
+	"procaas/handlers/inbox"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Inbox are metrics of the databases of an inbox and of moves. All nodes return the same, except for what they
+// metrics are metrics of the databases of an inbox and of moves. All nodes return the same, except for what they
 // can reach.
-type Inbox struct {
-	Cells inbox.Cells
+type metrics struct {
+	cells inbox.Cells
 
 	mu   sync.Mutex // guards the following fields
 	at   time.Time
@@ -78,7 +78,7 @@ var (
 )
 
 // Describe implements [prometheus.Collector].
-func (m *Inbox) Describe(out chan<- *prometheus.Desc) {
+func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, g := range cellGauges() {
 		out <- g.desc
 	}
@@ -87,7 +87,7 @@ func (m *Inbox) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements [prometheus.Collector].
-func (m *Inbox) Collect(out chan<- prometheus.Metric) {
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	v := m.view()
 	if v == nil {
 		return
@@ -111,7 +111,7 @@ func (m *Inbox) Collect(out chan<- prometheus.Metric) {
 }
 
 // view reads the inbox, or reuses a recent view.
-func (m *Inbox) view() *inbox.View {
+func (m *metrics) view() *inbox.View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if time.Since(m.at) < inboxSeenAge {
@@ -119,7 +119,7 @@ func (m *Inbox) view() *inbox.View {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), inboxSeenTime)
 	defer cancel()
-	v, err := m.Cells.Inbox(ctx)
+	v, err := m.cells.Inbox(ctx)
 	m.at, m.seen = time.Now(), &v
 	if err != nil {
 		m.seen = nil

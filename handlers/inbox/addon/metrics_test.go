@@ -1,4 +1,4 @@
-package observe
+package addon
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/inbox"
+	"procaas/handlers/inbox"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,11 +41,11 @@ func TestInboxMetrics(t *testing.T) {
 		"procaas_inbox_cell_outbox home": 2, "procaas_inbox_cell_outbox_oldest_seconds home": 1.5,
 		"procaas_inbox_moving_slots": 60, "procaas_inbox_moves_total moved": 5, "procaas_inbox_moves_total undone": 1,
 	}
-	if d := cmp.Diff(want, gathered(t, &Inbox{Cells: s})); d != "" {
+	if d := cmp.Diff(want, gathered(t, &metrics{cells: s})); d != "" {
 		t.Errorf("-want +have\n%s", d)
 	}
 	s.err = errors.New("away")
-	if have := gathered(t, &Inbox{Cells: s}); len(have) > 0 {
+	if have := gathered(t, &metrics{cells: s}); len(have) > 0 {
 		t.Errorf("want nothing of an inbox that cannot be read, have %v", have)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/conformance/tasks"
 	"procaas/engine/enginetest/patience"
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
+	"procaas/handlers/inbox/cells"
 	"procaas/handlers/queue"
 )
 

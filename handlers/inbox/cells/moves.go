@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"procaas/engine/inbox"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
 )
 
 // The times of a move.

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/conformance"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
+	"procaas/handlers/inbox/cells"
 	"procaas/handlers/queue"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
 )
 
 // The document with the map.

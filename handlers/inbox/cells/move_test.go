@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/inbox/cells"
 )
 
 // counting is a flow whose entities count their events, and tell a neighbour, whose key

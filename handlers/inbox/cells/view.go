@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
 )
 
 // Inbox implements [inbox.Cells].

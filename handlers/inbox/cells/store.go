@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"time"
 
-	"procaas/engine/inbox"
 	"procaas/engine/store"
+	"procaas/handlers/inbox"
 )
 
 // Options say which cells a store consists of.

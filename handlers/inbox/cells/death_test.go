@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/inbox/cells"
 )
 
 // A mortal cell kills the process that makes a move, before a step or after it.
