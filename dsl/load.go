@@ -28,6 +28,10 @@ type Options struct {
 	// ServiceURLs replaces addresses of declared services, by id. So the same files serve in tests and in
 	// production. Unknown ids are ignored.
 	ServiceURLs map[string]string
+
+	// Stored says that the files were valid for the program that stored them. Errors with which they can run are
+	// warnings then.
+	Stored bool
 }
 
 // Load reads, merges and checks files. It returns all findings of one pass. The bundle is nil if and only if
@@ -42,7 +46,13 @@ func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
 	for _, s := range w.Bundle.Services {
 		s.Instead = o.ServiceURLs[s.ID]
 	}
-	found := suppress(set.Given, r.Diagnostics())
+	found := r.Diagnostics()
+	for i := range found {
+		if o.Stored && found[i].Runs {
+			found[i].Severity = diag.Warning
+		}
+	}
+	found = suppress(set.Given, found)
 	if diag.HasErrors(found) {
 		return nil, found
 	}

@@ -130,7 +130,7 @@ func fitsKnown(v *expr.Value, have, want *typing.Outline, at portion, r *diag.Re
 	if problem == nil {
 		return
 	}
-	d := diag.Diagnostic{Span: v.Span, Code: rules.Misfit, Related: schemaOf(want)}
+	d := diag.Diagnostic{Span: v.Span, Code: rules.Misfit, Related: schemaOf(want), Runs: true}
 	name := portion{at.what, slices.Concat(at.path, problem.path)}
 	switch problem.kind {
 	case maybeNull:
@@ -176,6 +176,13 @@ func (c *comparison) contradiction(have, want *typing.Outline, path datum.Path) 
 	c.left--
 	if have == nil || want == nil || have == want || c.left < 0 {
 		return nil
+	}
+	if choices := have.Each(); len(choices) > 1 {
+		for _, choice := range choices {
+			if found := c.contradiction(choice, want, path); found != nil {
+				return found
+			}
+		}
 	}
 	// The proof of degradation reports a null without a reason.
 	if have.Shape&datum.NullShape != 0 && want.Shape&datum.NullShape == 0 && (have.Why != "" || have.Shape == datum.NullShape) {

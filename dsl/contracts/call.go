@@ -3,12 +3,14 @@ package contracts
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
 	"procaas/dsl/typing"
 )
 
@@ -18,34 +20,43 @@ type Call struct {
 	Endpoint *Endpoint
 }
 
-// Call finds the endpoint that a handler calls. It returns nil if that is unknown, and also if there is none,
-// which it reports.
+// Call finds the endpoint that a handler calls. It returns nil if that is unknown or not always the same. It reports
+// each path that the service does not have.
 func (api *API) Call(o Operation) *Call {
-	path, ok := pathPattern(o.Path)
-	if !ok {
-		return nil
-	}
-	op, known := api.find(o.Method, path)
-	if op == nil {
-		if known {
+	var found []*Endpoint
+	for _, path := range pathPatterns(o.Path) {
+		op := api.find(o.Method, path)
+		if op == nil {
 			api.reportNoOperation(o, path)
+			return nil
 		}
+		if !slices.Contains(found, op) {
+			found = append(found, op)
+		}
+	}
+	if len(found) != 1 {
 		return nil
 	}
-	api.finish(op)
-	return &Call{o, op}
+	api.finish(found[0])
+	return &Call{o, found[0]}
 }
 
-// reportNoOperation reports that a service has no such operation. It suggests another method of the path, or
-// the nearest path.
+// reportNoOperation reports that a service has no such operation. It suggests another method of the path, the nearest
+// path, or to write out computed names.
 func (api *API) reportNoOperation(o Operation, path string) {
-	d := diag.Diagnostic{Span: o.Path.Span, Code: rules.NoOperation}
-	if methods := api.methodsOf(path); len(methods) > 0 {
-		d.Message = fmt.Sprintf("service %q has no %s %s, only %s", o.Service, o.Method, path, strings.Join(methods, ", "))
+	d := diag.Diagnostic{Span: o.Path.Span, Code: rules.NoOperation, Runs: true}
+	shown := strings.ReplaceAll(path, syntax.Hole, "{…}")
+	methods, choices := api.methodsOf(path), api.choices(o.Method, path)
+	d.Message = fmt.Sprintf("service %q has no %s %s", o.Service, o.Method, shown)
+	switch {
+	case len(methods) > 0:
+		d.Message += ", only " + strings.Join(methods, ", ")
 		d.Hint = "write method: " + methods[0]
-	} else {
-		d.Message = fmt.Sprintf("service %q has no %s %s", o.Service, o.Method, path)
-		d.Hint = api.contracts.DidYouMean(path, func() []string { return api.templates(o.Method) })
+	case len(choices) > 0:
+		d.Message += ": a computed part stands for a parameter only, and the document has " + strings.Join(choices, ", ")
+		d.Hint = "write the possible names into the expression, such as 'a' if … else 'b': they are compared with the document"
+	default:
+		d.Hint = api.contracts.DidYouMean(shown, func() []string { return api.templates(o.Method) })
 	}
 	d.Related = []diag.Related{{Span: api.root.Get("paths").Head(), Message: "its paths, by " + api.document}}
 	api.contracts.Report(d)

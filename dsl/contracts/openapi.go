@@ -1,7 +1,6 @@
 package contracts
 
 import (
-	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -173,77 +172,59 @@ func basePath(root node) string {
 	return strings.TrimSuffix(u.Path, "/")
 }
 
-// pathPattern returns the text of a path with a hole for each computed part. It returns false if nothing of the
-// path is known.
-func pathPattern(v *expr.Value) (text string, ok bool) {
+// pathPatterns lists the paths that a request may have, with a hole for each computed part. It returns nothing if nothing
+// of a path is known: it does not begin with a slash then.
+func pathPatterns(v *expr.Value) []string {
 	if text, ok := v.Text(); ok {
-		return text, true
+		return []string{text}
 	}
 	e := v.Expr()
 	if e == nil {
-		return "", false
+		return nil
 	}
 	s, f := syntax.Parse(e.Source)
 	if f != nil {
-		return "", false
-	}
-	text = s.Pattern(s.Root)
-	return text, strings.HasPrefix(text, "/")
-}
-
-// find returns the operation of a method and a path. If there is none, known reports whether that is certain.
-func (api *API) find(method, path string) (found *Endpoint, known bool) {
-	computed := strings.Contains(path, syntax.Hole)
-	for _, p := range []string{path, strings.TrimPrefix(path, api.base)} {
-		var matches []*Endpoint
-		for _, op := range api.operations {
-			if op.method == method && fitsTemplate(p, op.template) {
-				matches = append(matches, op)
-			}
-		}
-		if len(matches) == 0 {
-			continue
-		}
-		// Literal segments precede parameters.
-		slices.SortStableFunc(matches, func(a, b *Endpoint) int {
-			return cmp.Compare(strings.Count(a.template, "{"), strings.Count(b.template, "{"))
-		})
-		if computed {
-			return only(p, matches), false
-		}
-		return matches[0], true
-	}
-	return nil, !computed
-}
-
-// only returns the operation that a computed path means. If several match, it is the one whose parameters are
-// at the computed parts. It returns nil if that is not unique.
-func only(path string, matches []*Endpoint) *Endpoint {
-	if len(matches) == 1 {
-		return matches[0]
-	}
-	var found []*Endpoint
-	for _, op := range matches {
-		have, want := segments(path), segments(op.template)
-		ok := true
-		for i := range have {
-			ok = ok && (have[i] != syntax.Hole || strings.HasPrefix(want[i], "{"))
-		}
-		if ok {
-			found = append(found, op)
-		}
-	}
-	if len(found) != 1 {
 		return nil
 	}
-	return found[0]
+	paths := s.Patterns(s.Root)
+	if slices.ContainsFunc(paths, func(p string) bool { return !strings.HasPrefix(p, "/") }) {
+		return nil
+	}
+	return paths
+}
+
+// below lists the forms of a path: as it is, and below the path of the first server.
+func (api *API) below(path string) []string {
+	if rest, ok := strings.CutPrefix(path, api.base); ok && api.base != "" && strings.HasPrefix(rest, "/") {
+		return []string{path, rest}
+	}
+	return []string{path}
+}
+
+// find returns the operation of a method and a path, or nil.
+func (api *API) find(method, path string) *Endpoint {
+	for _, p := range api.below(path) {
+		var found *Endpoint
+		for _, op := range api.operations {
+			// Literal segments precede parameters.
+			if op.method == method && fitsTemplate(p, op.template) &&
+				(found == nil || strings.Count(op.template, "{") < strings.Count(found.template, "{")) {
+				found = op
+			}
+		}
+		if found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 // segments splits a path at its slashes. A trailing slash makes no difference.
 func segments(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
-// fitsTemplate reports whether a path may match a template. A parameter is one segment, and a hole may be any
-// text.
+// fitsTemplate reports whether a path matches a template. Parameters are within one segment. A hole matches only a
+// parameter: where the document has text, the path must have the same text. So a renamed path is found, even if a
+// computed part might happen to be another name of the document.
 func fitsTemplate(path, template string) bool {
 	have, want := segments(path), segments(template)
 	if len(have) != len(want) {
@@ -251,23 +232,40 @@ func fitsTemplate(path, template string) bool {
 	}
 	for i := range have {
 		before, rest, isParam := strings.Cut(want[i], "{")
-		_, after, _ := strings.Cut(rest, "}")
-		lead, _, holed := strings.Cut(have[i], syntax.Hole)
+		after := rest[strings.LastIndex(rest, "}")+1:]
 		switch {
-		case isParam && holed:
-		case isParam:
-			if !strings.HasPrefix(have[i], before) || !strings.HasSuffix(have[i], after) || len(have[i]) <= len(before)+len(after) {
-				return false
-			}
-		case holed:
-			if !strings.HasPrefix(want[i], lead) {
-				return false
-			}
-		case have[i] != want[i]:
+		case !isParam && have[i] != want[i]:
+			return false
+		case isParam && (!strings.HasPrefix(have[i], before) || !strings.HasSuffix(have[i], after) || len(have[i]) <= len(before)+len(after)):
 			return false
 		}
 	}
 	return true
+}
+
+// choices lists the paths of a method that a path would match if its computed parts were text of the document.
+func (api *API) choices(method, path string) []string {
+	var out []string
+	for _, op := range api.operations {
+		if op.method == method && slices.ContainsFunc(api.below(path), func(p string) bool { return mayMatch(p, op.template) }) {
+			out = append(out, op.template)
+		}
+	}
+	return out
+}
+
+// mayMatch is fitsTemplate with holes for any text of the document.
+func mayMatch(path, template string) bool {
+	have, want := segments(path), segments(template)
+	if len(have) != len(want) {
+		return false
+	}
+	for i := range have {
+		if strings.Contains(have[i], syntax.Hole) && !strings.Contains(want[i], "{") {
+			have[i] = want[i]
+		}
+	}
+	return fitsTemplate(strings.Join(have, "/"), template)
 }
 
 // templates lists the paths of a method, for suggestions.
@@ -285,7 +283,7 @@ func (api *API) templates(method string) []string {
 func (api *API) methodsOf(path string) []string {
 	var out []string
 	for _, op := range api.operations {
-		if fitsTemplate(path, op.template) || fitsTemplate(strings.TrimPrefix(path, api.base), op.template) {
+		if slices.ContainsFunc(api.below(path), func(p string) bool { return fitsTemplate(p, op.template) }) {
 			out = append(out, op.method)
 		}
 	}

@@ -75,6 +75,10 @@ type Diagnostic struct {
 	Message  string
 	Hint     string    // how to fix it; may be empty
 	Related  []Related // related positions
+
+	// Runs says that a definition with this error can run as before it was found. So a program that finds more than
+	// an earlier one can still use what that one has stored.
+	Runs bool
 }
 
 // A Related is a position that explains a diagnostic, such as the first of two duplicates.

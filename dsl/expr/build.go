@@ -134,7 +134,7 @@ func (b *builder) conditional(x *ast.ConditionalNode) part {
 	var yes, no part
 	b.knowing(b.factsOf(x.Cond, true), func() { yes = b.build(x.Exp1) })
 	b.knowing(b.factsOf(x.Cond, false), func() { no = b.build(x.Exp2) })
-	return part{shape: yes.shape | no.shape, outline: typing.Either(yes.known(), no.known()), eval: func(f *frame) (any, error) {
+	return part{shape: yes.shape | no.shape, outline: typing.Choice(yes.known(), no.known()), eval: func(f *frame) (any, error) {
 		truth, err := cond(f)
 		if err != nil {
 			return nil, err
@@ -189,7 +189,7 @@ func (b *builder) list(x *ast.ArrayNode) part {
 			known.Elem = parts[i].known()
 			continue
 		}
-		known.Elem = typing.Either(known.Elem, parts[i].known())
+		known.Elem = typing.Choice(known.Elem, parts[i].known())
 	}
 	made := part{shape: datum.ListShape, outline: known, eval: b.guard(x, func(f *frame) (any, error) {
 		if err := f.List(len(parts)); err != nil {

@@ -99,7 +99,14 @@ func (b *checks) readWithDefault(n ast.Node, o *typing.Outline) string {
 	}
 	first, last := b.Extent(n)
 	from, to := b.Tokens[first].From, b.Tokens[last].To
-	return "write, for example, " + b.expr.rewritten(b.scope, from, to, b.expr.defaulted(from, to, o.Shape&^datum.NullShape))
+	ways := b.expr.defaulted(from, to, o.Shape&^datum.NullShape)
+	if _, ok := n.(*ast.ConditionalNode); ok { // ?? binds closer
+		text := string([]rune(b.expr.Source)[from:to])
+		for i := range ways {
+			ways[i].text = strings.Replace(ways[i].text, text, "("+text+")", 1)
+		}
+	}
+	return "write, for example, " + b.expr.rewritten(b.scope, from, to, ways)
 }
 
 // readThrough returns how to read a chain. Link i is a member of a value that may be null.

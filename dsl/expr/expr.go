@@ -62,12 +62,17 @@ func (e *Expr) Compile(sc *Scope, want datum.Kind, r *diag.Reporter) {
 	if b.failed {
 		return
 	}
-	if fits := datum.ShapeOf(want); root.shape&fits == 0 {
+	if fits := datum.ShapeOf(want); root.shape&fits == 0 && !b.doubted {
 		b.fail(s.Root, rules.ExprUnfit, "", "want %s here, have %s", fits, root.shape)
 		return
 	}
-	root = b.placed(root, want)
-	e.Program, e.roots, e.Result = &program{eval: root.eval, slots: b.slots, reads: readsOf(b)}, sc.Roots, root.known()
+	if !b.doubted {
+		root = b.placed(root, want)
+	}
+	e.Program, e.roots = &program{eval: root.eval, slots: b.slots, reads: readsOf(b)}, sc.Roots
+	if !b.doubted {
+		e.Result = root.known()
+	}
 }
 
 func (e *Expr) builder(s *syntax.Tree, sc *Scope, r *diag.Reporter) *builder {

@@ -123,6 +123,9 @@ func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 			return nil // no news about something unknown
 		}
 		out.Shape = o.Types() & f.shape
+		if out.Shape != o.Types()&^datum.NullShape {
+			out.Choices = nil // the test may exclude some
+		}
 		switch {
 		case out.Shape == datum.NullShape:
 			out.Why = "the test before says so"
@@ -135,6 +138,7 @@ func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 		return o
 	}
 	out := *o
+	out.Choices = nil
 	switch {
 	case f.Words != nil:
 		out.Words = f.Words

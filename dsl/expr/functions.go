@@ -92,7 +92,22 @@ func (b *builder) arguments(x *ast.CallNode, fn *library.Definition) ([]part, bo
 			b.checkElements(a, fn.Name, args[i])
 		}
 	}
+	if fn.Name == "min" || fn.Name == "max" {
+		for _, other := range args[1:] {
+			b.checkPairs(x, fn.Name+" needs numbers or strings only", mixable, args[0], other, func(datum.Shape, datum.Shape) string {
+				return "make numbers of all: int(x) or float(x)"
+			})
+		}
+	}
 	return args, true
+}
+
+// mixable returns no type for a number and a text, which have no order.
+func mixable(l, r datum.Shape) datum.Shape {
+	if (l|r)&(datum.NumberShape|datum.StringShape) == 0 {
+		return datum.AnyShape
+	}
+	return ordered(l, r)
 }
 
 // method reports a method call: values have no methods. Its hints translate common methods of JavaScript,

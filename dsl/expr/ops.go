@@ -165,18 +165,48 @@ func (b *checks) checkOperands(x *ast.BinaryNode, op binary, l, r part) *typing.
 		b.checkIn(x, l, r)
 	}
 	lo, ro := l.known(), r.known()
-	if op.result(lo.Types(), ro.Types()) == 0 {
-		of := lo
-		if of == nil || ro != nil && ro.Inferred {
-			of = ro
-		}
-		b.doubt(x, of, rules.ExprOperand, b.mixHint(x, lo.Types(), ro.Types()),
-			"%s needs %s, have %s and %s", x.Operator, op.needs, lo.Types(), ro.Types())
-	}
+	hint := func(l, r datum.Shape) string { return b.mixHint(x, l, r) }
+	b.checkPairs(x, x.Operator+" needs "+op.needs, op.result, l, r, hint)
 	if x.Operator == "+" && lo.Types() == datum.ListShape && ro.Types() == datum.ListShape {
 		return typing.Either(lo, ro)
 	}
 	return nil
+}
+
+// checkPairs reports a pair of operands that have no result. Each side may have several choices.
+func (b *checks) checkPairs(n ast.Node, needs string, result func(l, r datum.Shape) datum.Shape, l, r part, hint func(l, r datum.Shape) string) {
+	lefts, rights := l.known().Each(), r.known().Each()
+	have := l.have()
+	if len(rights) > 1 {
+		have = r.have()
+	}
+	for _, lo := range lefts {
+		for _, ro := range rights {
+			if result(lo.Types(), ro.Types()) != 0 {
+				continue
+			}
+			of := lo
+			if of == nil || result(lo.Types(), datum.AnyShape) != 0 {
+				of = ro // the left side fits others
+			}
+			found := *of
+			found.Inferred = result(l.sure(lo), r.sure(ro)) != 0
+			b.doubt(n, &found, rules.ExprOperand, hint(lo.Types(), ro.Types()), "%s, %s %s and %s", needs, have, lo.Types(), ro.Types())
+			return
+		}
+	}
+}
+
+// sure returns the types of a choice of the part as far as they are certain. Those of a constant and those that a schema
+// promises are.
+func (p part) sure(choice *typing.Outline) datum.Shape {
+	switch {
+	case len(p.known().Each()) == 1:
+		return p.shape
+	case choice == nil || choice.Inferred:
+		return datum.AnyShape
+	}
+	return choice.Shape
 }
 
 // logic compiles and and or. The right side is evaluated only if it matters.
@@ -214,7 +244,7 @@ func (b *builder) otherwise(x *ast.BinaryNode) part {
 	}
 	r := b.build(x.Right)
 	s := l.shape&^datum.NullShape | r.shape
-	known := typing.Either(l.known().Present(), r.known())
+	known := typing.Choice(l.known().Present(), r.known())
 	if l.known() != nil && l.known().Shape == datum.NullShape {
 		known = r.known()
 	}

@@ -21,7 +21,8 @@ import (
 type checks struct {
 	names
 
-	told map[string]bool // paths with a reported null
+	told    map[string]bool // paths with a reported null
+	doubted bool            // an error says that the types contradict a schema
 }
 
 // doubt reports a contradiction to an outline. It is fail with the outline as an additional parameter.
@@ -34,7 +35,8 @@ func (b *checks) doubt(n ast.Node, o *typing.Outline, code diag.Code, hint, form
 	if o.Inferred {
 		d.Severity = diag.Warning
 	}
-	b.failed = b.failed || d.Severity == diag.Error
+	d.Runs = true
+	b.doubted = b.doubted || d.Severity == diag.Error
 	b.reporter.Report(d)
 }
 
@@ -44,6 +46,14 @@ func (p part) known() *typing.Outline {
 		return p.outline
 	}
 	return typing.OfShape(p.shape).Supposed()
+}
+
+// have is the word before one type of a part in messages.
+func (p part) have() string {
+	if len(p.known().Each()) > 1 {
+		return "may have"
+	}
+	return "have"
 }
 
 // with sets the outline of a part. Types that a schema promises become types of the part.
@@ -314,8 +324,11 @@ func (b *checks) placed(root part, want datum.Kind) part {
 		root = b.solid(b.Root, root) // elsewhere, null means nothing
 	}
 	fits := datum.ShapeOf(want)
-	if o := root.outline; o != nil && o.Shape&^datum.NullShape != 0 && o.Shape&fits == 0 {
-		b.doubt(b.Root, o, rules.ExprUnfit, "", "want %s here, have %s", fits, o.Shape)
+	for _, o := range root.outline.Each() {
+		if o != nil && o.Shape&^datum.NullShape != 0 && o.Shape&fits == 0 {
+			b.doubt(b.Root, o, rules.ExprUnfit, "", "want %s here, %s %s", fits, root.have(), o.Shape)
+			break
+		}
 	}
 	return root
 }
@@ -332,8 +345,11 @@ func (b *checks) want(n ast.Node, p part, s datum.Shape, what string) part {
 	if p.shape&s == 0 {
 		return b.fail(n, rules.ExprOperand, hint, "%s needs %s, have %s", what, s, p.shape)
 	}
-	if o := p.outline; o != nil && o.Shape&s == 0 {
-		b.doubt(n, o, rules.ExprOperand, hintFor(s, o.Shape), "%s needs %s, have %s", what, s, o.Shape)
+	for _, o := range p.outline.Each() {
+		if o != nil && o.Shape&s == 0 {
+			b.doubt(n, o, rules.ExprOperand, hintFor(s, o.Shape), "%s needs %s, %s %s", what, s, p.have(), o.Shape)
+			break
+		}
 	}
 	return p
 }

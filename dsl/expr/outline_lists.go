@@ -41,11 +41,21 @@ func (b *checks) checkElements(n ast.Node, name string, p part) {
 	s, o := elementShapes[name], elementOf(p.outline)
 	switch {
 	case s == 0 || o == nil:
-	case o.Shape&s == 0:
-		b.doubt(n, o, rules.ExprOperand, hintFor(s, o.Shape), "%s needs a list of which each element is %s, have %s", name, s, o.Shape)
+	case !b.checkEach(n, o, s, name):
 	case o.Nullable() && o.Why != "":
 		b.doubt(n, o, rules.ExprMaybeNull, "drop them first: filter(xs, # != null)", "elements of %s may be null: %s", b.Text(n), o.Why)
 	}
+}
+
+// checkEach reports the first element that a function cannot take. It returns whether there is none.
+func (b *checks) checkEach(n ast.Node, o *typing.Outline, s datum.Shape, name string) bool {
+	for _, one := range o.Each() {
+		if one != nil && one.Shape&s == 0 {
+			b.doubt(n, one, rules.ExprOperand, hintFor(s, one.Shape), "%s needs a list of which each element is %s, have %s", name, s, one.Shape)
+			return false
+		}
+	}
+	return true
 }
 
 // listOutlines return the types of the results of functions on lists and mappings.
@@ -82,18 +92,26 @@ func elementOf(o *typing.Outline) *typing.Outline {
 	return o.Elem
 }
 
-func sameList(args []*typing.Outline) *typing.Outline { return listOf(elementOf(args[0])) }
+// sameList returns the outline of a list of some elements of another one.
+func sameList(args []*typing.Outline) *typing.Outline { return listOf(elementOf(args[0]).Joined()) }
 
 func maybeElement(args []*typing.Outline) *typing.Outline {
-	return elementOf(args[0]).Absent("there may be no such element")
+	return elementOf(args[0]).Joined().Absent("there may be no such element")
 }
 
 // extremeOf returns the outline of the least or greatest element. An empty list has none.
 func extremeOf(args []*typing.Outline) *typing.Outline {
-	if len(args) > 1 || args[0].Shape != datum.ListShape {
+	if len(args) > 1 {
+		out := args[0]
+		for _, a := range args[1:] {
+			out = typing.Either(out, a)
+		}
+		return out.Widened()
+	}
+	if args[0].Shape != datum.ListShape {
 		return nil
 	}
-	return elementOf(args[0]).Absent("an empty list has neither a least nor a greatest element")
+	return elementOf(args[0]).Joined().Absent("an empty list has neither a least nor a greatest element")
 }
 
 // anyMember returns the outline of a mapping's members.

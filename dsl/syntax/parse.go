@@ -231,15 +231,37 @@ func (s *Tree) Text(n ast.Node) string {
 	return b.String()
 }
 
-// Pattern returns the text that a node computes, with a [Hole] for each part that is not constant.
-func (s *Tree) Pattern(n ast.Node) string {
-	if text, ok := n.(*ast.StringNode); ok {
-		return text.Value
+// maxPatterns limits how many texts [Tree.Patterns] returns.
+const maxPatterns = 16
+
+// Patterns lists the texts that a node may compute, with a [Hole] for each part that is not constant. Conditions and ??
+// have several.
+func (s *Tree) Patterns(n ast.Node) []string {
+	var out []string
+	switch x := n.(type) {
+	case *ast.StringNode:
+		return []string{x.Value}
+	case *ast.VariableDeclaratorNode:
+		return s.Patterns(x.Expr)
+	case *ast.ConditionalNode:
+		out = append(s.Patterns(x.Exp1), s.Patterns(x.Exp2)...)
+	case *ast.BinaryNode:
+		if x.Operator == "??" {
+			out = append(s.Patterns(x.Left), s.Patterns(x.Right)...)
+		}
+		if x.Operator == "+" {
+			ends := s.Patterns(x.Right)
+			for _, start := range s.Patterns(x.Left) {
+				for _, end := range ends {
+					out = append(out, start+end)
+				}
+			}
+		}
 	}
-	if x, ok := n.(*ast.BinaryNode); ok && x.Operator == "+" {
-		return s.Pattern(x.Left) + s.Pattern(x.Right)
+	if len(out) == 0 || len(out) > maxPatterns {
+		return []string{Hole}
 	}
-	return Hole
+	return out
 }
 
 // Conjuncts returns the texts of the operands of and, or the text of any other node.

@@ -25,6 +25,10 @@ type Outline struct {
 	Elem  *Outline // of a list
 	Words []any    // the only possible values apart from null; nil for any
 
+	// Choices are the values of which an expression returns one, such as both sides of ??. Each of them must fit
+	// where the value is used. Of another union, one that fits is enough. A nil choice is any value.
+	Choices []*Outline
+
 	// Why is the reason why the value may be null, such as "it is optional in …". It is empty if the proof of
 	// degradation reports the null.
 	Why string
@@ -147,14 +151,65 @@ func Of(v any) *Outline {
 	return out
 }
 
-// Widened drops possible values and keeps their types, since the initial value of a variable does not limit
-// later ones.
-func (o *Outline) Widened() *Outline {
-	if o == nil || o.Words == nil {
+// maxChoices limits the choices of an outline.
+const maxChoices = 16
+
+// Choice returns the outline of an expression that returns either of two values.
+func Choice(a, b *Outline) *Outline {
+	choices := slices.Concat(a.choices(), b.choices())
+	out := Either(a, b)
+	if a == b || len(choices) > maxChoices || !slices.ContainsFunc(choices, func(o *Outline) bool { return o != nil }) {
+		return out
+	}
+	if out == nil {
+		out = &Outline{Shape: datum.AnyShape, Inferred: true}
+	} else {
+		joined := *out
+		out = &joined
+	}
+	out.Choices = choices
+	return out
+}
+
+func (o *Outline) choices() []*Outline {
+	if o == nil || o.Choices == nil {
+		return []*Outline{o}
+	}
+	return o.Choices
+}
+
+// Each returns what the value may be one by one: its choices without null, or the outline itself.
+func (o *Outline) Each() []*Outline {
+	if o == nil || o.Choices == nil {
+		return []*Outline{o}
+	}
+	var out []*Outline
+	for _, choice := range o.Choices {
+		if choice == nil || choice.Shape != datum.NullShape {
+			out = append(out, choice.Present())
+		}
+	}
+	return out
+}
+
+// Joined returns the outline without its choices: of a value that may be one of them, and need not.
+func (o *Outline) Joined() *Outline {
+	if o == nil || o.Choices == nil {
 		return o
 	}
 	out := *o
-	out.Words = nil
+	out.Choices = nil
+	return &out
+}
+
+// Widened drops possible values and keeps their types, since the initial value of a variable does not limit
+// later ones.
+func (o *Outline) Widened() *Outline {
+	if o == nil || o.Words == nil && o.Choices == nil {
+		return o
+	}
+	out := *o
+	out.Words, out.Choices = nil, nil
 	if out.Shape&datum.NumberShape != 0 {
 		out.Shape |= datum.NumberShape
 	}

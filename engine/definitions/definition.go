@@ -266,7 +266,7 @@ func (l *Library) Read(ctx context.Context, hash string) (*tree.Bundle, error) {
 
 // parse parses a definition from its files.
 func (l *Library) parse(hash string, files []diag.File) (*tree.Bundle, error) {
-	b, found := dsl.Load(files, dsl.Options{Language: l.Language, Types: l.Types, ServiceURLs: l.Services})
+	b, found := dsl.Load(files, dsl.Options{Language: l.Language, Types: l.Types, ServiceURLs: l.Services, Stored: true})
 	if b == nil {
 		return nil, fmt.Errorf("%w: %s: %s", ErrUnusable, hash, FirstError(found))
 	}
