@@ -10,8 +10,7 @@ import (
 // What an earlier program has stored runs on, although this one finds more in it.
 func TestStoredFilesRunWithErrorsThatOnlyThisProgramFinds(t *testing.T) {
 	t.Parallel()
-	files := splitFiles(`
--- p.yaml --
+	files := splitFiles(`-- p.yaml --
 services: [{id: orders, url: http://127.0.0.1:9081, openapi: orders.yaml}]
 pipelines:
   - id: p
