@@ -40,6 +40,12 @@ func checkCall(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	if call == nil {
 		return
 	}
+	before := len(r.Found)
+	defer func() {
+		for i := range r.Found[before:] {
+			r.Found[before+i].Runs = true // the service has the last word
+		}
+	}()
 	checkQuery(h, call, r)
 	switch to := call.Endpoint; {
 	case call.Body != nil && to.Body != nil:

@@ -22,8 +22,9 @@ import (
 )
 
 func diffCommand() *cobra.Command {
+	var openapi string
 	c := &cobra.Command{
-		Use:   "diff OLD NEW",
+		Use:   "diff {OLD NEW | --openapi OLD [PATH…]}",
 		Short: "Show what new pipelines change, for new events and for runs in flight",
 		Long: `diff compares two directories or files of pipelines. It compares flows, stages, the
 fields of handlers, and which handlers wait for which others and why. It also names
@@ -34,12 +35,38 @@ With --server it shows for each run in flight whether the run fits the new pipel
 A run that does not fit is pinned to the pipelines that it began with. Both kinds
 of run finish.
 
+With --openapi it compares the old OpenAPI document of a service with the one that the
+pipelines name. It shows what of the new document breaks which handler: the errors and
+warnings of validate that the old document does not cause.
+
 Exit codes: 0 when nothing differs, 1 when something does.`,
-		Example: "  procaas diff deployed/ flows/ --server http://127.0.0.1:8080",
-		Args:    cobra.ExactArgs(2),
+		Example: `  procaas diff deployed/ flows/ --server http://127.0.0.1:8080
+  procaas diff --openapi old.yaml flows/
+  procaas diff --openapi orders=old.yaml flows/`,
+		Args: func(c *cobra.Command, args []string) error {
+			if openapi != "" {
+				return nil
+			}
+			return cobra.ExactArgs(2)(c, args)
+		},
 	}
+	c.Flags().StringVar(&openapi, "openapi", "", "an old OpenAPI document; SERVICE=FILE if several services have one")
 	cli.OptionalServer(c, "address of a server whose runs in flight to look at")
 	return cli.Formatted(c, func(q *cli.Call) error {
+		if openapi != "" {
+			if q.Server != "" {
+				return cli.Usagef("--server looks at runs in flight, and --openapi at no runs: give one of them")
+			}
+			paths := q.Args
+			if len(paths) == 0 {
+				paths = []string{"."}
+			}
+			found, err := compareAPI(q.Streams, openapi, paths)
+			if err != nil {
+				return err
+			}
+			return cmp.Or(q.Show(found, func() error { return breakText(q.Streams, found) }), cli.FindingsIf(len(found) > 0))
+		}
 		old, err := source.Bundle(q.Streams, q.Args[:1], dsl.Options{})
 		if err != nil {
 			return err
