@@ -102,7 +102,9 @@ func documentOf(b *tree.Bundle, service string) (string, error) {
 
 // newFindings lists what is found with the new document only, by handler.
 func newFindings(b *tree.Bundle, document string, before, after []diag.Diagnostic) []breakage {
-	same := func(a, b diag.Diagnostic) bool { return a.Span.Equal(b.Span) && a.Code == b.Code && a.Message == b.Message }
+	same := func(a, b diag.Diagnostic) bool {
+		return a.Span.Equal(b.Span) && a.Code == b.Code && a.Message == b.Message
+	}
 	out := []breakage{}
 	for _, d := range after {
 		if d.Severity == diag.Advice || slices.ContainsFunc(before, func(old diag.Diagnostic) bool { return same(old, d) }) {
