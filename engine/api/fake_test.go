@@ -803,10 +803,10 @@ func (f *fakeEngine) Handlers() []stats.HandlerInfo {
 		{
 			Path: "new-order-created/fetch-order/get-order", Type: "request", Owner: "team-orders", Critical: true, Switch: "on",
 			RateLimit: "100/s", Effective: []string{"limited to 100/s by its definition"}, Calls: 8, SuccessRatio: &ratio, LatencyP50: &p50,
-			LatencyP99: &p50, File: "taxi.yaml", Line: 12,
+			LatencyP99: &p50, Windows: []stats.Window{}, File: "taxi.yaml", Line: 12,
 		},
 		{
-			Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", Switch: "off",
+			Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", Switch: "off", Windows: []stats.Window{},
 			Effective: []string{"switched off at new-order-created by ann"}, Fallback: &fallback.View{
 				State:   fallback.Out,
 				Service: "push", Since: &began, Until: &began, Ratio: &ratio, Trips: 2, Reason: "7 of 8 calls succeeded in 30s",
@@ -814,6 +814,14 @@ func (f *fakeEngine) Handlers() []stats.HandlerInfo {
 			Line: 30,
 		},
 	}
+}
+
+func (f *fakeEngine) Pipelines() []stats.PipelineInfo {
+	ratio, p50 := 0.875, 12.5
+	return []stats.PipelineInfo{{Pipeline: "new-order-created", Owner: "team-orders", Windows: []stats.PipelineWindow{{
+		Window:   stats.Window{Period: "10s", Ended: 8, Failed: 1, PerS: 0.8, SuccessRatio: &ratio, LatencyP50: &p50, LatencyP99: &p50},
+		Accepted: 9, AcceptedPerS: 0.9,
+	}}}}
 }
 
 func (f *fakeEngine) Services() []guard.ServiceInfo {

@@ -84,6 +84,9 @@ func (r *Run) attempted(u unit, o Outcome, live Live) {
 	case u.rec.outcome != model.OutcomeWaiting:
 		r.succeeded(u, live)
 	}
+	if o.Err == nil && (err != nil || u.rec.outcome == model.OutcomeFailed) {
+		r.whole.refused = u.rec.err
+	}
 	if u.rec.outcome != model.OutcomeFailed { // its result may have failed to compute: then nothing of it counts
 		r.emit(u.rec, events)
 	}

@@ -107,6 +107,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 		return
 	}
 	rec := u.rec
+	r.whole.refused = ""
 	r.whole.recording.ends(r.within+u.ref(), u, o, live)
 	rec.underway = false
 	r.underway--

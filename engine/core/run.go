@@ -99,6 +99,8 @@ type whole struct {
 	costly  bool // outcomes of elements have changed: forgetting one in a crash repeats its call
 	further bool // a handler or an element was decided, or a call ended
 
+	refused string // why the last outcome of a call without an error has failed all the same; see [Run.Refused]
+
 	// What the next change brings along.
 
 	emits []model.Event            // events to accept in its transaction

@@ -181,6 +181,10 @@ func (r *Run) IsStopping() bool { return r.stopping != "" }
 // Multiplies reports whether the run has started others in its pipeline's loop.
 func (r *Run) Multiplies() bool { return r.whole.extent.looped > 0 }
 
+// Refused returns why the attempt of the last [Run.Finish] has failed although its call did not: its response is too large,
+// or an expression of the result has failed. It is empty otherwise.
+func (r *Run) Refused() string { return r.whole.refused }
+
 // CauseRetry is the suffix of the cause of a run that waits to retry a handler. The path of the
 // handler comes before it. The run continues without the handler when fallback turns it off.
 const CauseRetry = " retry"

@@ -34,6 +34,7 @@ type Parts struct {
 	Lost    func() error     // returns why nothing may be written to the store, or nil
 	Writes  *writes.Health
 	Metrics *stats.Metrics
+	Stats   *stats.Stats
 }
 
 // A Room is the node's room for runs that begin as soon as their events are stored.
@@ -295,6 +296,7 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 		}
 		if r.Err == nil && !r.Duplicate {
 			a.Metrics.Accepted.Inc()
+			a.Stats.EventAccepted(runs[i].Pipeline, time.Now())
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -68,12 +69,14 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	span.End(result, err, err != nil && calls.Err() != nil)
 	if err != nil {
 		if calls.Err() != nil {
-			return &ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}, mem} // interrupted
+			return &ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}, mem, nil} // interrupted
 		}
 		j.ofCall(t).Debug("attempt failed", "error", err)
 	}
 	if !t.Verify { // a verification says nothing about the handler's own calls
-		seen.Ended(err, now.Sub(began), now)
+		if t.Beside {
+			seen.Ended(err, now.Sub(began), now) // the run does not hear of it
+		}
 		if j.def.Counted[t.Step] && !j.isOnTrial() {
 			j.n.d.Degrader.Count(t.Step, err, now.Sub(began), j.n.d.Clock.Now())
 		}
@@ -81,7 +84,16 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	if j.watch != nil && t.Attempt == 1 && t.Item <= 1 && !t.Verify {
 		j.n.d.Degrader.Tally(j.watch.Tried(t.Step.Path, err == nil, j.n.d.Clock.Now()))
 	}
-	return &ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began)), mem}
+	e := &ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began)), mem, nil}
+	if !t.Verify && !t.Beside {
+		e.count = func(refused string) {
+			if err == nil && refused != "" {
+				err = errors.New(refused)
+			}
+			seen.Ended(err, now.Sub(began), now)
+		}
+	}
+	return e
 }
 
 // isOnTrial reports whether the run has a version that a share of the keys tries. Its calls say
@@ -138,6 +150,17 @@ type ended struct {
 	outcome core.Outcome
 	end     guard.CallEnd
 	mem     *budget.Holder // of the reply, until the run has it
+
+	// count counts the attempt in the figures of its handler, when the run has taken its outcome or refused it. It is nil
+	// for what is no attempt of its own.
+	count func(refused string)
+}
+
+// counts calls count, if there is one.
+func (e *ended) counts(refused string) {
+	if e.count != nil {
+		e.count(refused)
+	}
 }
 
 // start starts calls. It returns false if the node may start none.
@@ -182,6 +205,7 @@ func (j *job) finish(list []*ended) {
 	for _, e := range list {
 		j.underway--
 		if j.cancelling {
+			e.counts("")
 			e.mem.Close()
 			continue
 		}
@@ -189,6 +213,7 @@ func (j *job) finish(list []*ended) {
 		e.outcome.Probe = j.pass.End(e.ref, e.end, e.outcome.Ended)
 		if e.outcome.Err == nil || j.calls.Err() == nil {
 			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.d.Clock.Latest())) // if it waits, from this time on
+			e.counts(j.run.Refused())
 		}
 		e.mem.Close() // what the run keeps of it counts for the run from now on
 		j.weigh()

@@ -8,6 +8,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 )
 
 // notify sends a notice about a run, if there is a receiver.
@@ -72,8 +73,9 @@ func (j *job) notice(c model.Change) {
 	}
 }
 
-// count counts handlers that were left out and those that only compute. Calls count themselves. A
-// handler that was left out while it waited returns its places in the guard.
+// count counts handlers that were left out, those that only compute or call a pipeline, and those that failed although
+// none of their attempts did. Other attempts are counted when they end. A handler that was left out while it waited
+// returns its places in the guard.
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
 		for ref := range j.held {
@@ -88,18 +90,32 @@ func (j *job) count() {
 		if by := model.LeftBy(h.Outcome, h.Reason); by != "" && (step == nil || !step.Handler.IsCritical()) {
 			j.leftOut(h, step, by)
 		}
-		switch computes := step != nil && step.Computes(); {
+		took, whole := wholeTime(h, step)
+		switch {
 		case h.Outcome == model.OutcomeSkipped:
 			seen.Skipped.Inc()
-		case h.Outcome == model.OutcomeSucceeded && computes:
-			seen.Ended(nil, 0, time.Now())
+		case h.Outcome == model.OutcomeSucceeded && whole:
+			seen.Ended(nil, took, time.Now())
 		case h.Outcome == model.OutcomeFailed:
-			if computes {
-				seen.Ended(errors.New(h.Error), 0, time.Now())
+			if whole || h.Attempts == 0 || h.Items != nil && h.Items.Failed == 0 {
+				seen.Ended(errors.New(h.Error), took, time.Now())
 			}
 			j.gaveUp(h, step)
 		}
 	}
+}
+
+// wholeTime reports whether a handler makes no attempts of its own, so that all of it counts as one, and its duration.
+func wholeTime(h checkpoint.HandlerView, step *planner.Step) (took time.Duration, whole bool) {
+	switch {
+	case step == nil:
+		return stats.Unmeasured, false
+	case step.Callee != nil && h.Started != nil && h.Finished != nil:
+		return h.Finished.Sub(*h.Started), true
+	case step.Computes():
+		return 0, true
+	}
+	return stats.Unmeasured, step.Callee != nil
 }
 
 // gaveUp counts a handler that has failed for good. A critical one fails the run, which is reported

@@ -13,16 +13,6 @@ import (
 	"procaas/engine/model"
 )
 
-// Statistics cover one minute, in slots of five seconds. Latencies are counted in bins that grow by
-// a third each. That is precise enough for people and small enough for thousands of handlers.
-const (
-	statSlots   = 12
-	statSlot    = 5 * time.Second
-	statBins    = 52
-	statBinBase = 50 * time.Microsecond // upper bound of the first bin
-	statBinStep = 1.33                  // the last bin begins at about two minutes
-)
-
 // forgetAfter is how long a handler is kept that the current definition does not have. Runs with
 // another definition may still call it.
 const forgetAfter = time.Hour
@@ -44,6 +34,7 @@ type Stats struct {
 	took      durations
 	followed  *definitions.Definition // by Follow; only its goroutine uses it
 	pipelines map[string]time.Time
+	runs      sync.Map // id of a pipeline → *runStats
 }
 
 // Path returns the statistics of one handler.
@@ -69,7 +60,7 @@ func (s *Stats) Path(path string) *pathStats {
 		labels: parts, succeeded: label("succeeded"), failed: label("failed"), Skipped: label("skipped"),
 		GivenUp: s.Metrics.HandlerGivenUp.WithLabelValues(parts[:]...),
 		seconds: s.Metrics.HandlerSeconds.WithLabelValues(parts[:]...),
-		since:   now, asked: now,
+		asked:   now, attempts: newFigures(now),
 	}
 	s.paths.Store(path, fresh)
 	return fresh
@@ -132,23 +123,22 @@ func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 			delete(s.pipelines, pipeline)
 			s.Metrics.Runs.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
 			s.forgetTook(pipeline)
+			s.runs.Delete(pipeline)
 		}
 	}
 }
 
-// A pathStats is a ring with the last minute of one handler.
+// A pathStats has the figures of one handler.
 type pathStats struct {
 	labels                              [3]string // never changes
 	succeeded, failed, Skipped, GivenUp prometheus.Counter
 	seconds                             prometheus.Observer
 
-	since    time.Time    // when it was created; never changes
+	attempts *figures     // guards itself
 	Underway atomic.Int64 // calls in flight
 	Waiting  atomic.Int64 // runs that the guard makes wait
 
-	mu          sync.Mutex // guards the following
-	ring        [statSlots]statSlotCounts
-	recent      guard.Budget // the last seconds, because a minute shows an outage late
+	mu          sync.Mutex   // guards the following
 	asked       time.Time    // when the definition last had the handler
 	gone        guard.Budget // bad: runs that continued without the handler because it waited too long
 	lastError   string       // of the attempt of lastFailure; later successes keep it
@@ -171,33 +161,19 @@ func (p *pathStats) quiet(now time.Time) bool {
 	return p.Underway.Load() == 0 && p.Waiting.Load() == 0
 }
 
-// A statSlotCounts has the attempts that ended in one time slot.
-type statSlotCounts struct {
-	slot      int64 // number of the slot since the Unix epoch; any other is stale
-	succeeded int64
-	failed    int64
-	bins      [statBins]uint32 // number of attempts per latency bin
-}
-
-// Ended counts an attempt.
+// Ended counts an attempt, and what failed without one, whose latency is [Unmeasured].
 func (p *pathStats) Ended(err error, took time.Duration, now time.Time) {
-	p.seconds.Observe(took.Seconds())
+	if took >= 0 {
+		p.seconds.Observe(took.Seconds())
+	}
+	p.attempts.End(err != nil, took, now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	slot := now.UnixNano() / int64(statSlot)
-	c := &p.ring[slot%statSlots]
-	if c.slot != slot {
-		*c = statSlotCounts{slot: slot}
-	}
-	c.bins[latencyBin(took)]++
-	p.recent.End(err == nil, now)
 	if err == nil {
-		c.succeeded++
 		p.succeeded.Inc()
 		p.lastSuccess = now
 		return
 	}
-	c.failed++
 	p.failed.Inc()
 	p.lastError, p.lastFailure = err.Error(), now
 }
@@ -209,42 +185,16 @@ func (p *pathStats) Waited(now time.Time) {
 	p.gone.End(false, now)
 }
 
-// Fill adds the last minute to a view.
+// Fill adds the figures to a view.
 func (p *pathStats) Fill(h *HandlerInfo, now time.Time) {
+	windows := p.attempts.View(now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.InFlight, h.Waiting = p.Underway.Load(), p.Waiting.Load()
 	h.LastError, h.LastSuccess, h.LastFailure = p.lastError, model.Moment(p.lastSuccess), model.Moment(p.lastFailure)
-	if good, bad := p.recent.Outcomes(now); good+bad > 0 {
-		ratio := float64(good) / float64(good+bad)
-		h.RecentCalls, h.RecentRatio = int64(good+bad), &ratio
-	}
 	_, gone := p.gone.Outcomes(now)
 	h.LeftOut = int64(gone)
-	slot := now.UnixNano() / int64(statSlot)
-	var succeeded int64
-	var bins [statBins]uint32
-	for i := range p.ring {
-		c := &p.ring[i]
-		if c.slot <= slot-statSlots || c.slot > slot {
-			continue
-		}
-		h.Calls += c.succeeded + c.failed
-		succeeded += c.succeeded
-		for b, n := range c.bins {
-			bins[b] += n
-		}
-	}
-	if h.Calls == 0 {
-		return
-	}
-	// Of the current slot only the elapsed part counts, and of a new handler only its lifetime.
-	// Otherwise the rate would start too low.
-	window := min(now.Sub(p.since), (statSlots-1)*statSlot+time.Duration(now.UnixNano()%int64(statSlot)))
-	h.CallsPerS = float64(h.Calls) / max(window, time.Second).Seconds()
-	ratio := float64(succeeded) / float64(h.Calls)
-	p50, p99 := quantile(bins[:], statBinBase, h.Calls, 0.5), quantile(bins[:], statBinBase, h.Calls, 0.99)
-	h.SuccessRatio, h.LatencyP50, h.LatencyP99 = &ratio, &p50, &p99
+	h.TakeWindows(windows)
 }
 
 // latencyBin returns the bin of a duration of a call.

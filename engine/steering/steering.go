@@ -54,6 +54,18 @@ func (st *Steering) Durations() []stats.DurationView {
 	return st.Stats.Durations(st.Library.Present(), st.Clock.Now())
 }
 
+// Pipelines lists the pipelines of the current definition, in order.
+func (st *Steering) Pipelines() []stats.PipelineInfo {
+	now := time.Now()
+	out := []stats.PipelineInfo{}
+	for _, p := range st.Library.Present().Plans {
+		info := stats.PipelineInfo{Pipeline: p.Pipeline.ID, Owner: p.Pipeline.Owner}
+		st.Stats.FillPipeline(&info, now)
+		out = append(out, info)
+	}
+	return out
+}
+
 // Handler returns one handler of the current definition. The second result is false if there is
 // none at this path.
 func (st *Steering) Handler(path string) (stats.HandlerInfo, bool) {

@@ -28,8 +28,9 @@ import (
 
 // Status describes the state of a node.
 type Status interface {
-	// Handlers and Services return what this node has seen. Other nodes see other things.
+	// Handlers, Pipelines and Services return what this node has seen. Other nodes see other things.
 	Handlers() []stats.HandlerInfo
+	Pipelines() []stats.PipelineInfo
 	Services() []guard.ServiceInfo
 
 	// Durations returns how long runs and stages took on this node.
@@ -76,6 +77,14 @@ func (g *Group) Operations() []rest.Operation {
 			Summary: "List handlers with the statistics of this node", Replies: rest.OK("All handlers, in order."),
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[stats.HandlerInfo], error) {
 			return rest.Listed(scope.Handlers(rest.Granted(c.R), g.Status.Handlers()), nil)
+		}),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/pipelines", ID: "list-pipelines", Need: rest.Views, Tag: "admin",
+			Summary: "List pipelines with the events and the ended runs of this node",
+			About:   "Each has its figures for the last 10 seconds, minute, 10 minutes and hour.",
+			Replies: rest.OK("All pipelines, in order."),
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[stats.PipelineInfo], error) {
+			return rest.Listed(scope.Pipelines(rest.Granted(c.R), g.Status.Pipelines()), nil)
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/services", ID: "list-services", Need: rest.Views, Tag: "admin",

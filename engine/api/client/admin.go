@@ -28,6 +28,11 @@ func (c *Client) Durations(ctx context.Context) ([]stats.DurationView, error) {
 	return List[stats.DurationView](ctx, c, "/admin/v1/durations")
 }
 
+// Pipelines lists the pipelines as the server's node sees them.
+func (c *Client) Pipelines(ctx context.Context) ([]stats.PipelineInfo, error) {
+	return List[stats.PipelineInfo](ctx, c, "/admin/v1/pipelines")
+}
+
 // Backlog returns what waits on all nodes.
 func (c *Client) Backlog(ctx context.Context) (stats.BacklogView, error) {
 	return Send[stats.BacklogView](ctx, c, http.MethodGet, "/admin/v1/backlog", nil, nil)

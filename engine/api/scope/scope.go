@@ -79,6 +79,11 @@ func Durations(g credentials.Grant, all []stats.DurationView) []stats.DurationVi
 	return readable(g, all, func(d *stats.DurationView) string { return credentials.PipelineOf(d.Path) })
 }
 
+// Pipelines returns the pipelines that g may read.
+func Pipelines(g credentials.Grant, all []stats.PipelineInfo) []stats.PipelineInfo {
+	return readable(g, all, func(p *stats.PipelineInfo) string { return p.Pipeline })
+}
+
 // Controls returns the controls of the pipelines that g may read.
 func Controls(g credentials.Grant, all []guard.ControlView) []guard.ControlView {
 	return readable(g, all, func(c *guard.ControlView) string { return credentials.PipelineOf(c.Path) })

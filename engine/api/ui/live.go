@@ -91,15 +91,16 @@ func reply(w http.ResponseWriter, v any) error {
 }
 
 type overviewData struct {
-	Now        seen.Point
-	ErrorShare *float64
-	Accepted   []float64
-	Errors     []float64
-	P50, P99   *float64 // of the runs that ended last, ms
-	Succeeded  float64
-	Statuses   []statusCount // the other ways in which runs ended
-	Pipelines  []pipelineRow
-	Trouble    []stats.HandlerInfo // out, off or failing: critical ones that fail first
+	Now       seen.Point
+	Failing   []string               // what fails now: services, pipelines, handlers; the widest first
+	Runs      []stats.PipelineWindow // of all pipelines of this node, the shortest period first
+	Accepted  []float64
+	Errors    []float64
+	P50, P99  *float64 // of the runs that ended last, ms
+	Succeeded float64
+	Statuses  []statusCount // the other ways in which runs ended
+	Pipelines []pipelineRow
+	Trouble   []stats.HandlerInfo // out, off or failing: critical ones that fail first
 
 	MoreTrouble int // how many are left out
 
@@ -124,8 +125,18 @@ type pipelineRow struct {
 	ID, Flow, Owner string
 	On              []string
 	Handlers        []stats.HandlerInfo
-	Rate            float64
 	Took            stats.DurationView
+	Now, Minute     stats.PipelineWindow
+	Fails, Calm     bool
+}
+
+// read takes in what this node has counted for the pipeline.
+func (p *pipelineRow) read(info stats.PipelineInfo) {
+	if len(info.Windows) > 1 {
+		p.Now, p.Minute = info.Windows[0], info.Windows[1]
+	}
+	p.Fails = info.Fails()
+	p.Calm = p.Minute.Accepted == 0 && p.Minute.Ended == 0
 }
 
 func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
@@ -151,8 +162,9 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 	}
 	if len(points) > 0 {
 		d.Now = points[len(points)-1]
-		d.ErrorShare = &d.Now.Errors
 	}
+	all := c.o.Engine.Pipelines()
+	d.Runs = stats.Sum(all)
 	d.stand(c.o.Engine.Backlog())
 	n := c.history.Numbers()
 	d.Succeeded = n.Runs["succeeded"]
@@ -172,11 +184,26 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 			row.Took = took
 		}
 	}
+	for _, s := range d.Services {
+		if calm(s) == 0 {
+			d.Failing = append(d.Failing, s.ID)
+		}
+	}
+	for _, p := range all {
+		if row := rows[p.Pipeline]; row != nil {
+			row.read(p)
+		}
+		if p.Fails() {
+			d.Failing = append(d.Failing, p.Pipeline)
+		}
+	}
 	for _, h := range infos {
 		id, _, _ := strings.Cut(h.Path, "/")
 		if row := rows[id]; row != nil {
 			row.Handlers = append(row.Handlers, h)
-			row.Rate = max(row.Rate, h.CallsPerS)
+		}
+		if h.Fails() {
+			d.Failing = append(d.Failing, h.Path)
 		}
 		if troubled(h) {
 			d.Trouble = append(d.Trouble, h)

@@ -71,6 +71,11 @@ func (e scopedEngine) Durations() []stats.DurationView {
 	return scope.Durations(e.g, e.Engine.Durations())
 }
 
+// Pipelines implements [Node].
+func (e scopedEngine) Pipelines() []stats.PipelineInfo {
+	return scope.Pipelines(e.g, e.Engine.Pipelines())
+}
+
 // Backlog implements [Node].
 func (e scopedEngine) Backlog() stats.BacklogView { return scope.Backlog(e.g, e.Engine.Backlog()) }
 

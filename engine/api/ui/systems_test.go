@@ -130,6 +130,7 @@ func (troubled) Handlers() []stats.HandlerInfo {
 	}
 	return all
 }
+func (troubled) Pipelines() []stats.PipelineInfo                       { return nil }
 func (troubled) Services() []guard.ServiceInfo                         { return nil }
 func (troubled) Backlog() stats.BacklogView                            { return stats.BacklogView{} }
 func (troubled) Plans() []*planner.Plan                                { return nil }

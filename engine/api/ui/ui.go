@@ -93,6 +93,7 @@ type Definition interface {
 // A Node tells what it has seen, and how it and the others are.
 type Node interface {
 	Handlers() []stats.HandlerInfo
+	Pipelines() []stats.PipelineInfo
 	Services() []guard.ServiceInfo
 	Durations() []stats.DurationView
 	Backlog() stats.BacklogView

@@ -14,12 +14,12 @@ func Mood(h stats.HandlerInfo) string {
 		return "out"
 	case ratio == nil:
 		return "idle"
-	case *ratio >= 0.99:
-		return "good"
-	case *ratio >= 0.9:
+	case h.Fails():
+		return "bad"
+	case *ratio < 0.99:
 		return "fair"
 	}
-	return "bad"
+	return "good"
 }
 
 // MoodText is the mood of a handler for people.

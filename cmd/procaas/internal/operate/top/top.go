@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -20,6 +22,7 @@ import (
 
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
 	"procaas/engine/clock"
 	"procaas/engine/guard"
 	"procaas/engine/stats"
@@ -34,6 +37,7 @@ type topFlags struct {
 	others []string      // addresses of further nodes, whose numbers are added
 	once   bool          // print a single view
 	sort   string        // one of topOrders
+	window string        // one of stats.Periods
 	every  time.Duration // interval between views
 }
 
@@ -47,7 +51,9 @@ func topCommand() *cobra.Command {
 		Short: "Watch handlers by path: rate, success, latency, switch, limit, fallback",
 		Long: `top shows the handlers of a server, or those below a path, and updates each second.
 Columns are calls and success in the last minute and the last 10 seconds, and the median
-and the 99th percentile of latency. Other columns are calls in flight, runs that wait in memory or are
+and the 99th percentile of latency. --window shows 10 seconds, 10 minutes or an hour
+instead of the minute. An attempt fails by an error of its call, and also by an
+expression, a schema or a deadline. Other columns are calls in flight, runs that wait in memory or are
 parked in the store, and what restricts a handler. CRIT and OWNER say whether a handler
 is critical and whose it is, where 120 columns or the terminal have room.
 
@@ -71,10 +77,14 @@ to add other nodes. Ctrl-C ends it. Without a terminal, top prints once.`,
 	c.Flags().BoolVar(&f.once, "once", false,
 		"print once, and exit, as without a terminal; --format json then prints one document instead of a line per update")
 	c.Flags().StringVar(&f.sort, "sort", topOrders()[0], "order: "+strings.Join(topOrders(), ", "))
+	c.Flags().StringVar(&f.window, "window", stats.Periods()[1], "time that the columns are of: "+strings.Join(stats.Periods(), ", "))
 	c.Flags().DurationVar(&f.every, "every", time.Second, "time between updates")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		if !slices.Contains(topOrders(), f.sort) {
 			return cli.Usagef("--sort %q: want one of %s", f.sort, strings.Join(topOrders(), ", "))
+		}
+		if !slices.Contains(stats.Periods(), f.window) {
+			return cli.Usagef("--window %q: want one of %s", f.window, strings.Join(stats.Periods(), ", "))
 		}
 		if f.every < 100*time.Millisecond {
 			return cli.Usagef("--every %s: want 100ms or more", f.every)
@@ -172,7 +182,7 @@ func (f *topFlags) stream(ctx context.Context, now topView, below string) error 
 // look asks the nodes. Each node lists all handlers, but counts only its own calls, so look adds them by path.
 // The number of nodes and their runs come from the store, so any node knows them.
 func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
-	v := topView{server: f.Server, order: f.sort, at: time.Now(), asked: 1 + len(f.others)}
+	v := topView{server: f.Server, order: f.sort, window: f.window, at: time.Now(), asked: 1 + len(f.others)}
 	if err := v.ask(ctx, f.At(f.Server), below); err != nil {
 		return v, fmt.Errorf("%s: %w", f.Server, err)
 	}
@@ -189,6 +199,11 @@ func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 			return v, fmt.Errorf("%s: %w", server, err)
 		}
 		v.addTook(took)
+		piped, err := pipelines(ctx, other)
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", server, err)
+		}
+		v.addPipelines(piped)
 		nodes, err := other.Nodes(ctx)
 		if err != nil {
 			return v, fmt.Errorf("%s: %w", server, err)
@@ -208,6 +223,15 @@ func seen(ctx context.Context, node *client.Client) (handlers []stats.HandlerInf
 	return handlers, services, err
 }
 
+// pipelines returns what a node has counted for pipelines. A node of an older version has not.
+func pipelines(ctx context.Context, node *client.Client) ([]stats.PipelineInfo, error) {
+	all, err := node.Pipelines(ctx)
+	if refused, ok := errors.AsType[*problem.Problem](err); ok && refused.Status == http.StatusNotFound {
+		return nil, nil
+	}
+	return all, err
+}
+
 // ask sets what a node has counted for the handlers below a path, and what it reads from the store.
 func (v *topView) ask(ctx context.Context, node *client.Client, below string) error {
 	handlers, services, err := seen(ctx, node)
@@ -217,6 +241,13 @@ func (v *topView) ask(ctx context.Context, node *client.Client, below string) er
 	v.known, v.services = cli.Paths(handlers), services
 	v.handlers = slices.DeleteFunc(handlers, func(h stats.HandlerInfo) bool {
 		return below != "" && h.Path != below && !strings.HasPrefix(h.Path, below+"/")
+	})
+	all, err := pipelines(ctx, node)
+	if err != nil {
+		return err
+	}
+	v.piped = slices.DeleteFunc(all, func(p stats.PipelineInfo) bool {
+		return below != "" && p.Pipeline != below && !strings.HasPrefix(below, p.Pipeline+"/")
 	})
 	if v.backlog, err = node.Backlog(ctx); err != nil {
 		return err

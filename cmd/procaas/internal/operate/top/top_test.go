@@ -26,6 +26,11 @@ func topCase(path string, perS float64, ratio, p50, p99 float64, change ...func(
 	if perS > 0 {
 		h.SuccessRatio, h.LatencyP50, h.LatencyP99 = &ratio, &p50, &p99
 	}
+	minute := stats.Window{
+		Period: "1m", Ended: h.Calls, Failed: int64(float64(h.Calls)*(1-ratio) + 0.5), PerS: perS, SuccessRatio: h.SuccessRatio,
+		LatencyP50: h.LatencyP50, LatencyP99: h.LatencyP99,
+	}
+	h.Windows = []stats.Window{{Period: "10s"}, minute, {Period: "10m"}, {Period: "1h"}}
 	for _, f := range change {
 		f(&h)
 	}
@@ -194,6 +199,33 @@ func TestTopTellsOwnersAndWhatIsCritical(t *testing.T) {
 		}
 		if shows := strings.Contains(have, "OWNER"); shows != (s.width == 120) {
 			t.Errorf("width %d: owners are shown: %v", s.width, shows)
+		}
+	}
+}
+
+// A person on call sees that all runs of a pipeline fail, whatever its handlers say, and how many end a second.
+func TestTopTellsOfRuns(t *testing.T) {
+	t.Parallel()
+	ratio := 0.25
+	runs := func(ended, failed int64) (out []stats.PipelineWindow) {
+		for _, period := range stats.Periods() {
+			w := stats.Window{Period: period, Ended: ended, Failed: failed, PerS: float64(ended) / 10, SuccessRatio: &ratio}
+			out = append(out, stats.PipelineWindow{Window: w, Accepted: 100, AcceptedPerS: 10})
+		}
+		return out
+	}
+	v := topView{at: time.Now(), window: "10s", handlers: []stats.HandlerInfo{topCase("work/s/pay", 1, 1, 4.2, 13)}, piped: []stats.PipelineInfo{
+		{Pipeline: "work", Windows: runs(80, 60)}, {Pipeline: "fine", Windows: runs(20, 0)},
+	}}
+	v.piped[1].Windows = nil // an older node
+	v.addPipelines([]stats.PipelineInfo{{Pipeline: "work", Windows: runs(80, 60)}, {Pipeline: "unknown"}})
+	have := string(v.draw(&screen{}))
+	for _, want := range []string{
+		"20.0 events/s in 10s; runs ended a second: 10s 16.0 (75.0% failed), 1m 16.0", "pipelines failing: work, 25.0% of its runs succeed",
+		"work/s/pay       -      -",
+	} {
+		if !strings.Contains(have, want) {
+			t.Errorf("want %q, have\n%s", want, have)
 		}
 	}
 }

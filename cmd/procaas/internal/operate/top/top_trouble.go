@@ -46,6 +46,51 @@ func (v *topView) down() string {
 	return "services down: " + someOf(words)
 }
 
+// failing lists the pipelines whose runs fail.
+func (v *topView) failing() string {
+	var words []string
+	for i := range v.piped {
+		p := &v.piped[i]
+		if p.Fails() {
+			words = append(words, fmt.Sprintf("%s, %s of its runs succeed", p.Pipeline, percentText(p.Ratio())))
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "pipelines failing: " + someOf(words)
+}
+
+// runsText says how many events come and runs end, and how many of those fail, in each period.
+func (v *topView) runsText() string {
+	var words []string
+	all := stats.Sum(v.piped)
+	for _, w := range all {
+		text := fmt.Sprintf("%s %s", w.Period, cli.Rate(w.PerS))
+		if w.Failed > 0 {
+			text += fmt.Sprintf(" (%s failed)", percentText(new(float64(w.Failed)/float64(w.Ended))))
+		}
+		words = append(words, text)
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s events/s in 10s; runs ended a second: %s", cli.Rate(all[0].AcceptedPerS), strings.Join(words, ", "))
+}
+
+// addPipelines adds what another node has counted.
+func (v *topView) addPipelines(others []stats.PipelineInfo) {
+	for _, o := range others {
+		i := slices.IndexFunc(v.piped, func(p stats.PipelineInfo) bool { return p.Pipeline == o.Pipeline })
+		if i < 0 {
+			continue
+		}
+		for k := range min(len(v.piped[i].Windows), len(o.Windows)) {
+			v.piped[i].Windows[k].Add(o.Windows[k])
+		}
+	}
+}
+
 // heldBack lists services that answer, but for which runs queue.
 func (v *topView) heldBack() string {
 	var words []string
@@ -220,10 +265,11 @@ type topReport struct {
 	// of pipelines, or of a pipeline and its stages if a path is given
 	Durations []stats.DurationView `json:"durations"`
 	Backlog   stats.BacklogView    `json:"backlog"`
+	Pipelines []stats.PipelineInfo `json:"pipelines"`
 	Memory    []nodeMemory         `json:"memory,omitempty"` // of the nodes that were asked
 }
 
 func (v *topView) report() topReport {
 	page := cli.Items(v.handlers)
-	return topReport{Items: page.Items, Next: page.Next, Services: v.services, Durations: v.took, Backlog: v.backlog, Memory: v.memory}
+	return topReport{Items: page.Items, Next: page.Next, Services: v.services, Durations: v.took, Backlog: v.backlog, Memory: v.memory, Pipelines: v.piped}
 }

@@ -36,7 +36,9 @@ type topView struct {
 	services []guard.ServiceInfo
 	controls []guard.ControlView // in their parts
 	took     []stats.DurationView
+	window   string // one of stats.Periods, of the columns
 	handlers []stats.HandlerInfo
+	piped    []stats.PipelineInfo
 	known    []string // all paths on the server
 }
 
@@ -64,26 +66,9 @@ func (v *topView) add(handlers []stats.HandlerInfo) {
 // and this one is never too good. It weighs ratios by calls. Without calls there is no ratio, so it never
 // divides by 0.
 func merge(h, other *stats.HandlerInfo) {
-	if other.SuccessRatio != nil {
-		ratio := *other.SuccessRatio
-		if h.SuccessRatio != nil {
-			ratio = (*h.SuccessRatio*float64(h.Calls) + ratio*float64(other.Calls)) / float64(h.Calls+other.Calls)
-		}
-		h.SuccessRatio = &ratio
-	}
-	if other.RecentRatio != nil {
-		ratio := *other.RecentRatio
-		if h.RecentRatio != nil {
-			ratio = (*h.RecentRatio*float64(h.RecentCalls) + ratio*float64(other.RecentCalls)) / float64(h.RecentCalls+other.RecentCalls)
-		}
-		h.RecentRatio = &ratio
-	}
-	h.RecentCalls += other.RecentCalls
 	h.Parked = max(h.Parked, other.Parked) // already of all nodes
-	for _, pair := range []struct{ to, from **float64 }{{&h.LatencyP50, &other.LatencyP50}, {&h.LatencyP99, &other.LatencyP99}} {
-		if *pair.to == nil || *pair.from != nil && **pair.from > **pair.to {
-			*pair.to = *pair.from
-		}
+	for i := range min(len(h.Windows), len(other.Windows)) {
+		h.Windows[i].Add(other.Windows[i])
 	}
 	if other.LastFailure != nil && (h.LastFailure == nil || other.LastFailure.After(*h.LastFailure)) {
 		h.LastFailure, h.LastError = other.LastFailure, other.LastError
@@ -91,8 +76,7 @@ func merge(h, other *stats.HandlerInfo) {
 	if other.LastSuccess != nil && (h.LastSuccess == nil || other.LastSuccess.After(*h.LastSuccess)) {
 		h.LastSuccess = other.LastSuccess
 	}
-	h.Calls += other.Calls
-	h.CallsPerS += other.CallsPerS
+	h.TakeWindows(h.Windows)
 	h.InFlight += other.InFlight
 	h.Waiting += other.Waiting
 }
@@ -101,19 +85,31 @@ func merge(h, other *stats.HandlerInfo) {
 func (v *topView) arrange() {
 	by := map[string]func(*stats.HandlerInfo) float64{
 		// Rounded as shown, or rows would change places all the time.
-		"rate":     func(h *stats.HandlerInfo) float64 { return math.Round(h.CallsPerS * 10) },
+		"rate":     func(h *stats.HandlerInfo) float64 { return math.Round(v.figures(h).PerS * 10) },
 		"failures": failuresPerS,
 		"latency": func(h *stats.HandlerInfo) float64 {
-			if h.LatencyP99 == nil {
-				return -1
+			if p99 := v.figures(h).LatencyP99; p99 != nil {
+				return *p99
 			}
-			return *h.LatencyP99
+			return -1
 		},
 		"path": func(*stats.HandlerInfo) float64 { return 0 },
 	}[v.order]
 	slices.SortStableFunc(v.handlers, func(a, b stats.HandlerInfo) int {
 		return cmp.Or(cmp.Compare(by(&b), by(&a)), strings.Compare(a.Path, b.Path))
 	})
+}
+
+// figures returns those of a handler that its row shows.
+func (v *topView) figures(h *stats.HandlerInfo) stats.Window {
+	for _, w := range h.Windows {
+		if w.Period == v.window {
+			return w
+		}
+	}
+	return stats.Window{ // of an older node, which has only these
+		Ended: h.Calls, PerS: h.CallsPerS, SuccessRatio: h.SuccessRatio, LatencyP50: h.LatencyP50, LatencyP99: h.LatencyP99,
+	}
 }
 
 // failuresPerS returns 0 for a handler without calls.
@@ -190,8 +186,8 @@ func (v *topView) draw(s *screen) []byte {
 	rate, failing, off := 0.0, 0, 0
 	for i := range v.handlers {
 		h := &v.handlers[i]
-		rate += h.CallsPerS
-		if ratio := h.Ratio(); ratio != nil && *ratio < 0.9 {
+		rate += v.figures(h).PerS
+		if h.Fails() {
 			failing++
 		}
 		if h.Switch != "on" || h.Fallback.IsOut() {
@@ -205,6 +201,9 @@ func (v *topView) draw(s *screen) []byte {
 	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
 	s.line(&b, "", fmt.Sprintf("%s, %.1f calls/s, %d failing, %d off or out; %s in hand",
 		diag.Plural(len(v.handlers), "handler"), rate, failing, off, diag.Plural(v.runs, "run")))
+	if text := v.runsText(); text != "" {
+		s.line(&b, "", text)
+	}
 	if text, waits := v.memoryText(); text != "" {
 		color := ""
 		if waits {
@@ -215,7 +214,7 @@ func (v *topView) draw(s *screen) []byte {
 	if v.canary.Phase == canary.Running || v.canary.Phase == canary.InShadow {
 		s.line(&b, "", versions.CanaryLine(v.canary))
 	}
-	for _, trouble := range []string{v.rolledBack(), v.down(), v.heldBack(), v.frozen(), v.refused(), v.backlogText(), v.trouble} {
+	for _, trouble := range []string{v.rolledBack(), v.failing(), v.down(), v.heldBack(), v.frozen(), v.refused(), v.backlogText(), v.trouble} {
 		if trouble != "" {
 			s.line(&b, red, trouble)
 		}
@@ -244,7 +243,7 @@ func (v *topView) rows(b *bytes.Buffer, s *screen, c topColumns) (hidden int) {
 	used := strings.Count(b.String(), "\n")
 	for i := range v.handlers {
 		h := &v.handlers[i]
-		notes := v.notes(h)
+		notes, w := v.notes(h), v.figures(h)
 		used += 1 + len(notes)
 		last := 1 // the line that counts the others
 		if i == len(v.handlers)-1 {
@@ -254,7 +253,7 @@ func (v *topView) rows(b *bytes.Buffer, s *screen, c topColumns) (hidden int) {
 			return len(v.handlers) - i
 		}
 		s.line(b, colorOf(h), fmt.Sprintf("%-*s"+topNumbers+"%s %s", c.path, shorten(h.Path, c.path),
-			cli.Rate(h.CallsPerS), percentText(h.SuccessRatio), percentText(h.RecentRatio), millisText(h.LatencyP50), millisText(h.LatencyP99),
+			cli.Rate(w.PerS), percentText(w.SuccessRatio), percentText(h.RecentRatio), millisText(w.LatencyP50), millisText(w.LatencyP99),
 			cli.Count(h.InFlight), cli.Count(h.Waiting+int64(h.Parked)),
 			c.text(criticalText(h.Critical), cmp.Or(h.Owner, "-")), v.stateOf(h)))
 		for _, note := range notes {
@@ -288,7 +287,7 @@ func (s *screen) line(b *bytes.Buffer, color, text string) {
 func colorOf(h *stats.HandlerInfo) string {
 	ratio := h.Ratio()
 	switch {
-	case ratio != nil && *ratio < 0.9:
+	case h.Fails():
 		return red
 	case h.Switch != "on", h.Fallback.IsOut(), ratio != nil && *ratio < 0.99:
 		return yellow

@@ -1,0 +1,160 @@
+package stats
+
+import (
+	"sync"
+	"time"
+)
+
+// A period is one of the times that figures are of. It is counted in slots, and the slot of now is a part of it.
+type period struct {
+	name  string
+	slot  time.Duration
+	slots int
+}
+
+// periods are those of all figures, of handlers and of pipelines.
+var periods = [...]period{{"10s", time.Second, 10}, {"1m", 5 * time.Second, 12}, {"10m", time.Minute, 10}, {"1h", 5 * time.Minute, 12}}
+
+const allSlots = 10 + 12 + 10 + 12 // of all periods
+
+// Latencies are counted in bins that grow by a third each. That is precise enough for people and small enough for
+// thousands of handlers.
+const (
+	statBins    = 52
+	statBinBase = 50 * time.Microsecond // upper bound of the first bin
+	statBinStep = 1.33                  // the last bin begins at about two minutes
+)
+
+// Unmeasured is the latency of what has taken no time that anybody wants to know of. It is in no quantile.
+const Unmeasured time.Duration = -1
+
+// A Window has the figures of a period on this node: the attempts of a handler, or the runs of a pipeline.
+type Window struct {
+	Period       string   `json:"period" doc:"10s, 1m, 10m or 1h."`
+	Ended        int64    `json:"ended" doc:"What ended in the period."`
+	Failed       int64    `json:"failed" doc:"How many of these failed."`
+	PerS         float64  `json:"per_second" doc:"The rate of what ended."`
+	SuccessRatio *float64 `json:"success_ratio" doc:"The share that succeeded; null if nothing ended."`
+	LatencyP50   *float64 `json:"latency_p50_ms"`
+	LatencyP99   *float64 `json:"latency_p99_ms"`
+}
+
+// Add adds the figures of another node. The larger quantiles stay.
+func (w *Window) Add(o Window) {
+	w.Ended += o.Ended
+	w.Failed += o.Failed
+	w.PerS += o.PerS
+	if w.Ended > 0 {
+		w.SuccessRatio = new(float64(w.Ended-w.Failed) / float64(w.Ended))
+	}
+	for _, q := range []struct{ to, from **float64 }{{&w.LatencyP50, &o.LatencyP50}, {&w.LatencyP99, &o.LatencyP99}} {
+		if *q.to == nil || *q.from != nil && **q.from > **q.to {
+			*q.to = *q.from
+		}
+	}
+}
+
+// figures count what ends, over all periods. Only slots in which something ended take memory.
+type figures struct {
+	since time.Time // when it began to count; never changes
+
+	mu    sync.Mutex // guards the following
+	slots [allSlots]*slotCounts
+}
+
+// A slotCounts has what ended in one slot.
+type slotCounts struct {
+	slot      int64 // its number since the Unix epoch; any other is stale
+	succeeded int64
+	failed    int64
+	measured  int64            // have a latency
+	bins      [statBins]uint32 // number of them per bin
+}
+
+// newFigures begins to count.
+func newFigures(now time.Time) *figures { return &figures{since: now} }
+
+// End counts what has ended.
+func (w *figures) End(failed bool, took time.Duration, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := 0
+	for _, p := range periods {
+		number := now.UnixNano() / int64(p.slot)
+		at := &w.slots[first+int(number%int64(p.slots))]
+		first += p.slots
+		if *at == nil {
+			*at = &slotCounts{}
+		}
+		c := *at
+		if c.slot != number {
+			*c = slotCounts{slot: number}
+		}
+		if failed {
+			c.failed++
+		} else {
+			c.succeeded++
+		}
+		if took >= 0 {
+			c.measured++
+			c.bins[latencyBin(took)]++
+		}
+	}
+}
+
+// View returns the figures of all periods, the shortest first.
+func (w *figures) View(now time.Time) []Window {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]Window, len(periods))
+	first := 0
+	for i, p := range periods {
+		out[i] = w.view(p, w.slots[first:first+p.slots], now)
+		first += p.slots
+	}
+	return out
+}
+
+func (w *figures) view(p period, slots []*slotCounts, now time.Time) Window {
+	v := Window{Period: p.name}
+	number := now.UnixNano() / int64(p.slot)
+	var sum slotCounts
+	for at, c := range slots {
+		if c == nil || c.slot > number {
+			continue
+		}
+		if c.slot <= number-int64(p.slots) {
+			slots[at] = nil // it is stale
+			continue
+		}
+		sum.succeeded += c.succeeded
+		sum.failed += c.failed
+		sum.measured += c.measured
+		for b, n := range c.bins {
+			sum.bins[b] += n
+		}
+	}
+	v.Ended, v.Failed = sum.succeeded+sum.failed, sum.failed
+	if v.Ended == 0 {
+		return v
+	}
+	// Of the current slot only the elapsed part counts, and of something new only its lifetime.
+	// Otherwise the rate would start too low.
+	length := min(now.Sub(w.since), time.Duration(p.slots-1)*p.slot+time.Duration(now.UnixNano()%int64(p.slot)))
+	v.PerS = float64(v.Ended) / max(length, time.Second).Seconds()
+	v.SuccessRatio = new(float64(sum.succeeded) / float64(v.Ended))
+	if sum.measured > 0 {
+		v.LatencyP50 = new(quantile(sum.bins[:], statBinBase, sum.measured, 0.5))
+		v.LatencyP99 = new(quantile(sum.bins[:], statBinBase, sum.measured, 0.99))
+	}
+	return v
+}
+
+// Periods returns the names of the periods, the shortest first.
+func Periods() []string {
+	names := make([]string, len(periods))
+	for i, p := range periods {
+		names[i] = p.name
+	}
+	return names
+}
