@@ -3,10 +3,13 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,14 +25,83 @@ const plainFlow = `pipelines:
           - {id: greet, set: {greeted: true}}
 `
 
-// TestProgramWithoutAddons builds the program without any of its products. It must validate, run and serve flows that need none,
-// and refuse the others as it refuses any unknown handler type.
+// everyAddon is for make test-long: each program is linked anew, which takes some 12 s of a processor.
+var everyAddon = flag.Bool("every-addon", false, "build the program without each of its products, too, not only without all of them")
+
+// ofProducts say for each product how to use it, and what the program prints with it and without it.
+var ofProducts = map[string]struct{ args, file, with, without string }{
+	"balancer": {"validate FILE", clusterFlow, "no problems in 1 file", `unknown field "clusters"`},
+	"sharding": {"validate FILE", shardFlow, "no problems in 1 file", `unknown field "shard-maps"`},
+	"queue": {"validate FILE", strings.Replace(plainFlow, "    stages:", "    queue: {retry: {attempts: 1}}\n    stages:", 1), "no problems in 1 file",
+		`unknown field "queue"`},
+	"inbox": {"serve --cell b=postgres://b --store sqlite:a --pipelines FILE", plainFlow, "--cell needs a --store that is postgres://",
+		"unknown flag: --cell"},
+}
+
+const clusterFlow = `clusters:
+  - {id: fanout, partitions: 8, key: header:X-Key, workers: [{id: w-1, url: "http://127.0.0.1:18391"}]}
+`
+
+const shardFlow = `shard-maps:
+  - {id: mail, key: uid, strategy: slots, slots: 8, shards: [{id: s-1, slots: 0-7, hosts: [{address: 127.0.0.1:5432}]}]}
+`
+
+// TestProgramWithoutAddons builds the program without any of its products, or with -every-addon also without each one. It must
+// serve flows that need none. It must do what its other products add, and say what it does not know of those that are missing.
 func TestProgramWithoutAddons(t *testing.T) {
 	t.Parallel()
+	missing := [][]string{slices.Sorted(maps.Keys(ofProducts))}
+	if *everyAddon {
+		for name := range ofProducts {
+			missing = append(missing, []string{name})
+		}
+	}
+	for _, names := range missing {
+		t.Run(strings.Join(names, "+"), func(t *testing.T) {
+			t.Parallel()
+			checkWithout(t, names)
+		})
+	}
+}
+
+// TestEachAddonIsLeftOutByItsTag checks for each product that the program builds without it, and what it then links of it.
+func TestEachAddonIsLeftOutByItsTag(t *testing.T) {
+	t.Parallel()
+	for name := range ofProducts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tag := "-tags=without_" + name
+			// Only this package has files with the tag, so all others build as they do without it.
+			if out, err := exec.Command("go", "build", "-trimpath", "-buildvcs=false", tag, "procaas/cmd/procaas/addons").CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			out, err := exec.Command("go", "list", "-deps", tag, "procaas/cmd/procaas").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for p := range strings.FieldsSeq(string(out)) {
+				part, of := strings.CutPrefix(p, "procaas/handlers/"+name)
+				if of && !slices.Contains(linkedAlways[name], part) {
+					t.Errorf("the program without the %s links %s", name, p)
+				}
+			}
+		})
+	}
+}
+
+// linkedAlways are the packages of products that [knowProducts] bring into each program.
+var linkedAlways = map[string][]string{
+	"balancer": {"/language", "/handoff", "/handoff/reference"},
+	"queue":    {"", "/language", "/taskrun"},
+	"sharding": {"/language"},
+}
+
+// checkWithout builds the program without some products and checks it.
+func checkWithout(t *testing.T, missing []string) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "procaas")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
-		"-tags=without_balancer,without_queue,without_sharding", "-o", program, "procaas/cmd/procaas")
+		"-tags=without_"+strings.Join(missing, ",without_"), "-o", program, "procaas/cmd/procaas")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -41,12 +113,15 @@ func TestProgramWithoutAddons(t *testing.T) {
 		return path
 	}
 	flow := write("plain.yaml", plainFlow)
-	queued := write("queued.yaml", strings.Replace(plainFlow, "set: {greeted: true}", "queue.put: {type: mail}", 1))
-	if out, err := exec.Command(program, "validate", queued).CombinedOutput(); err == nil || !strings.Contains(string(out), "queue.put") {
-		t.Errorf("want queue.put refused, have %v and\n%s", err, out)
-	}
-	if out, err := exec.Command(program, "validate", flow).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for name, p := range ofProducts {
+		args := strings.Fields(strings.Replace(p.args, "FILE", write(name+".yaml", p.file), 1))
+		want := p.with
+		if slices.Contains(missing, name) {
+			want = p.without
+		}
+		if out, _ := exec.Command(program, args...).CombinedOutput(); !strings.Contains(string(out), want) {
+			t.Errorf("%s: want %q, have\n%s", p.args, want, out)
+		}
 	}
 
 	serve := exec.Command(program, "serve", "--pipelines", flow, "--store", "sqlite:"+filepath.Join(dir, "o.db"),

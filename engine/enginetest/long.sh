@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests that take too long for each change, from the top folder: sh engine/enginetest/long.sh [KIND...]. Without KIND, those of each night.
 set -eu
-nightly="properties cells loops memory torture transfers pooler judge fuzz"
+nightly="properties cells addons loops memory torture transfers pooler judge fuzz"
 byhand="editors python" # they need npm's registry, or compare with the python3 of this machine
 
 db() { go run -trimpath -buildvcs=false ./engine/enginetest/testdb -- "$@"; }
@@ -16,6 +16,11 @@ properties() {
 cells() {
 	CGO_ENABLED=1 db go test -race -count 1 -timeout 15m -run '^TestConformance$' ./handlers/inbox/cells -whole
 	db go test -count 1 -timeout 60m ./cmd/procaas -run '^TestInboxMoveSurvivesKill9$' -every-step
+}
+
+# The program without each of its products.
+addons() {
+	go test -count 1 -timeout 15m -run '^TestProgramWithoutAddons$' ./cmd/procaas -every-addon
 }
 
 # Pipelines that emit themselves, on serving nodes, until they are bounded.
