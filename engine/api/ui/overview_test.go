@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/engine/api/ui"
+	"procaas/engine/enginetest/pages"
 	"procaas/engine/guard"
 	"procaas/engine/stats"
 )
@@ -44,8 +45,8 @@ func (down) Pipelines() []stats.PipelineInfo {
 func TestOverviewNamesAnOutageAtOnce(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Engine = ui.Engine{Definition: down{}, Node: down{}, Runs: down{}, Steering: down{}, Switches: down{}, Changes: down{}, History: plain{}}
-	page(t, ui.New(o), "/", http.StatusOK, `<ul class="tiles">
+	o.Engine = ui.Engine{Definition: down{}, Node: down{}, Runs: down{}, Steering: down{}, Switches: down{}, Changes: down{}, History: pages.Plain{}}
+	pages.Open(t, o, "/", http.StatusOK, `<ul class="tiles">
 <li class="bad"><span title=`, "failing now</span> <b>3</b><span>cards and 2 more</span>",
 		"runs ended per second · 10s · 1m · 10m · 1h</span> <b>2.4 <small>60", "<b>0.0 % <small>99.5 %</small>")
 }
