@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,7 +18,6 @@ import (
 	"procaas/engine/budget"
 	"procaas/engine/canary"
 	"procaas/engine/clock"
-	"procaas/engine/clusters"
 	"procaas/engine/core"
 	"procaas/engine/credentials"
 	"procaas/engine/definitions"
@@ -37,7 +35,6 @@ import (
 	"procaas/engine/stats"
 	"procaas/engine/steering"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/engine/triggers"
 	"procaas/engine/watch"
 	"procaas/engine/writes"
@@ -111,7 +108,6 @@ func DefaultOptions() Options {
 // are safe for concurrent use.
 type Engine struct {
 	*credentials.Access
-	*clusters.Clusters
 	*definitions.Follower
 	*definitions.History
 	*explain.Explainer
@@ -120,7 +116,6 @@ type Engine struct {
 	*records.Audits
 	*records.Runs
 	*steering.Steering
-	*transfers.Transfers
 	*watch.Answers
 
 	o        Options
@@ -186,7 +181,6 @@ func New(o Options) (*Engine, error) {
 	})
 	e.Reruns = &intake.Reruns{Runs: e.Runs, Acceptor: e.Acceptor}
 	e.Explainer = explain.New(o.Store, &e.library, settings, e.Effects)
-	e.Clusters, e.Transfers = clusters.NewClusters(o.Store, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store.Documents)
 	for _, t := range o.Types {
 		e.handlers[t.Name] = t
 	}
@@ -266,11 +260,10 @@ func (e *Engine) Bundle() *tree.Bundle { return e.library.Present().Bundle }
 // before Bundle, so that no change is missed.
 func (e *Engine) Reloaded() <-chan struct{} { return e.library.Reloaded() }
 
-// WorkersClient returns an HTTP client that reaches only the workers of the current definition's
-// clusters.
-func (e *Engine) WorkersClient() *http.Client { return e.library.Present().Workers }
+// Now returns the time by the store's clock, which all nodes share.
+func (e *Engine) Now() time.Time { return e.clock.Now() }
 
-// CloseIdleConnections closes the idle connections to services and workers.
+// CloseIdleConnections closes the idle connections to services.
 func (e *Engine) CloseIdleConnections() { e.library.CloseIdleConnections() }
 
 // Plans returns the plans of all pipelines of the current definition, in order.

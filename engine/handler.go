@@ -47,10 +47,9 @@ type Call struct {
 
 	// Now is the time by the store's clock, which all nodes share. It is the latest possible time,
 	// so a wait that starts now is never too short.
-	Now     time.Time
-	Bundle  *tree.Bundle // has the services
-	Workers *http.Client // reaches the workers of the definition's clusters
-	Node    int64        // the node that makes the call, a fencing token for writes to Documents
+	Now    time.Time
+	Bundle *tree.Bundle // has the services
+	Node   int64        // the node that makes the call, a fencing token for writes to Documents
 
 	// Documents stores data of handler types that is not part of a run.
 	Documents store.Documents

@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	},
 	"engine": {
 		"model", "budget", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "canary", "fallback", "diagram", "diff",
-		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
+		"secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
 		"records", "explain", "watch", "stats", "writes", "intake", "steering", "node",
 	},
 }
@@ -245,7 +245,7 @@ var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue",
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{
 	// Parts of the engine that read what a product adds to the language.
-	"engine/clusters", "engine/diff", "engine/outbound",
+	"engine/diff",
 	"cmd/procaas/internal/demo",         // the workers of demo-balancer
 	"cmd/procaas/internal/serve/stores", // the queue's tables in PostgreSQL
 	"cmd/procaas-bench",                 // the workbench measures all of them

@@ -19,10 +19,10 @@ import (
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/clock"
-	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/plant"
 	balancerremote "procaas/handlers/balancer/remote"
 )

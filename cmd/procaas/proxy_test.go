@@ -21,6 +21,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/api/cli"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
 )
@@ -215,7 +216,7 @@ func TestMovesAreInvisibleToCallers(t *testing.T) {
 
 	draining := engine.PartitionOf("hot", fanoutPartitions)
 	hot := func() int {
-		a, err := x.node.Engine().Assignment(t.Context(), "fanout")
+		a, err := clusters.ReadAssignment(t.Context(), x.node.Store().Documents, "fanout")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +252,7 @@ func TestMovesAreInvisibleToCallers(t *testing.T) {
 }
 
 func (x *fanout) version() int64 {
-	a, err := x.node.Engine().Assignment(x.t.Context(), "fanout")
+	a, err := clusters.ReadAssignment(x.t.Context(), x.node.Store().Documents, "fanout")
 	if err != nil {
 		x.t.Error(err)
 	}

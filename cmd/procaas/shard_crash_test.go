@@ -17,8 +17,8 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
-	"procaas/engine/transfers"
 	shardingremote "procaas/handlers/sharding/remote"
+	"procaas/handlers/sharding/transfers"
 )
 
 // TestTransferSurvivesKill9 kills a serving node in the middle of the transfer of a

@@ -12,7 +12,7 @@ import (
 
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/cli"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // TestTransferCommands keeps what the commands about transfers print, and their exit codes.

@@ -16,8 +16,8 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
-	"procaas/engine/transfers"
 	shardingremote "procaas/handlers/sharding/remote"
+	"procaas/handlers/sharding/transfers"
 )
 
 // Whoever has been answered that a definition is in use finds its shard maps in use: no key is placed by the

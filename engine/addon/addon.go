@@ -106,6 +106,7 @@ type Host struct {
 	Store    store.Store
 
 	Bundle  func() *tree.Bundle // the definition that serves new events
+	Now     func() time.Time    // by the store's clock
 	Secrets func(secrets.Use) (string, error)
 	Targets *outbound.Targets
 	// HTTP returns a client for requests of the node itself, to what name says. After failures it makes none for
@@ -130,6 +131,9 @@ type Part struct {
 	// Adopt follows a definition that has become current. After an error it is tried again each second, also with
 	// a later definition.
 	Adopt func(context.Context, *tree.Bundle) error
+
+	// Free closes connections that nobody needs now.
+	Free func()
 
 	// Run works until ctx ends.
 	Run func(context.Context, Running) error

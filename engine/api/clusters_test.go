@@ -16,10 +16,10 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/client"
-	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
 	"procaas/handlers"
+	"procaas/handlers/balancer/clusters"
 	balancerremote "procaas/handlers/balancer/remote"
 	"procaas/handlers/balancer/route"
 )
@@ -51,7 +51,7 @@ func newFanout(t *testing.T) *fanout {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, console := api.NewWithConsole(withProducts(e, api.Options{}))
+	h, console := api.NewWithConsole(withProducts(e, api.Options{}, products{clusters: clusters.NewClusters(f.store, e.Bundle, e.Now)}))
 	f.Server = httptest.NewServer(h)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

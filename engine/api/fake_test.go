@@ -29,7 +29,6 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
-	engineclusters "procaas/engine/clusters"
 	"procaas/engine/credentials"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
@@ -45,15 +44,16 @@ import (
 	"procaas/engine/stats"
 	"procaas/engine/steering"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/engine/watch"
 	"procaas/handlers"
 	balancerapi "procaas/handlers/balancer/api"
+	"procaas/handlers/balancer/clusters"
 	balancerconsole "procaas/handlers/balancer/console"
 	queueapi "procaas/handlers/queue/api"
 	queueconsole "procaas/handlers/queue/console"
 	shardingapi "procaas/handlers/sharding/api"
 	shardingconsole "procaas/handlers/sharding/console"
+	"procaas/handlers/sharding/transfers"
 )
 
 // began is when everything happens in the fake engine.
@@ -69,8 +69,6 @@ type whole interface {
 	runs.Mover
 	controls.Controls
 	controls.Settings
-	balancerapi.Clusters
-	shardingapi.Transfers
 	queueapi.Engine
 	admin.Status
 	admin.Tokens
@@ -98,6 +96,10 @@ type products struct {
 	tasks  *store.TaskStore
 	shards transfers.ShardMaps
 	strict bool
+
+	// Nil is those of the fake engine.
+	clusters balancerapi.Clusters
+	moving   shardingapi.Transfers
 }
 
 // withProducts adds the calls and pages of the products to options. A strict
@@ -107,15 +109,18 @@ func withProducts(e whole, o api.Options, served ...products) api.Options {
 	if len(served) > 0 {
 		p = served[0]
 	}
+	if f, ok := e.(*fakeEngine); ok && p.clusters == nil {
+		p.clusters, p.moving = f, f
+	}
 	o.Engine = portsOf(e)
 	o.Groups = []api.Group{
-		balancerapi.Calls(e), shardingapi.Calls(p.shards, e), queueapi.Calls(queueapi.Options{Engine: e, Tasks: p.tasks, Strict: p.strict}),
+		balancerapi.Calls(p.clusters), shardingapi.Calls(p.shards, p.moving), queueapi.Calls(queueapi.Options{Engine: e, Tasks: p.tasks, Strict: p.strict}),
 	}
 	var tasks queueconsole.Tasks
 	if p.tasks != nil {
 		tasks = p.tasks.Admin
 	}
-	o.Pages = slices.Concat(balancerconsole.Pages(e), shardingconsole.Pages(p.shards, e), queueconsole.Pages(tasks))
+	o.Pages = slices.Concat(balancerconsole.Pages(p.clusters), shardingconsole.Pages(p.shards, p.moving), queueconsole.Pages(tasks))
 	return o
 }
 
@@ -136,15 +141,17 @@ type fakeEngine struct {
 	wrong      bool // the pipelines have errors
 
 	controls *engine.Engine // keeps the controls and the tokens; it does not run
+	clusters *clusters.Clusters
 	known    map[string]credentials.Grant
 }
 
 func newFake(b *tree.Bundle) *fakeEngine {
-	controls, err := engine.New(engine.Options{Store: enginetest.NewMemory().Ports(), Types: handlers.All(), Bundle: b})
+	kept := enginetest.NewMemory().Ports()
+	controls, err := engine.New(engine.Options{Store: kept, Types: handlers.All(), Bundle: b})
 	if err != nil {
 		panic(err)
 	}
-	return &fakeEngine{bundle: b, controls: controls, known: map[string]credentials.Grant{}, configs: map[string]settings.ConfigView{
+	return &fakeEngine{bundle: b, controls: controls, clusters: clusters.NewClusters(kept, controls.Bundle, controls.Now), known: map[string]credentials.Grant{}, configs: map[string]settings.ConfigView{
 		"NOTIFY_SWITCH": {Name: "NOTIFY_SWITCH", Value: map[string]any{"enabled": true}, Default: map[string]any{"enabled": true}},
 		"CITIES":        {Name: "CITIES", Value: []any{}, Default: []any{}},
 	}}
@@ -864,15 +871,15 @@ func (f *fakeEngine) Healthy(context.Context) error {
 	return nil
 }
 
-func (f *fakeEngine) Assignment(ctx context.Context, cluster string) (engineclusters.Assignment, error) {
+func (f *fakeEngine) Assignment(ctx context.Context, cluster string) (clusters.Assignment, error) {
 	if err := f.Healthy(ctx); err != nil {
-		return engineclusters.Assignment{}, err
+		return clusters.Assignment{}, err
 	}
-	return f.controls.Assignment(ctx, cluster)
+	return f.clusters.Assignment(ctx, cluster)
 }
 
-func (f *fakeEngine) AwaitAssignment(ctx context.Context, cluster string, after int64) (engineclusters.Assignment, error) {
-	return f.controls.AwaitAssignment(ctx, cluster, after)
+func (f *fakeEngine) AwaitAssignment(ctx context.Context, cluster string, after int64) (clusters.Assignment, error) {
+	return f.clusters.AwaitAssignment(ctx, cluster, after)
 }
 
 // transferring is the only transfer of the fake.
@@ -922,33 +929,33 @@ func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by s
 	return transferring, nil
 }
 
-func (f *fakeEngine) ClusterStatus(ctx context.Context, cluster string) (engineclusters.ClusterStatus, error) {
+func (f *fakeEngine) ClusterStatus(ctx context.Context, cluster string) (clusters.ClusterStatus, error) {
 	if err := f.Healthy(ctx); err != nil {
-		return engineclusters.ClusterStatus{}, err
+		return clusters.ClusterStatus{}, err
 	}
-	return f.controls.ClusterStatus(ctx, cluster)
+	return f.clusters.ClusterStatus(ctx, cluster)
 }
 
-func (f *fakeEngine) TickFailure(ctx context.Context, cluster string) (*engineclusters.TickFailure, error) {
-	return f.controls.TickFailure(ctx, cluster)
+func (f *fakeEngine) TickFailure(ctx context.Context, cluster string) (*clusters.TickFailure, error) {
+	return f.clusters.TickFailure(ctx, cluster)
 }
 
-func (f *fakeEngine) ClusterMoves(ctx context.Context, cluster string) ([]engineclusters.MoveLog, error) {
-	return f.controls.ClusterMoves(ctx, cluster)
+func (f *fakeEngine) ClusterMoves(ctx context.Context, cluster string) ([]clusters.MoveLog, error) {
+	return f.clusters.ClusterMoves(ctx, cluster)
 }
 
-func (f *fakeEngine) ClusterRecording(ctx context.Context, cluster string) (engineclusters.Recording, error) {
-	return f.controls.ClusterRecording(ctx, cluster)
+func (f *fakeEngine) ClusterRecording(ctx context.Context, cluster string) (clusters.Recording, error) {
+	return f.clusters.ClusterRecording(ctx, cluster)
 }
 
-func (f *fakeEngine) ExplainPartition(ctx context.Context, cluster string, partition int) (engineclusters.PartitionView, error) {
-	return f.controls.ExplainPartition(ctx, cluster, partition)
+func (f *fakeEngine) ExplainPartition(ctx context.Context, cluster string, partition int) (clusters.PartitionView, error) {
+	return f.clusters.ExplainPartition(ctx, cluster, partition)
 }
 
-func (f *fakeEngine) PullLever(ctx context.Context, cluster string, pull engineclusters.LeverPull,
+func (f *fakeEngine) PullLever(ctx context.Context, cluster string, pull clusters.LeverPull,
 	by store.Actor,
-) (engineclusters.Levers, error) {
-	return f.controls.PullLever(ctx, cluster, pull, by)
+) (clusters.Levers, error) {
+	return f.clusters.PullLever(ctx, cluster, pull, by)
 }
 
 // Recorded reports the runs that have ended as if all of them were recorded.

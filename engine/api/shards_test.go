@@ -16,7 +16,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // watched is a shard map whose placements change when the test says so.

@@ -32,7 +32,6 @@ type Definition struct {
 	Plans    []*planner.Plan
 	ByID     map[string]*planner.Plan
 	Client   *http.Client
-	Workers  *http.Client // reaches the workers of clusters
 	RunID    func(model.Event) string
 	Events   []string       // types of events that start a pipeline, for suggestions
 	Declared map[string]any // configs with their declared values
@@ -64,7 +63,6 @@ var ErrMissing = errors.New("is not in the store")
 func newDefinition(b *tree.Bundle, types []tree.Type, maxConns int, targets *outbound.Targets, log *slog.Logger) (*Definition, error) {
 	d := &Definition{
 		Bundle: b, ByID: map[string]*planner.Plan{}, Client: outbound.ForServices(b, maxConns, targets, log),
-		Workers:  outbound.ForWorkers(b, targets),
 		Declared: map[string]any{}, contracts: map[string]*contracts.Contract{}, From: map[string]map[string][]string{},
 		Needed: map[string]bool{},
 	}
@@ -173,7 +171,6 @@ func (l *Library) Add(b *tree.Bundle) (*Definition, error) {
 	l.cache = append(l.cache, d)
 	if len(l.cache) > maxDefinitions {
 		l.cache[0].Client.CloseIdleConnections()
-		l.cache[0].Workers.CloseIdleConnections()
 		l.cache = slices.Delete(l.cache, 0, 1)
 	}
 	return d, nil
@@ -300,7 +297,6 @@ func (l *Library) CloseIdleConnections() {
 	defer l.mu.Unlock()
 	for _, d := range l.cache {
 		d.Client.CloseIdleConnections()
-		d.Workers.CloseIdleConnections()
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"procaas/dsl/expr"
 	"procaas/dsl/tree"
-	"procaas/handlers/balancer/language"
 )
 
 // A Reach is what an HTTP client may connect to. The zero value allows only public addresses. The
@@ -73,27 +72,6 @@ func ForServices(b *tree.Bundle, maxConns int, targets *Targets, log *slog.Logge
 		r.Declared = append(r.Declared, s.URL, s.Address())
 		if !s.KeepAlive {
 			r.Fresh = append(r.Fresh, s.URL, s.Address())
-		}
-	}
-	return NewClient(r)
-}
-
-// workerConns is how many idle connections are kept per worker. Proxies have few workers, but send
-// each many requests.
-const workerConns = 256
-
-// ForWorkers makes the client that reaches the workers of a definition's clusters, and the
-// registries that know their addresses.
-func ForWorkers(b *tree.Bundle, targets *Targets) *http.Client {
-	r := Reach{Targets: targets, MaxConns: workerConns, PassesOn: true}
-	for _, c := range language.ClustersOf(b) {
-		for _, w := range c.Workers {
-			r.Declared = append(r.Declared, w.URL)
-		}
-		if c.Discover != nil {
-			r.Declared = append(r.Declared, c.Discover.URL)
-			r.Public = true
-			r.Networks = append(r.Networks, c.Discover.Networks...)
 		}
 	}
 	return NewClient(r)

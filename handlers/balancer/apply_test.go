@@ -15,11 +15,11 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine"
-	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
 	"procaas/engine/store"
 	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 
@@ -109,7 +109,7 @@ func (r *rig) join() int64 {
 
 func (r *rig) call() *engine.Call {
 	return &engine.Call{
-		Now: r.now, Bundle: r.bundle, Workers: http.DefaultClient, Node: r.node, Documents: r.store, Memory: &r.memory,
+		Now: r.now, Bundle: r.bundle, Node: r.node, Documents: r.store, Memory: &r.memory,
 		Log: slog.New(slog.DiscardHandler), Hide: func(text string) string { return text },
 	}
 }
@@ -225,7 +225,6 @@ func TestWorkerThatHasEndedIsLeftAtOnce(t *testing.T) {
 		t.Errorf("a silent worker: want it left after several ticks only, have %v", r.count())
 	}
 	r.servers[1].Close()
-	http.DefaultClient.CloseIdleConnections()
 	if r.tick(); r.count()["w2"] != 0 {
 		t.Errorf("a worker that has ended: want it left at once, have %v", r.count())
 	}

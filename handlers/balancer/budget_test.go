@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/clusters"
 	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/clusters"
 )
 
 // In no minute does the live balancer move more of free will than its budget has: whoever

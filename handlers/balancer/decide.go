@@ -9,9 +9,9 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine"
-	"procaas/engine/clusters"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 

@@ -11,8 +11,8 @@ import (
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 	"procaas/engine"
-	"procaas/engine/clusters"
 	"procaas/engine/model"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/language"
 )
@@ -28,6 +28,8 @@ import (
 //	id: settle
 //	balancer.handoff: {cluster: fanout, phase: settle}
 type Handoff struct {
+	bound
+
 	// Cluster is the id of the cluster.
 	Cluster string `yaml:"cluster" required:"true"`
 
@@ -77,7 +79,7 @@ func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if err != nil {
 		return model.Result{}, err
 	}
-	s := handoff.Settler{Caller: handoff.Caller{HTTP: c.Workers, Token: token}, Timeout: h.Timeout, Grace: h.Grace}
+	s := handoff.Settler{Caller: handoff.Caller{HTTP: h.client(c), Token: token}, Timeout: h.Timeout, Grace: h.Grace}
 	if h.Phase == "prepare" {
 		return h.prepare(ctx, c, s, &a)
 	}

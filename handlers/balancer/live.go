@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 

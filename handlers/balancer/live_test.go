@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/dsl/tree"
-	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 

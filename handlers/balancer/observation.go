@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 

@@ -21,8 +21,8 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clock"
-	"procaas/engine/clusters"
 	"procaas/engine/model"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 
@@ -45,6 +45,8 @@ import (
 //	id: observe
 //	balancer.observe: {cluster: fanout}
 type Observe struct {
+	bound
+
 	// Cluster is the id of the cluster.
 	Cluster string `yaml:"cluster" required:"true"`
 }
@@ -90,13 +92,16 @@ func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if err != nil {
 		return model.Result{}, err
 	}
-	o := begin(ctx, c, cluster, &assignment)
-	ask(ctx, c, cluster, o)
+	client := h.client(c)
+	o := begin(ctx, c, client, cluster, &assignment)
+	ask(ctx, c, client, cluster, o)
 	return pass(ctx, c, partObservation, o, reference{Cluster: o.Cluster, At: o.At, Version: o.Version})
 }
 
 // begin makes an observation of all known workers, before they are asked.
-func begin(ctx context.Context, c *engine.Call, cluster *language.Cluster, a *clusters.Assignment) *Observation {
+func begin(
+	ctx context.Context, c *engine.Call, client *http.Client, cluster *language.Cluster, a *clusters.Assignment,
+) *Observation {
 	o := &Observation{
 		Cluster: cluster.ID, At: float64(c.Now.UnixMilli()) / 1000, Version: a.Version,
 		Owners: make([]int, cluster.Partitions), Weights: make([]*float64, cluster.Partitions),
@@ -112,7 +117,7 @@ func begin(ctx context.Context, c *engine.Call, cluster *language.Cluster, a *cl
 		places[w.ID] = i
 		o.Workers = append(o.Workers, Observed{AssignedWorker: w})
 	}
-	members, err := discover(ctx, c, cluster)
+	members, err := discover(ctx, client, cluster)
 	if err != nil {
 		c.Log.Warn("workers cannot be discovered, those of the last time count", "cluster", cluster.ID, "error", err)
 		for i := range o.Workers {
@@ -139,14 +144,14 @@ const (
 )
 
 // discover lists the declared workers, or asks a registry.
-func discover(ctx context.Context, c *engine.Call, cluster *language.Cluster) ([]language.ClusterWorker, error) {
+func discover(ctx context.Context, client *http.Client, cluster *language.Cluster) ([]language.ClusterWorker, error) {
 	d := cluster.Discover
 	if d == nil {
 		return cluster.Members(), nil
 	}
 	ctx, cancel := clock.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	body, err := get(ctx, c.Workers, d.URL)
+	body, err := get(ctx, client, d.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +209,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 }
 
 // ask adds the workers' reports to the observation.
-func ask(ctx context.Context, c *engine.Call, cluster *language.Cluster, o *Observation) {
+func ask(ctx context.Context, c *engine.Call, client *http.Client, cluster *language.Cluster, o *Observation) {
 	told := make([]map[int]float64, len(o.Workers))
 	var wait sync.WaitGroup
 	for i := range o.Workers {
@@ -213,10 +218,10 @@ func ask(ctx context.Context, c *engine.Call, cluster *language.Cluster, o *Obse
 			w.Problem = "is no worker of the cluster any more"
 			continue
 		}
-		wait.Go(func() { told[i] = examine(ctx, c, cluster, w) })
+		wait.Go(func() { told[i] = examine(ctx, c, client, cluster, w) })
 	}
 	wait.Wait()
-	askAgain(ctx, c, cluster, o, told)
+	askAgain(ctx, c, client, cluster, o, told)
 	for i, counts := range told {
 		for p, x := range counts {
 			// A worker's report about a partition of another one does not count, unless no worker
@@ -243,7 +248,9 @@ const refusals = 2
 
 // askAgain asks workers again that have just become silent, as often as a policy would otherwise
 // wait for further reports. Their late answers count.
-func askAgain(ctx context.Context, c *engine.Call, cluster *language.Cluster, o *Observation, told []map[int]float64) {
+func askAgain(
+	ctx context.Context, c *engine.Call, client *http.Client, cluster *language.Cluster, o *Observation, told []map[int]float64,
+) {
 	rounds := max(1, missesLeast-leastConfirmations(cluster.Step.Seconds()))
 	again := func(w *Observed, round int) bool {
 		return w.Listed && !w.Up && (round < rounds || w.Gone && round < refusals)
@@ -278,7 +285,7 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *language.Cluster, o 
 			if w := &o.Workers[i]; again(w, round) && !known[w.ID] {
 				wait.Go(func() {
 					now := Observed{AssignedWorker: w.AssignedWorker, Listed: true}
-					if counts := examine(ctx, c, cluster, &now); now.Up {
+					if counts := examine(ctx, c, client, cluster, &now); now.Up {
 						told[i], *w = counts, now
 						return
 					}
@@ -294,14 +301,16 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *language.Cluster, o 
 }
 
 // examine asks one worker, and returns its requests per second by partition.
-func examine(ctx context.Context, c *engine.Call, cluster *language.Cluster, w *Observed) map[int]float64 {
+func examine(
+	ctx context.Context, c *engine.Call, client *http.Client, cluster *language.Cluster, w *Observed,
+) map[int]float64 {
 	address := func(path string) string {
 		return strings.TrimSuffix(w.URL, "/") + strings.ReplaceAll(path, "{id}", url.PathEscape(w.ID))
 	}
 	once := func(path string) ([]byte, error) {
 		ctx, cancel := clock.WithTimeout(ctx, cluster.Healthcheck.Timeout)
 		defer cancel()
-		return get(ctx, c.Workers, address(path))
+		return get(ctx, client, address(path))
 	}
 	body, err := once(cluster.Healthcheck.Path)
 	if err == nil {

@@ -8,9 +8,9 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/engine"
-	"procaas/engine/clusters"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/clusters"
 )
 
 // This file passes observations and decisions from handler to handler of a tick. Small ones are in

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/clusters"
 	"procaas/engine/memory"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 

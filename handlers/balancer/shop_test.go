@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 

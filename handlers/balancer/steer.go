@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 )
 
 const (

@@ -17,12 +17,12 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
-	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/sqlite"
 	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
 	"procaas/handlers/balancer/language"
@@ -54,7 +54,8 @@ func (w loaded) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 // A documented is an engine in front of the documented pipeline and a cluster with real workers.
 type documented struct {
 	*engine.Engine
-	t testing.TB
+	clusters *clusters.Clusters
+	t        testing.TB
 }
 
 // newDocumented starts the pipeline of pipelines/balancer for a cluster of some size, without its
@@ -86,9 +87,10 @@ func newDocumented(t testing.TB, workers, partitions int, changes ...string) doc
 		}
 	})
 	o := engine.DefaultOptions()
-	o.Name, o.Types, o.Store = "node", balancer.Types(), store.Ports()
+	o.Name, o.Types, o.Store = "node", balancer.Bind(balancer.Types(), balancer.NewWorkers(nil)), store.Ports()
 	o.Bundle = enginetest.LoadIn(t, tree.NewLanguage(language.Section()), yaml, balancer.Types()...)
-	return documented{enginetest.Start(t, o), t}
+	e := enginetest.Start(t, o)
+	return documented{e, clusters.NewClusters(o.Store, e.Bundle, e.Now), t}
 }
 
 // tick runs the pipeline once.
@@ -115,7 +117,7 @@ func TestTickOfALargeCluster(t *testing.T) {
 	if v.Status != model.Succeeded || v.SharedState["moved"] != 4000 {
 		t.Fatalf("the first tick: %s at %s: %s; moved %v", v.Status, v.FailedPath, v.Error, v.SharedState["moved"])
 	}
-	s, err := d.ClusterStatus(t.Context(), "fanout")
+	s, err := d.clusters.ClusterStatus(t.Context(), "fanout")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +133,7 @@ func TestTickFailureIsTold(t *testing.T) {
 		"observation: !$ \"event.payload?.large == true ? map(1..10000, 'a text of some length') : sources.observe.response\"")
 	failure := func() *clusters.TickFailure {
 		t.Helper()
-		f, err := d.TickFailure(t.Context(), "fanout")
+		f, err := d.clusters.TickFailure(t.Context(), "fanout")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +153,7 @@ func TestTickFailureIsTold(t *testing.T) {
 	if f := failure(); f != nil {
 		t.Errorf("after a tick that succeeded: have %+v", f)
 	}
-	if _, err := d.TickFailure(t.Context(), "other"); !errors.Is(err, clusters.ErrNoCluster) {
+	if _, err := d.clusters.TickFailure(t.Context(), "other"); !errors.Is(err, clusters.ErrNoCluster) {
 		t.Errorf("of an unknown cluster: have %v", err)
 	}
 }

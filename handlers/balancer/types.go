@@ -10,7 +10,7 @@ import (
 //go:embed apply.go decide.go handoff.go observe.go
 var typeFiles embed.FS
 
-// Types lists the handler types of this package, in the order of a step.
+// Types lists the handler types of this package, in the order of a step. [Bind] sets how they reach workers.
 func Types() []engine.HandlerType {
 	own := spec.Read(typeFiles)
 	return []engine.HandlerType{

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A change of a map and its record in the audit are one: neither is there without the other. What

@@ -12,7 +12,7 @@ import (
 
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A pair is a master and the standby that replaces it.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"procaas/engine/store"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // Transfers are stored in lanes of their map, which are reused. These bound the transfers that have

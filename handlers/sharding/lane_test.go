@@ -12,7 +12,7 @@ import (
 
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // single reports whether placements overlap in a map whose keys have one place each.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // children makes a table that refers to labels, with a row for label 1 of a key.

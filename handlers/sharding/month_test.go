@@ -10,7 +10,7 @@ import (
 
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // These are the rows of a new key, about 140 kB, and those that come to each key on a day.

@@ -13,9 +13,9 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // These are the methods to move a key.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // Tables without a primary key can be enrolled and written. Their keys move while writers wait, also

@@ -9,7 +9,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ended waits until a run has ended, as wanted.

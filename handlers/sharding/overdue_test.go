@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"procaas/engine/enginetest/patience"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A coordinator that hangs or dies between the seal of the source and the switch of the map

@@ -18,10 +18,10 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 var scenarios = flag.Int("scenarios", 3, "how many random maps TestPartsOfKeysMoveUnderWrites moves parts of; see make test-long ONLY=transfers")

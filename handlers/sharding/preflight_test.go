@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/preflight"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // zooMap returns a map for a schema of the zoo. Tables are letters, or those of the arguments, such

@@ -11,8 +11,8 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A standby is promoted that has not got the latest fences: it takes no writes before they

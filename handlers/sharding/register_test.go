@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 const registering = `shard-maps:

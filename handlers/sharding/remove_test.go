@@ -9,9 +9,9 @@ import (
 
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 	"procaas/schemas"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 // resolve asks until hosts are known to answer: on a busy machine looks may time out.

@@ -18,10 +18,10 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A rig is a service whose maps live in a schema of the test cluster, with two shards

@@ -7,8 +7,8 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardCleanup ends a transfer. It removes replication slots and publications, and deletes the rows

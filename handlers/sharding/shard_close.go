@@ -8,7 +8,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardClose closes full shards for new keys, and opens them again later. Shards that people have closed stay closed.

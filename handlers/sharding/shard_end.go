@@ -5,7 +5,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardEnd ends a transfer whose run has ended. Before the switch of the map it undoes the transfer: the source keeps

@@ -5,9 +5,9 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardFreeze makes the target of a transfer the only shard that takes writes of the key, within

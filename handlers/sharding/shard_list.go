@@ -5,7 +5,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardList lists the shards of a map, for handlers with for-each.

@@ -13,8 +13,8 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardMoves chooses keys that should move, and their target shards. It changes nothing: use emit

@@ -7,7 +7,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardOrphans lists unfinished transfers whose runs have ended, because somebody cancelled the run or it failed for

@@ -10,9 +10,9 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardPlan starts the transfer of a key to another shard. It refuses a key that cannot move, with

@@ -7,8 +7,8 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardRetire keeps the source of a transfer up to date for some time after the switch, so that a

@@ -6,9 +6,9 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardRollback moves the key of a transfer back to its source, with everything that services wrote

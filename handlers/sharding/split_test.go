@@ -17,8 +17,8 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 const rangeMap = `shard-maps:

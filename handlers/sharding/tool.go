@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"procaas/engine/model"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A tool is what the handler types that maintain shards share.

@@ -16,9 +16,9 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 // handle calls a handler type with fields, as the engine does.

@@ -26,10 +26,10 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A mover is an engine that runs the shipped pipeline of transfers.
@@ -68,6 +68,9 @@ const careText = `pipelines:
             shard.end: {transfer: !$ item.transfer}
             retry: {attempts: 0, min-delay: 100ms, max-delay: 1s, on: any}
 `
+
+// moving returns the transfers of the engine.
+func (r *mover) moving() *transfers.Transfers { return transfers.NewTransfers(r.docs, r.e.Bundle) }
 
 func newMover(t *testing.T) *mover {
 	t.Helper()
@@ -180,7 +183,7 @@ func (r *mover) await(want string, is func(transfers.ShardTransfer) bool) transf
 	r.t.Helper()
 	var last transfers.ShardTransfer
 	for over := patience.Over(time.Minute); !over(); time.Sleep(20 * time.Millisecond) {
-		all, err := r.e.ShardTransfers(r.t.Context(), "mail")
+		all, err := r.moving().ShardTransfers(r.t.Context(), "mail")
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -201,7 +204,7 @@ func (r *mover) awaitState(state string) transfers.ShardTransfer {
 
 func (r *mover) order(id, want string) {
 	r.t.Helper()
-	if _, err := r.e.OrderShardTransfer(r.t.Context(), id, want, store.Actor{Name: "test"}); err != nil {
+	if _, err := r.moving().OrderShardTransfer(r.t.Context(), id, want, store.Actor{Name: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -331,7 +334,7 @@ func TestTransferIsRolledBackByOrder(t *testing.T) {
 	c := r.write()
 	r.start(`, "grace": "24h"`)
 	got := r.awaitState(transfers.TransferObserving)
-	if _, err := r.e.OrderShardTransfer(t.Context(), got.ID, transfers.OrderCancel, store.Actor{}); !errors.Is(err, transfers.ErrShardOrder) {
+	if _, err := r.moving().OrderShardTransfer(t.Context(), got.ID, transfers.OrderCancel, store.Actor{}); !errors.Is(err, transfers.ErrShardOrder) {
 		t.Errorf("cancel after the switch: have %v, want %v", err, transfers.ErrShardOrder)
 	}
 	c.await(50)
@@ -403,13 +406,13 @@ func TestTransferThatWaitsForItsHoursHoldsNobodyUp(t *testing.T) {
 	hour := time.Now().UTC().Hour()
 	r.start(fmt.Sprintf(`, "hours": "%d-%d"`, (hour+3)%24, (hour+4)%24))
 	nightly := r.await("one that waits", func(t transfers.ShardTransfer) bool { return strings.HasPrefix(t.Waits, "it waits for the hours") })
-	if _, err := r.e.OrderShardTransfer(t.Context(), nightly.ID, transfers.OrderPause, store.Actor{}); !errors.Is(err,
+	if _, err := r.moving().OrderShardTransfer(t.Context(), nightly.ID, transfers.OrderPause, store.Actor{}); !errors.Is(err,
 		transfers.ErrShardOrder) {
 		t.Errorf("pause: have %v, want %v", err, transfers.ErrShardOrder)
 	}
 	r.ended(r.start(`, "grace": "0s"`), model.Succeeded)
 	r.order(nightly.ID, transfers.OrderCancel)
-	all, err := r.e.ShardTransfers(t.Context(), "mail")
+	all, err := r.moving().ShardTransfers(t.Context(), "mail")
 	if err != nil || len(all) != 2 || all[1].State != transfers.TransferCancelled {
 		t.Errorf("have %+v, %v", all, err)
 	}

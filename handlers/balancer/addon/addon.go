@@ -11,6 +11,7 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/handlers/balancer"
 	balancerapi "procaas/handlers/balancer/api"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/console"
 	"procaas/handlers/balancer/language"
 )
@@ -25,19 +26,39 @@ func New() addon.Addon {
 	}
 }
 
+// A process is the balancer in one process.
+type process struct {
+	proxies  proxies
+	clusters *clusters.Clusters // nil before open, as is workers
+	workers  *balancer.Workers
+}
+
 func newProcess() *addon.Process {
-	p := &proxies{}
+	p := &process{}
+	x := &p.proxies
 	return &addon.Process{
-		ServeFlags: p.flags.add, Addresses: p.addresses, Check: p.check, Listen: p.listen, Close: p.close,
-		Calls: func(e *engine.Engine) api.Group { return balancerapi.Calls(e) },
-		Pages: func(e *engine.Engine) []ui.Page { return console.Pages(e) },
-		Open: func(_ context.Context, h *addon.Host) (*addon.Part, error) {
-			return &addon.Part{
-				Run: func(ctx context.Context, n addon.Running) error {
-					h.Metrics.MustRegister(newMetrics(n.Engine))
-					return p.run(ctx, h, n)
-				},
-			}, nil
-		},
+		ServeFlags: x.flags.add, Addresses: x.addresses, Check: x.check, Listen: x.listen, Open: p.open, Close: p.close,
+		Calls: func(*engine.Engine) api.Group { return balancerapi.Calls(p.clusters) },
+		Pages: func(*engine.Engine) []ui.Page { return console.Pages(p.clusters) },
 	}
+}
+
+func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
+	p.clusters, p.workers = clusters.NewClusters(h.Store, h.Bundle, h.Now), balancer.NewWorkers(h.Targets)
+	return &addon.Part{
+		Types: balancer.Bind(balancer.Types(), p.workers),
+		Free:  p.workers.CloseIdleConnections,
+		Run: func(ctx context.Context, n addon.Running) error {
+			h.Metrics.MustRegister(newMetrics(p.clusters))
+			return p.proxies.run(ctx, h, n, p)
+		},
+	}, nil
+}
+
+// close closes the addresses of the proxies, and the connections to workers.
+func (p *process) close() error {
+	if p.workers != nil {
+		p.workers.CloseIdleConnections()
+	}
+	return p.proxies.close()
 }

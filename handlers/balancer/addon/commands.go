@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine/api/cli"
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/plant"
 	"procaas/handlers/balancer/remote"
 )

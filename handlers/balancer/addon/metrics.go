@@ -6,22 +6,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"procaas/dsl/tree"
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 
 // metrics are those of the latest observations of balancers. Each scrape reads them from the store, so all
 // nodes return the same.
 type metrics struct {
-	of    balanced
+	of    *clusters.Clusters
 	descs []*prometheus.Desc
-}
-
-// balanced has the clusters of the metrics.
-type balanced interface {
-	Bundle() *tree.Bundle
-	ClusterStatus(ctx context.Context, cluster string) (clusters.ClusterStatus, error)
 }
 
 // clusterGauges are the metrics of each cluster.
@@ -79,7 +72,7 @@ var clusterGauges = []struct {
 }
 
 // newMetrics returns the metrics of the clusters.
-func newMetrics(of balanced) *metrics {
+func newMetrics(of *clusters.Clusters) *metrics {
 	m := &metrics{of: of}
 	for _, g := range clusterGauges {
 		m.descs = append(m.descs, prometheus.NewDesc(g.name, g.help, []string{"cluster"}, nil))

@@ -23,7 +23,7 @@ import (
 	"procaas/engine/api/cli"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/web"
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 	"procaas/handlers/balancer/route"
 )
@@ -155,7 +155,7 @@ func (p *proxies) addresses() []string {
 }
 
 // run answers until ctx ends, with the API's rules for access.
-func (p *proxies) run(ctx context.Context, h *addon.Host, n addon.Running) error {
+func (p *proxies) run(ctx context.Context, h *addon.Host, n addon.Running, of *process) error {
 	if len(p.all) == 0 {
 		return nil
 	}
@@ -170,13 +170,13 @@ func (p *proxies) run(ctx context.Context, h *addon.Host, n addon.Running) error
 	h.Metrics.MustRegister(requests, repeats)
 	for _, x := range p.all {
 		follower := route.NewFollower(route.SourceFunc(func(ctx context.Context, after int64) (clusters.Assignment, error) {
-			return n.Engine.AwaitAssignment(ctx, x.cluster, after)
+			return of.clusters.AwaitAssignment(ctx, x.cluster, after)
 		}), h.Log.With("cluster", x.cluster))
 		g.Go(func() error { follower.Run(ctx); return nil })
 		repeated := repeats.WithLabelValues(x.cluster)
 		proxy := route.NewProxy(route.ProxyOptions{
 			Follower: follower, Key: x.key, Patience: p.flags.patience, Silence: p.flags.silence, Replay: p.replay,
-			Memory: h.Memory, Transport: workersTransport(n.Engine.WorkersClient), Log: h.Log.With("cluster", x.cluster),
+			Memory: h.Memory, Transport: workersTransport(func() *http.Client { return of.workers.Of(h.Bundle()) }), Log: h.Log.With("cluster", x.cluster),
 			Observe: func(status, attempts int) {
 				requests.WithLabelValues(x.cluster, strconv.Itoa(status)).Inc()
 				repeated.Add(float64(max(0, attempts-1)))

@@ -15,8 +15,8 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
-	"procaas/engine/clusters"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 	"procaas/handlers/balancer/remote"
 )

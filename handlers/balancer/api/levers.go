@@ -8,8 +8,8 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
-	"procaas/engine/clusters"
 	"procaas/engine/store"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 	"procaas/handlers/balancer/remote"
 )

@@ -15,8 +15,8 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/api/ui/drawing"
 	"procaas/engine/api/ui/seen"
-	"procaas/engine/clusters"
 	"procaas/engine/credentials"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 

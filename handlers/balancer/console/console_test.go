@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"procaas/dsl/tree"
-	"procaas/engine/clusters"
 	"procaas/engine/credentials"
 	"procaas/engine/enginetest/pages"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/console"
 	"procaas/handlers/balancer/language"
 )

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sort"
 
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/language"
 )
 

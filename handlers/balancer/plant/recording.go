@@ -11,8 +11,8 @@ import (
 	"math"
 	"slices"
 
-	"procaas/engine/clusters"
 	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/clusters"
 )
 
 // A Recording has the observations of a live cluster.

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"procaas/engine/clusters"
 	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/clusters"
 )
 
 // asRecorded is the name of what really happened, among the policies.

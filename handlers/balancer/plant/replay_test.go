@@ -12,8 +12,8 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
-	"procaas/engine/clusters"
 	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/clusters"
 )
 
 // record lets a cluster in virtual time go through a scenario under a policy, and writes

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"procaas/engine/api/client"
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 )
 
 // Clusters lists the clusters of a server.

@@ -5,7 +5,7 @@ package remote
 import (
 	"time"
 
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 )
 
 // A Route says where a key leads.

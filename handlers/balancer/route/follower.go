@@ -12,7 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/clock"
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 )
 
 // A Source provides the assignments of one cluster.

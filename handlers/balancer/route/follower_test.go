@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/route"
 )
 

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"procaas/engine/api/transport"
-	"procaas/engine/clusters"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/outbound"
+	"procaas/handlers/balancer/clusters"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/language"
 	"procaas/handlers/balancer/route"

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 )
 
 // These are the errors of routing.

@@ -14,12 +14,12 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/definitions"
 	"procaas/engine/postgres"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
 	shardingapi "procaas/handlers/sharding/api"
 	"procaas/handlers/sharding/console"
 	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/shardmap"
+	"procaas/handlers/sharding/transfers"
 )
 
 // New returns the add-on.
@@ -32,7 +32,8 @@ func New() addon.Addon {
 
 // A process is the shard maps of one process.
 type process struct {
-	maps *shardmap.Service // nil before open, and if the store is not PostgreSQL
+	maps   *shardmap.Service // nil before open, and if the store is not PostgreSQL
+	moving *transfers.Transfers
 }
 
 func newProcess() *addon.Process {
@@ -42,6 +43,7 @@ func newProcess() *addon.Process {
 
 // open opens the shard maps of a node, in the database of its store. It must be PostgreSQL.
 func (p *process) open(ctx context.Context, h *addon.Host) (*addon.Part, error) {
+	p.moving = transfers.NewTransfers(h.Store.Documents, h.Bundle)
 	declared := language.ShardMapsOf(h.Bundle())
 	if !h.Postgres {
 		if len(declared) > 0 {
@@ -52,10 +54,8 @@ func (p *process) open(ctx context.Context, h *addon.Host) (*addon.Part, error) 
 	const pause = 5 * time.Second // someone waits for the registration of a key
 	maps, err := shardmap.Open(ctx, shardmap.Options{
 		DSN: h.DSN, Maps: declared, Secret: h.Secrets, Targets: h.Targets, HTTP: h.HTTP("registration", pause), Log: h.Log,
-		Audit: postgres.WriteAudit,
-		Transfers: func(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error) {
-			return transfers.ReadShardTransfers(ctx, h.Store.Documents, shardMap)
-		},
+		Audit:     postgres.WriteAudit,
+		Transfers: p.moving.ShardTransfers,
 	})
 	if err != nil {
 		return nil, err
@@ -68,19 +68,19 @@ func (p *process) open(ctx context.Context, h *addon.Host) (*addon.Part, error) 
 	}, nil
 }
 
-func (p *process) calls(e *engine.Engine) api.Group {
+func (p *process) calls(*engine.Engine) api.Group {
 	var maps transfers.ShardMaps // nil if this node keeps none
 	if p.maps != nil {
 		maps = p.maps
 	}
-	return shardingapi.Calls(maps, e)
+	return shardingapi.Calls(maps, p.moving)
 }
 
-func (p *process) pages(e *engine.Engine) []ui.Page {
+func (p *process) pages(*engine.Engine) []ui.Page {
 	if p.maps == nil {
-		return console.Pages(nil, e)
+		return console.Pages(nil, p.moving)
 	}
-	return console.Pages(p.maps, e)
+	return console.Pages(p.maps, p.moving)
 }
 
 // accept refuses shard maps that cannot be taken over, before they become current.

@@ -14,9 +14,9 @@ import (
 	"procaas/engine/api/cli"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/remote"
 	"procaas/handlers/sharding/template"
+	"procaas/handlers/sharding/transfers"
 )
 
 func shardCommand() *cobra.Command {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine/api/cli"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/remote"
+	"procaas/handlers/sharding/transfers"
 )
 
 // shardTransferCommands are the commands for transfers.

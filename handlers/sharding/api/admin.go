@@ -9,9 +9,9 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/remote"
+	"procaas/handlers/sharding/transfers"
 )
 
 // This file serves operators' changes of shards, placements and transfers.

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"procaas/engine/api/rest"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // This file answers most questions about shards without the router, because services may ask before

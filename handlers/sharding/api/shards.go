@@ -18,8 +18,8 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/remote"
+	"procaas/handlers/sharding/transfers"
 )
 
 // Transfers are moves of keys between shards, for operators.

@@ -13,9 +13,9 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/enginetest/patience"
-	"procaas/engine/transfers"
 	shardingapi "procaas/handlers/sharding/api"
 	"procaas/handlers/sharding/client"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A world is a server with one key, which may move.

@@ -8,7 +8,7 @@ import (
 
 	"procaas/engine/api/ui"
 	"procaas/engine/credentials"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // Maps is what the page needs of shard maps.

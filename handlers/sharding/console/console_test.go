@@ -7,8 +7,8 @@ import (
 
 	"procaas/engine/credentials"
 	"procaas/engine/enginetest/pages"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/console"
+	"procaas/handlers/sharding/transfers"
 )
 
 type shards struct{}

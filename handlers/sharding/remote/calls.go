@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"procaas/engine/api/client"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // ShardMaps lists the shard maps.

@@ -4,7 +4,7 @@ package remote
 
 import (
 	"procaas/engine/api/wire"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A ShardBatch asks where many keys live.

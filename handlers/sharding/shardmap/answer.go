@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/store"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 var _ transfers.ShardMaps = (*Service)(nil)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/preflight"
+	"procaas/handlers/sharding/transfers"
 )
 
 // An enroller prepares shards for a map.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A Report is the result of one look at a host.

@@ -13,8 +13,8 @@ import (
 
 	"procaas/dsl/spec"
 	"procaas/engine/enginetest/patience"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
+	"procaas/handlers/sharding/transfers"
 )
 
 var (

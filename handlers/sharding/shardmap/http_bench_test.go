@@ -20,8 +20,8 @@ import (
 
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
-	"procaas/engine/transfers"
 	shardingapi "procaas/handlers/sharding/api"
+	"procaas/handlers/sharding/transfers"
 )
 
 var askers = flag.Int("askers", 16, "connections of BenchmarkHTTP")

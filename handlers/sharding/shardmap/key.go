@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A Key is what a client asks for: its parts, widest first.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"procaas/engine/model"
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 var _ transfers.QuickShardMaps = (*Service)(nil)

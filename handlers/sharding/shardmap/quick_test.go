@@ -16,8 +16,8 @@ import (
 	"procaas/engine/api/access"
 	"procaas/engine/credentials"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	shardingapi "procaas/handlers/sharding/api"
+	"procaas/handlers/sharding/transfers"
 )
 
 // fresh looks at all hosts of a map again, as its poller does each second, and does so ahead

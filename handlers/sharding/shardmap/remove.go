@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
+	"procaas/handlers/sharding/transfers"
 )
 
 // This file removes what a map that is no longer declared has on its shards.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A resolver answers where keys live.

@@ -20,9 +20,9 @@ import (
 	"procaas/engine/pgkit"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/transfer"
+	"procaas/handlers/sharding/transfers"
 )
 
 // Options configures a [Service].

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine/transfers"
 	"procaas/handlers/sharding/language"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A shard is a process's state of one shard.

@@ -22,7 +22,7 @@ import (
 	"procaas/engine/api/cli"
 	"procaas/engine/api/rest"
 	"procaas/engine/clock"
-	"procaas/engine/clusters"
+	"procaas/handlers/balancer/clusters"
 	"procaas/pipelines"
 )
 
@@ -123,7 +123,7 @@ func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions) erro
 	g.Go(func() error { load.run(working); return nil })
 	g.Go(func() error {
 		defer stop()
-		return watchCluster(working, s, o, node.Engine().Clusters, load)
+		return watchCluster(working, s, o, clusters.NewClusters(node.Store(), node.Engine().Bundle, node.Engine().Now), load)
 	})
 	err = g.Wait()
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -139,6 +139,12 @@ func (n *Node) openParts(ctx context.Context, b *tree.Bundle) error {
 			}
 			return n.engine.Bundle()
 		},
+		Now: func() time.Time {
+			if n.engine == nil {
+				return time.Now()
+			}
+			return n.engine.Now()
+		},
 		Secrets: n.secrets.Value, Targets: n.targets, Memory: n.memory, Metrics: n.metrics, Log: n.log,
 		HTTP: func(name string, pause time.Duration) *http.Client {
 			return n.breakers.Guard(name, n.targets.Client(), pause)
@@ -189,8 +195,18 @@ func (n *Node) types() []engine.HandlerType {
 // running is what the parts get of the node when it runs.
 func (n *Node) running() addon.Running {
 	return addon.Running{
-		Engine: n.engine, Free: n.engine.CloseIdleConnections,
+		Engine: n.engine, Free: n.free,
 		Access: access.Options{Access: n.engine, Log: n.log, Token: n.access.Token, Hosts: n.access.Hosts},
+	}
+}
+
+// free closes connections that nobody needs, when the process has too many open files.
+func (n *Node) free() {
+	n.engine.CloseIdleConnections()
+	for _, p := range n.parts {
+		if p.Free != nil {
+			p.Free()
+		}
 	}
 }
 

@@ -436,7 +436,7 @@ func (n *Node) Run(ctx context.Context) error {
 		defer quiet()
 		return n.engine.Run(ctx)
 	})
-	n.web.MakeRoom(n.engine.CloseIdleConnections)
+	n.web.MakeRoom(n.free)
 	n.web.Start(n.api)
 	g.Go(func() error { n.reportUntil(ctx); return nil })
 	g.Go(func() error { n.shadow.Run(ctx); return nil })
@@ -566,6 +566,9 @@ func NewLogger(s cli.Streams, format, level string) (*slog.Logger, error) {
 
 // Engine returns the node's engine.
 func (n *Node) Engine() *engine.Engine { return n.engine }
+
+// Store returns the node's store.
+func (n *Node) Store() store.Store { return n.store }
 
 // Metrics returns the node's metrics.
 func (n *Node) Metrics() prometheus.Gatherer { return n.metrics }

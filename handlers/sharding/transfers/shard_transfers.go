@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/dsl/tree"
 	"procaas/engine/store"
 )
 
@@ -136,10 +137,18 @@ func ReadShardTransfer(ctx context.Context, db store.Documents, id string) (Shar
 }
 
 // Transfers shows and steers transfers between shards.
-type Transfers struct{ store store.Documents }
+type Transfers struct {
+	store  store.Documents
+	bundle func() *tree.Bundle // returns the current definition
+}
 
-// NewTransfers makes a Transfers for the transfers in a store.
-func NewTransfers(db store.Documents) *Transfers { return &Transfers{db} }
+// NewTransfers makes a Transfers for the transfers in a store. bundle returns the current definition.
+func NewTransfers(db store.Documents, bundle func() *tree.Bundle) *Transfers {
+	return &Transfers{db, bundle}
+}
+
+// Bundle returns the current definition.
+func (a *Transfers) Bundle() *tree.Bundle { return a.bundle() }
 
 // ShardTransfers lists the transfers in progress of a map, and the latest ended ones.
 func (a *Transfers) ShardTransfers(ctx context.Context, shardMap string) ([]ShardTransfer, error) {

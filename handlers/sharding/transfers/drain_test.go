@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/transfers"
+	"procaas/handlers/sharding/transfers"
 )
 
 // A drain takes as long as its keys and bytes need at least, and later as its own speed says.

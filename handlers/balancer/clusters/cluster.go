@@ -222,6 +222,9 @@ func NewClusters(db store.Store, bundle func() *tree.Bundle, now func() time.Tim
 	return &Clusters{store: db.Documents, runs: db.Runs, bundle: bundle, now: now}
 }
 
+// Bundle returns the current definition.
+func (a *Clusters) Bundle() *tree.Bundle { return a.bundle() }
+
 // ClusterStatus reads the status of a cluster. The error is [ErrNoCluster].
 func (a *Clusters) ClusterStatus(ctx context.Context, cluster string) (s ClusterStatus, err error) {
 	s.Cluster = language.ClusterOf(a.bundle(), cluster)
