@@ -21,6 +21,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/credentials"
 	"procaas/engine/definitions"
+	"procaas/engine/diff"
 	"procaas/engine/explain"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
@@ -90,6 +91,9 @@ type Options struct {
 	// definitions of runs that have not ended.
 	ServiceURLs map[string]string
 
+	// Compare finds differences of definitions in what add-ons have added to the language.
+	Compare []diff.Comparer
+
 	// Only [Virtual] sets the following.
 	now   func() time.Time         // nil for the machine's clock
 	runID func(model.Event) string // makes the id of a new run
@@ -137,8 +141,9 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		o: o,
 		library: definitions.Library{
-			Store: o.Store.Bundles, Language: o.Bundle.Language, Types: Types(o.Types), Services: o.ServiceURLs, MaxConns: o.MaxInFlight,
-			Targets: o.Targets, Log: o.Log, RunID: o.runID,
+			Store: o.Store.Bundles, Language: o.Bundle.Language, Types: Types(o.Types), Compare: o.Compare, Services: o.ServiceURLs,
+			MaxConns: o.MaxInFlight,
+			Targets:  o.Targets, Log: o.Log, RunID: o.runID,
 		},
 		handlers: map[string]HandlerType{},
 		clock:    clock.Clock{Known: make(chan struct{}), Source: o.now},

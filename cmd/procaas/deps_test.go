@@ -244,8 +244,6 @@ var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue",
 
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{
-	// Parts of the engine that read what a product adds to the language.
-	"engine/diff",
 	"cmd/procaas/internal/demo",         // the workers of demo-balancer
 	"cmd/procaas/internal/serve/stores", // the queue's tables in PostgreSQL
 	"cmd/procaas-bench",                 // the workbench measures all of them

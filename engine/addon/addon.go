@@ -23,6 +23,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/ui"
 	"procaas/engine/budget"
+	"procaas/engine/diff"
 	"procaas/engine/outbound"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
@@ -34,6 +35,9 @@ type Addon struct {
 
 	// Sections are what it adds to the language of files.
 	Sections []tree.Section
+
+	// Compare finds differences of two definitions in these sections, for people.
+	Compare diff.Comparer
 
 	// Problems are why its calls are refused. [Process.Calls] has the calls.
 	Problems []problem.Kind

@@ -17,6 +17,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/canary"
+	"procaas/engine/diff"
 	"procaas/engine/fallback"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
@@ -136,6 +137,7 @@ type Library struct {
 	Store    store.Bundles
 	Language *tree.Language
 	Types    []tree.Type
+	Compare  []diff.Comparer   // of add-ons
 	Services map[string]string // URLs of services; see Options.ServiceURLs
 	MaxConns int
 	Targets  *outbound.Targets

@@ -155,7 +155,7 @@ func (f *Follower) load(ctx context.Context, b *tree.Bundle, drop bool, by store
 		return diff.Diff{}, err
 	}
 	f.agreed = true
-	diff := changes(f.swap(d), d)
+	diff := f.Library.changes(f.swap(d), d)
 	if drop {
 		return diff, f.Accepted.Drop(ctx, d, by)
 	}
@@ -168,11 +168,14 @@ func (f *Follower) PreviewLoad(ctx context.Context, b *tree.Bundle, drop bool) (
 	if err != nil {
 		return diff.Diff{}, err
 	}
-	return changes(f.Library.Present(), d), nil
+	return f.Library.changes(f.Library.Present(), d), nil
 }
 
-func changes(before, now *Definition) diff.Diff {
-	return diff.ComparePlanned(diff.Side{Bundle: before.Bundle, Plans: before.Plans}, diff.Side{Bundle: now.Bundle, Plans: now.Plans})
+// changes returns the differences of now from before.
+func (l *Library) changes(before, now *Definition) diff.Diff {
+	return diff.ComparePlanned(
+		diff.Side{Bundle: before.Bundle, Plans: before.Plans}, diff.Side{Bundle: now.Bundle, Plans: now.Plans}, l.Compare...,
+	)
 }
 
 // mayLoad compiles a definition, and returns why it may not become current.

@@ -43,7 +43,7 @@ func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Orde
 	if old == now {
 		return diff.Diff{}, &LoadError{Err: errors.New("there is nothing to try: these pipelines are current")}
 	}
-	d := diff.ComparePlanned(diff.Side{Bundle: old.Bundle, Plans: old.Plans}, diff.Side{Bundle: now.Bundle, Plans: now.Plans})
+	d := f.Library.changes(old, now)
 	if err := triable(old, now, d); err != nil {
 		return diff.Diff{}, &LoadError{Err: err}
 	}

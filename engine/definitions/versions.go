@@ -294,7 +294,7 @@ func (h *History) compare(ctx context.Context, old, now string) (diff.Diff, erro
 		if err != nil {
 			return diff.Diff{}, unreadable(err)
 		}
-		d, err := diff.Compare(a, b, h.Library.Types)
+		d, err := diff.Compare(a, b, h.Library.Types, h.Library.Compare...)
 		return d, unreadable(err)
 	}
 	return diff.Diff{}, unreadable(err)

@@ -65,7 +65,7 @@ type Side struct {
 // Compare returns the differences of b from a. The error says why one of them cannot be planned. It
 // plans both, because the order of handlers follows from all that they read and write, which a diff
 // of files does not show.
-func Compare(a, b *tree.Bundle, types []tree.Type) (Diff, error) {
+func Compare(a, b *tree.Bundle, types []tree.Type, more ...Comparer) (Diff, error) {
 	var sides [2]Side
 	for i, bundle := range []*tree.Bundle{a, b} {
 		p := planner.NewPlanner(bundle, types)
@@ -78,7 +78,7 @@ func Compare(a, b *tree.Bundle, types []tree.Type) (Diff, error) {
 			sides[i].Plans = append(sides[i].Plans, plan)
 		}
 	}
-	return ComparePlanned(sides[0], sides[1]), nil
+	return ComparePlanned(sides[0], sides[1], more...), nil
 }
 
 // A Comparison collects differences.
@@ -96,8 +96,11 @@ func (c *Comparison) Changed(what, name string, fields []FieldChange) {
 	}
 }
 
-// ComparePlanned returns the differences of b from a, flows and pipelines first.
-func ComparePlanned(a, b Side) Diff {
+// A Comparer compares what an add-on has added to the language.
+type Comparer func(c *Comparison, a, b *tree.Bundle)
+
+// ComparePlanned returns the differences of b from a: flows and pipelines first, and last those of add-ons.
+func ComparePlanned(a, b Side, more ...Comparer) Diff {
 	c := &Comparison{found: []Difference{}}
 	Pairs(c, Flow, a.Bundle.Flows, b.Bundle.Flows, func(f *tree.Flow) string { return f.ID }, c.flows)
 	Pairs(c, Pipeline, a.Plans, b.Plans, func(p *planner.Plan) string { return p.Pipeline.ID }, func(old, now *planner.Plan) {
@@ -114,8 +117,9 @@ func ComparePlanned(a, b Side) Diff {
 	Pairs(c, Trigger, a.Bundle.Triggers, b.Bundle.Triggers, func(t *tree.Trigger) string { return t.ID }, func(a, b *tree.Trigger) {
 		c.Changed(Trigger, b.ID, Fields(a, b))
 	})
-	compareShardMaps(c, a.Bundle, b.Bundle)
-	compareClusters(c, a.Bundle, b.Bundle)
+	for _, compare := range more {
+		compare(c, a.Bundle, b.Bundle)
+	}
 	return Diff{Old: a.Bundle.Hash, New: b.Bundle.Hash, Changes: c.found}
 }
 

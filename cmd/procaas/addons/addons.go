@@ -10,6 +10,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/engine/api/problem"
+	"procaas/engine/diff"
 	"procaas/handlers"
 )
 
@@ -38,6 +39,18 @@ func HandlerTypes() []engine.HandlerType {
 
 // Types lists all handler types as the language sees them.
 func Types() []tree.Type { return engine.Types(HandlerTypes()) }
+
+// Compare lists what finds differences in the sections of add-ons. Sections are declared the other way round, and their
+// differences have that order.
+func Compare() []diff.Comparer {
+	var all []diff.Comparer
+	for _, a := range slices.Backward(All()) {
+		if a.Compare != nil {
+			all = append(all, a.Compare)
+		}
+	}
+	return all
+}
 
 // Problems lists why calls of add-ons are refused.
 func Problems() []problem.Kind {

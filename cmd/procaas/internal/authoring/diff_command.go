@@ -75,7 +75,7 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 		if err != nil {
 			return err
 		}
-		diff, err := diff.Compare(old, now, addons.Types())
+		diff, err := diff.Compare(old, now, addons.Types(), addons.Compare()...)
 		if err != nil {
 			return err
 		}

@@ -357,7 +357,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o := engine.DefaultOptions()
 	o.Store = n.store
 	o.Types = n.types()
-	o.Bundle = b
+	o.Bundle, o.Compare = b, addons.Compare()
 	o.Log = n.log
 	o.Name = nodeName(f.Name)
 	o.MaxInFlight = f.MaxInFlight

@@ -1,9 +1,10 @@
-package diff
+package addon
 
 import (
 	"fmt"
 
 	"procaas/dsl/tree"
+	"procaas/engine/diff"
 	"procaas/handlers/balancer/language"
 )
 
@@ -14,20 +15,20 @@ const (
 )
 
 // compareClusters compares clusters. It warns of changes that give keys to other workers.
-func compareClusters(c *Comparison, a, b *tree.Bundle) {
-	List(c, clusterKind, language.ClustersOf(a), language.ClustersOf(b), Edits[*language.Cluster]{
+func compareClusters(c *diff.Comparison, a, b *tree.Bundle) {
+	diff.List(c, clusterKind, language.ClustersOf(a), language.ClustersOf(b), diff.Edits[*language.Cluster]{
 		Name:    func(v *language.Cluster) string { return v.ID },
 		Removed: "nobody is told any more which worker serves its keys",
 		Both:    func(a, b *language.Cluster) { compareCluster(c, a, b) },
 	})
 }
 
-func compareCluster(c *Comparison, a, b *language.Cluster) {
-	fields := Fields(a, b, "workers")
+func compareCluster(c *diff.Comparison, a, b *language.Cluster) {
+	fields := diff.Fields(a, b, "workers")
 	if b.Map != nil && b.Map.File != "" {
-		fields = append(fields, Values("map.file", a.Held, b.Held)...)
+		fields = append(fields, diff.Values("map.file", a.Held, b.Held)...)
 	}
-	c.Warned(clusterKind, b.ID, fields, func(f FieldChange) string {
+	c.Warned(clusterKind, b.ID, fields, func(f diff.FieldChange) string {
 		if f.Field != "partitions" {
 			return ""
 		}
@@ -36,8 +37,8 @@ func compareCluster(c *Comparison, a, b *language.Cluster) {
 			100*float64(many-few)/float64(many))
 	})
 	name := func(w *language.ClusterWorker) string { return b.ID + "/" + w.ID }
-	List(c, workerKind, a.Workers, b.Workers, Edits[*language.ClusterWorker]{
+	diff.List(c, workerKind, a.Workers, b.Workers, diff.Edits[*language.ClusterWorker]{
 		Name: name,
-		Both: func(old, now *language.ClusterWorker) { c.Changed(workerKind, name(now), Fields(old, now)) },
+		Both: func(old, now *language.ClusterWorker) { c.Changed(workerKind, name(now), diff.Fields(old, now)) },
 	})
 }

@@ -1,4 +1,4 @@
-package diff
+package addon
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"procaas/dsl/tree"
+	"procaas/engine/diff"
 	"procaas/handlers/sharding/language"
 )
 
@@ -19,8 +20,8 @@ const (
 )
 
 // compareShardMaps compares shard maps. Their changes may be dangerous for keys that are already placed, so it adds warnings.
-func compareShardMaps(c *Comparison, a, b *tree.Bundle) {
-	List(c, shardMapKind, language.ShardMapsOf(a), language.ShardMapsOf(b), Edits[*language.ShardMap]{
+func compareShardMaps(c *diff.Comparison, a, b *tree.Bundle) {
+	diff.List(c, shardMapKind, language.ShardMapsOf(a), language.ShardMapsOf(b), diff.Edits[*language.ShardMap]{
 		Name:  func(m *language.ShardMap) string { return m.ID },
 		Added: "enroll its shards before anybody writes to them",
 		Removed: "nobody is told any more where its keys live; its fences and publications stay on its shards until procaas shard remove, " +
@@ -29,19 +30,19 @@ func compareShardMaps(c *Comparison, a, b *tree.Bundle) {
 	})
 }
 
-func compareShardMap(c *Comparison, a, b *language.ShardMap) {
-	c.Warned(shardMapKind, b.ID, Fields(a, b, "tables", "shards"), func(f FieldChange) string { return mapWarning(a, b, f) })
-	List(c, tableKind, a.Tables, b.Tables, Edits[*language.ShardTable]{
+func compareShardMap(c *diff.Comparison, a, b *language.ShardMap) {
+	c.Warned(shardMapKind, b.ID, diff.Fields(a, b, "tables", "shards"), func(f diff.FieldChange) string { return mapWarning(a, b, f) })
+	diff.List(c, tableKind, a.Tables, b.Tables, diff.Edits[*language.ShardTable]{
 		Name:    func(t *language.ShardTable) string { return b.ID + "/" + t.Table },
 		Added:   "enroll the shards again, or its rows do not move with their keys",
 		Removed: "its rows stay behind when their keys move",
 		Both: func(old, now *language.ShardTable) {
-			c.Warned(tableKind, b.ID+"/"+now.Table, Fields(old, now, "table"), func(FieldChange) string {
+			c.Warned(tableKind, b.ID+"/"+now.Table, diff.Fields(old, now, "table"), func(diff.FieldChange) string {
 				return "the rows of a key are found by other columns; enroll the shards again"
 			})
 		},
 	})
-	List(c, shardKind, a.Shards, b.Shards, Edits[*language.Shard]{
+	diff.List(c, shardKind, a.Shards, b.Shards, diff.Edits[*language.Shard]{
 		Name:    func(s *language.Shard) string { return b.ID + "/" + s.ID },
 		Added:   "enroll it first; no key lives there until one is placed or moved there",
 		Removed: "refused while keys live there: drain it with transfer: false first",
@@ -50,7 +51,7 @@ func compareShardMap(c *Comparison, a, b *language.ShardMap) {
 }
 
 // mapWarning returns what the change of a field means for placed keys.
-func mapWarning(a, b *language.ShardMap, f FieldChange) string {
+func mapWarning(a, b *language.ShardMap, f diff.FieldChange) string {
 	switch f.Field {
 	case "strategy":
 		return "refused where the map is kept already: placed keys would not be found; declare a new map"
@@ -93,12 +94,12 @@ func parts(n int) string {
 	return fmt.Sprintf("%d parts", n)
 }
 
-func compareShard(c *Comparison, name string, a, b *language.Shard) {
-	fields := Fields(a, b, "hosts", "from")
+func compareShard(c *diff.Comparison, name string, a, b *language.Shard) {
+	fields := diff.Fields(a, b, "hosts", "from")
 	if !slices.Equal(a.From, b.From) {
-		fields = append(fields, FieldChange{"from", bounds(a.From), bounds(b.From)})
+		fields = append(fields, diff.FieldChange{"from", bounds(a.From), bounds(b.From)})
 	}
-	c.Warned(shardKind, name, fields, func(f FieldChange) string {
+	c.Warned(shardKind, name, fields, func(f diff.FieldChange) string {
 		switch f.Field {
 		case "slots", "from":
 			return "only a new map begins by it: keys that are placed stay, transfers move them"
@@ -121,11 +122,11 @@ func compareShard(c *Comparison, name string, a, b *language.Shard) {
 	if !stays {
 		replaced = "no host of the shard stays: the rows of its keys, and the fences, have to be on the new ones"
 	}
-	List(c, hostKind, a.Hosts, b.Hosts, Edits[*language.ShardHost]{
+	diff.List(c, hostKind, a.Hosts, b.Hosts, diff.Edits[*language.ShardHost]{
 		Name:  func(h *language.ShardHost) string { return name + "/" + address(h) },
 		Added: replaced,
 		Both: func(old, now *language.ShardHost) {
-			c.Changed(hostKind, name+"/"+address(now), Fields(old, now, "address"))
+			c.Changed(hostKind, name+"/"+address(now), diff.Fields(old, now, "address"))
 		},
 	})
 }
