@@ -17,6 +17,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/alert"
 	"procaas/engine/api/cli"
@@ -54,7 +55,7 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rules strings.Builder
-	if err := alert.WriteRules(&rules, "", slices.Concat(alert.ClusterRules(""), alert.QueueRules(""))); err != nil {
+	if err := alert.WriteRules(&rules, "", addons.Alerts("")); err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}

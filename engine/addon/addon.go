@@ -18,6 +18,7 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/alert"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/problem"
@@ -44,6 +45,9 @@ type Addon struct {
 
 	// Types are its handler types as the language sees them. Those of [Part.Types] replace them on a node.
 	Types []engine.HandlerType
+
+	// Alerts returns its alerting rules, whose commands name a server.
+	Alerts func(server string) []alert.Rule
 
 	// Commands returns its commands, new ones for each call.
 	Commands func() []Command

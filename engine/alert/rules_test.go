@@ -96,7 +96,7 @@ func TestRulesAreOneOfEachKind(t *testing.T) {
 	t.Parallel()
 	var b, again bytes.Buffer
 	for _, w := range []*bytes.Buffer{&b, &again} {
-		if err := alert.WriteRules(w, "https://procaas.example", slices.Concat(alert.ClusterRules("https://procaas.example"), alert.QueueRules("https://procaas.example"))); err != nil {
+		if err := alert.WriteRules(w, "https://procaas.example", addons.Alerts("https://procaas.example")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/addon"
+	"procaas/engine/alert"
 	"procaas/engine/api/problem"
 	"procaas/engine/diff"
 	"procaas/handlers"
@@ -47,6 +48,17 @@ func Compare() []diff.Comparer {
 	for _, a := range slices.Backward(All()) {
 		if a.Compare != nil {
 			all = append(all, a.Compare)
+		}
+	}
+	return all
+}
+
+// Alerts lists the alerting rules of add-ons, whose commands name a server.
+func Alerts(server string) []alert.Rule {
+	var all []alert.Rule
+	for _, a := range All() {
+		if a.Alerts != nil {
+			all = append(all, a.Alerts(server)...)
 		}
 	}
 	return all

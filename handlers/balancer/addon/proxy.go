@@ -176,7 +176,8 @@ func (p *proxies) run(ctx context.Context, h *addon.Host, n addon.Running, of *p
 		repeated := repeats.WithLabelValues(x.cluster)
 		proxy := route.NewProxy(route.ProxyOptions{
 			Follower: follower, Key: x.key, Patience: p.flags.patience, Silence: p.flags.silence, Replay: p.replay,
-			Memory: h.Memory, Transport: workersTransport(func() *http.Client { return of.workers.Of(h.Bundle()) }), Log: h.Log.With("cluster", x.cluster),
+			Memory: h.Memory, Transport: workersTransport(func() *http.Client { return of.workers.Of(h.Bundle()) }),
+			Log: h.Log.With("cluster", x.cluster),
 			Observe: func(status, attempts int) {
 				requests.WithLabelValues(x.cluster, strconv.Itoa(status)).Inc()
 				repeated.Add(float64(max(0, attempts-1)))

@@ -23,7 +23,8 @@ import (
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "queue", Sections: []tree.Section{language.Section()}, Types: queue.Types(), Problems: queueapi.Problems(), New: newProcess,
+		Name: "queue", Sections: []tree.Section{language.Section()}, Alerts: alerts, Types: queue.Types(),
+		Problems: queueapi.Problems(), New: newProcess,
 		Commands: func() []addon.Command { return []addon.Command{{Command: queueCommand()}} },
 	}
 }

@@ -3,10 +3,10 @@ package authoring
 import (
 	"bytes"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/engine/alert"
@@ -27,7 +27,7 @@ right when pipelines change. Each alert carries the owner, the path and the comm
 that switches the path off. alerts checks the pipelines that you name.`,
 		"  procaas gen alerts flows/ --server https://procaas.example --output procaas.rules.yaml",
 		func(b *bytes.Buffer, _ []*planner.Plan) error {
-			return alert.WriteRules(b, server, slices.Concat(alert.ClusterRules(server), alert.QueueRules(server)))
+			return alert.WriteRules(b, server, addons.Alerts(server))
 		})
 	alerts.Flags().StringVar(&server, "server", "", "address of the server, for the commands in the rules")
 	c.AddCommand(alerts, genOf("dashboard [PATH…]", "Write a dashboard for Grafana",
