@@ -97,7 +97,7 @@ func parts(n int) string {
 func compareShard(c *diff.Comparison, name string, a, b *language.Shard) {
 	fields := diff.Fields(a, b, "hosts", "from")
 	if !slices.Equal(a.From, b.From) {
-		fields = append(fields, diff.FieldChange{"from", bounds(a.From), bounds(b.From)})
+		fields = append(fields, diff.FieldChange{Field: "from", Old: bounds(a.From), New: bounds(b.From)})
 	}
 	c.Warned(shardKind, name, fields, func(f diff.FieldChange) string {
 		switch f.Field {
