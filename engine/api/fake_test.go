@@ -100,6 +100,7 @@ type products struct {
 	// Nil is those of the fake engine.
 	clusters balancerapi.Clusters
 	moving   shardingapi.Transfers
+	audited  store.Documents
 }
 
 // withProducts adds the calls and pages of the products to options. A strict
@@ -110,11 +111,12 @@ func withProducts(e whole, o api.Options, served ...products) api.Options {
 		p = served[0]
 	}
 	if f, ok := e.(*fakeEngine); ok && p.clusters == nil {
-		p.clusters, p.moving = f, f
+		p.clusters, p.moving, p.audited = f, f, f.audited
 	}
 	o.Engine = portsOf(e)
 	o.Groups = []api.Group{
-		balancerapi.Calls(p.clusters), shardingapi.Calls(p.shards, p.moving), queueapi.Calls(queueapi.Options{Engine: e, Tasks: p.tasks, Strict: p.strict}),
+		balancerapi.Calls(p.clusters), shardingapi.Calls(p.shards, p.moving),
+		queueapi.Calls(queueapi.Options{Engine: e, Tasks: p.tasks, Documents: p.audited, Strict: p.strict}),
 	}
 	var tasks queueconsole.Tasks
 	if p.tasks != nil {
@@ -142,6 +144,7 @@ type fakeEngine struct {
 
 	controls *engine.Engine // keeps the controls and the tokens; it does not run
 	clusters *clusters.Clusters
+	audited  store.Documents // of changes of the queue
 	known    map[string]credentials.Grant
 }
 
@@ -151,7 +154,7 @@ func newFake(b *tree.Bundle) *fakeEngine {
 	if err != nil {
 		panic(err)
 	}
-	return &fakeEngine{bundle: b, controls: controls, clusters: clusters.NewClusters(kept, controls.Bundle, controls.Now), known: map[string]credentials.Grant{}, configs: map[string]settings.ConfigView{
+	return &fakeEngine{bundle: b, controls: controls, clusters: clusters.NewClusters(kept, controls.Bundle, controls.Now), audited: kept.Documents, known: map[string]credentials.Grant{}, configs: map[string]settings.ConfigView{
 		"NOTIFY_SWITCH": {Name: "NOTIFY_SWITCH", Value: map[string]any{"enabled": true}, Default: map[string]any{"enabled": true}},
 		"CITIES":        {Name: "CITIES", Value: []any{}, Default: []any{}},
 	}}
@@ -896,13 +899,6 @@ func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]trans
 		return []transfers.ShardTransfer{}, nil
 	}
 	return []transfers.ShardTransfer{transferring}, nil
-}
-
-func (f *fakeEngine) SetQueueMode(_ context.Context, kind string, mode store.TaskMode, by store.Actor, set func() error) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.audit = append(f.audit, records.AuditView{Kind: store.AuditQueue, Name: kind, By: by.Name, Reason: by.Reason, After: string(mode)})
-	return set()
 }
 
 func (f *fakeEngine) Supersede(_ context.Context, _ string, retried []store.TaskRetry, by store.Actor) error {

@@ -33,6 +33,7 @@ func New() addon.Addon {
 type process struct {
 	strict bool             // refuse tasks of types without workers
 	tasks  *store.TaskStore // nil before open
+	audit  store.Documents
 }
 
 func newProcess() *addon.Process {
@@ -47,7 +48,7 @@ func (p *process) flags(on *pflag.FlagSet) {
 
 func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 	tasks := taskrun.MeasureTasks(h.Store.Tasks, h.Metrics)
-	p.tasks = tasks
+	p.tasks, p.audit = tasks, h.Store.Documents
 	return &addon.Part{
 		Types: queue.Bind(queue.Types(), tasks),
 		Run: func(ctx context.Context, n addon.Running) error {
@@ -69,5 +70,5 @@ func (p *process) pages(*engine.Engine) []ui.Page {
 }
 
 func (p *process) calls(e *engine.Engine) api.Group {
-	return queueapi.Calls(queueapi.Options{Engine: e, Tasks: p.tasks, Strict: p.strict})
+	return queueapi.Calls(queueapi.Options{Engine: e, Tasks: p.tasks, Documents: p.audit, Strict: p.strict})
 }

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/store"
 	"procaas/handlers/queue/remote"
+	"procaas/handlers/queue/taskrun"
 )
 
 // This file serves operators' changes of tasks.
@@ -82,7 +83,7 @@ func (g *Group) set(c *rest.Call, in *setQueue) (done remote.QueueChanged, err e
 	if done.Warning != "" && mode != store.TasksOpen { // this makes the type known
 		return done, unknownTaskType.New("%s; procaas queue resume %s makes it known", done.Warning, in.Kind)
 	}
-	err = g.Engine.SetQueueMode(c.Context(), in.Kind, mode, by, func() error {
+	err = taskrun.SetMode(c.Context(), g.Documents, in.Kind, mode, by, func() error {
 		return g.Tasks.Admin.SetTaskMode(c.Context(), in.Kind, mode, by.Reason)
 	})
 	if err == nil {

@@ -17,10 +17,9 @@ import (
 	"procaas/handlers/queue/remote"
 )
 
-// An Engine knows the types of tasks, and audits operators' changes.
+// An Engine knows the types of tasks, and their runs.
 type Engine interface {
 	Bundle() *tree.Bundle
-	SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error
 
 	// Supersede ends the failed runs of tasks whose work other tasks do again.
 	Supersede(ctx context.Context, pipeline string, retried []store.TaskRetry, by store.Actor) error
@@ -28,8 +27,9 @@ type Engine interface {
 
 // Options are what the calls about tasks need.
 type Options struct {
-	Engine Engine
-	Tasks  *store.TaskStore // nil for none
+	Engine    Engine
+	Tasks     *store.TaskStore // nil for none
+	Documents store.Documents  // with the audit of changes
 
 	// Strict refuses tasks of types that no pipeline declares and no worker asks for. Otherwise they are accepted
 	// with a warning.

@@ -1,4 +1,4 @@
-package engine_test
+package taskrun
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"procaas/engine/enginetest"
 	"procaas/engine/store"
 )
 
@@ -22,25 +23,22 @@ func (fullAudit) WriteDocuments(context.Context, int64, []store.DocumentWrite, [
 // not be done is followed by one that says so.
 func TestQueueModeChangesWithItsRecord(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	calls := 0
-	pause := func(db store.Store, outcome error) error {
+	calls, kept, ann := 0, enginetest.NewMemory().Ports(), store.Actor{Name: "ann"}
+	pause := func(documents store.Documents, outcome error) error {
 		set := func() error { calls++; return outcome }
-		return r.engine(db, onePipeline("one")).SetQueueMode(t.Context(), "thumbs", store.TasksPaused, ann, set)
+		return SetMode(t.Context(), documents, "thumbs", store.TasksPaused, ann, set)
 	}
-	full := r.store
-	full.Documents = fullAudit{full.Documents}
-	if err := pause(full, nil); !errors.Is(err, errFullAudit) || calls != 0 {
+	if err := pause(fullAudit{kept.Documents}, nil); !errors.Is(err, errFullAudit) || calls != 0 {
 		t.Errorf("want no change without its record, have %d and %v", calls, err)
 	}
 	away := errors.New("the queue is away")
-	if err := pause(r.store, away); !errors.Is(err, away) || calls != 1 {
+	if err := pause(kept.Documents, away); !errors.Is(err, away) || calls != 1 {
 		t.Errorf("want what the queue says, have %d and %v", calls, err)
 	}
-	if err := pause(r.store, nil); err != nil || calls != 2 {
+	if err := pause(kept.Documents, nil); err != nil || calls != 2 {
 		t.Errorf("want a change, have %d and %v", calls, err)
 	}
-	found, err := r.store.Audits.Audit(t.Context(), store.AuditFilter{Kind: store.AuditQueue, Name: "thumbs", Limit: 10})
+	found, err := kept.Audits.Audit(t.Context(), store.AuditFilter{Kind: store.AuditQueue, Name: "thumbs", Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
