@@ -14,7 +14,7 @@ properties() {
 
 # The whole contract of the store on an inbox over two databases, and kill -9 at each step of a move.
 cells() {
-	CGO_ENABLED=1 db go test -race -count 1 -timeout 15m -run '^TestConformance$' ./handlers/inbox/cells -whole
+	CGO_ENABLED=1 db go test -race -count 1 -timeout 15m -run '^(TestConformance|TestTasksOfSeveralCellsKeepTheContract)$' ./handlers/inbox/cells -whole
 	db go test -count 1 -timeout 60m ./cmd/procaas -run '^TestInboxMoveSurvivesKill9$' -every-step
 }
 

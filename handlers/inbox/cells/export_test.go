@@ -2,6 +2,7 @@ package cells
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"procaas/engine/store"
@@ -24,6 +25,19 @@ func (s *Store) MoveNow(ctx context.Context, o Order) error {
 	}
 	s.carry(m, o.Wait)
 	return nil
+}
+
+// Give makes a home and another cell of two empty databases, and gives all slots to the other, as the end of a move leaves them.
+func Give(ctx context.Context, home, other *store.Cell, name string) error {
+	c := newChart("test")
+	c.Cells[name] = c.numbers()
+	for slot := range chartSlots {
+		c.owner[slot] = name
+	}
+	c.give(nil, name)
+	return errors.Join(home.Enrolment.Enroll(ctx, store.CellID{Inbox: c.Inbox, Name: Home}, false),
+		other.Enrolment.Enroll(ctx, store.CellID{Inbox: c.Inbox, Name: name, Number: c.Cells[name]}, true),
+		(&directory{home: home}).writeMap(ctx, c, nil))
 }
 
 // All returns every slot.

@@ -34,10 +34,10 @@ func open(t testing.TB, home string, others map[string]string) *cells.Store {
 	return openAs(t, home, others, time.Minute, nil) // nobody stalls for so long
 }
 
-// openAs does so too, with the time after which moves are taken over, and a function that
-// may be before each cell.
+// openAs does so too, with the time after which moves are taken over, and a function that may be before each cell. All
+// names the cell that has all slots; without it, that is the home.
 func openAs(t testing.TB, home string, others map[string]string, takeOver time.Duration,
-	before func(name string, store *store.Cell) *store.Cell,
+	before func(name string, store *store.Cell) *store.Cell, all ...string,
 ) *cells.Store {
 	t.Helper()
 	wrap := func(name, dsn string) func(context.Context) (*store.Cell, error) {
@@ -57,6 +57,16 @@ func openAs(t testing.TB, home string, others map[string]string, takeOver time.D
 	for name, dsn := range others {
 		o.Cells[name] = wrap(name, dsn)
 	}
+	for _, name := range all {
+		other, err := o.Cells[name](t.Context())
+		if err == nil {
+			err = cells.Give(t.Context(), first, other, name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Cells[name] = func(context.Context) (*store.Cell, error) { return other, nil }
+	}
 	s, err := cells.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -72,14 +82,7 @@ func openAs(t testing.TB, home string, others map[string]string, takeOver time.D
 // away makes a store of two cells of which the one that is not the home has all keys.
 func away(t testing.TB) *cells.Store {
 	t.Helper()
-	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)})
-	if err := s.MoveNow(t.Context(), cells.Order{Slots: cells.All(), To: "b", Wait: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
-	if done := s.Chart().Done; len(done) != 1 || done[0].Error != "" {
-		t.Fatalf("want the slots moved, have %+v", done)
-	}
-	return s
+	return openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute, nil, "b")
 }
 
 var whole = flag.Bool("whole", false, "check all of the contract, not only what a store of cells does by itself")
