@@ -67,6 +67,7 @@ func TestSwitchCommands(t *testing.T) {
 		"limit work 0/s",
 		"limit work --remove 10/s",
 		"limit work 10/s --over drop",
+		"deadline work/last 300ms",
 		"rollout work/last/log much",
 		"rollout work/last 10",
 		"switch keep work/last --for 2h --reason known",
@@ -79,6 +80,36 @@ func TestSwitchCommands(t *testing.T) {
 		"switch on work/last/tell",
 	)
 	golden(t, "switch.golden", have)
+}
+
+// TestDeadlineCommand compares what the command prints with testdata/cli/deadline.golden.
+func TestDeadlineCommand(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, `pipelines:
+  - id: order
+    stages:
+      - id: pay
+        handlers: [{id: charge, request: {url: http://127.0.0.1:1/}}]
+      - id: notify
+        handlers:
+          - {id: mail, critical: false, request: {url: http://127.0.0.1:1/}}
+`)
+	golden(t, "deadline.golden", o.transcript(
+		"deadline notify 300ms --dry-run",
+		"deadline order/notify 300ms --for 30m --reason late",
+		"deadline",
+		"deadline order/pay",
+		"limit order/notify 10/s",
+		"switch list",
+		"switch list --format json",
+		"deadline order/notify --remove",
+		"switch undo 4",
+		"deadline order/pay 300ms",
+		"deadline order/pay 300ms --force --dry-run",
+		"deadline order soon",
+		"deadline order 300ms --remove",
+		"deadline order 300ms --for 0s",
+	))
 }
 
 // golden compares what commands print with a file of testdata/cli.

@@ -20,7 +20,7 @@ import (
 func TestConsoleChangesOneThingOfAControl(t *testing.T) {
 	t.Parallel()
 	n, c := newNode(t), browser(t)
-	const notify = "new-order-created/notify"
+	const notify = "new-order-created/fetch-order"
 	if _, err := n.SetControl(t.Context(), notify, wire.ControlChange{RateLimit: "7/s", Over: "skip", Reason: "by day"}, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +45,16 @@ func TestConsoleChangesOneThingOfAControl(t *testing.T) {
 	is(false, guard.ModeHold, "7/s")
 	act(http.StatusSeeOther, url.Values{"do": {"limit"}, "rate": {"3/s"}, "for": {"forever"}})
 	is(false, guard.ModeHold, "3/s")
+	act(http.StatusSeeOther, url.Values{"do": {"deadline"}, "time": {"300ms"}, "for": {"1h"}, "force": {"yes"}})
+	is(false, guard.ModeHold, "3/s")
+	if list, _ := n.Controls(t.Context()); list[0].Deadline != "300ms" || list[0].DeadlineUntil == nil {
+		t.Errorf("want a deadline that ends beside the others, have %+v", list[0])
+	}
+	act(http.StatusBadRequest, url.Values{"do": {"deadline"}, "time": {"300ms"}, "for": {"forever"}})
+	act(http.StatusSeeOther, url.Values{"do": {"hold"}, "for": {"30m"}})
+	if list, _ := n.Controls(t.Context()); list[0].Deadline != "300ms" {
+		t.Errorf("want the deadline kept, have %+v", list[0])
+	}
 	act(http.StatusSeeOther, url.Values{"do": {"on"}})
 	if list, err := n.Controls(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("lifted, want nothing set, have %v, %v", list, err)

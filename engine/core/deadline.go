@@ -66,7 +66,8 @@ func (r *Run) limitAround(detached bool) (l limit) {
 
 // limitOf is the limit of a handler or of one of its items.
 func (r *Run) limitOf(u unit) limit {
-	if u.Undoes || !r.plan.Bounded && r.caller == nil || !r.whole.paused.IsZero() {
+	bound := u.of.bound
+	if u.Undoes || !r.plan.Bounded && r.caller == nil && bound.Most == 0 || !r.whole.paused.IsZero() {
 		return limit{}
 	}
 	if u.Undo != nil && u.rec.blind {
@@ -75,6 +76,9 @@ func (r *Run) limitOf(u unit) limit {
 	l := r.limitAround(u.Handler.Detached)
 	if u.Deadline > 0 && !u.of.clock.IsZero() && !r.givesUp() {
 		l = l.or(u.of.clock.Add(u.Deadline+r.whole.stood), "handler "+u.Path, u.Deadline)
+	}
+	if bound.Most > 0 && !u.of.clock.IsZero() && !r.givesUp() {
+		l = l.or(u.of.clock.Add(bound.Most+r.whole.stood), bound.Of, bound.Most)
 	}
 	return l
 }
@@ -92,10 +96,15 @@ func (r *Run) startClocks(now time.Time) {
 	}
 }
 
-// startClock notes when a handler's turn came.
-func (r *Run) startClock(u unit, now time.Time) {
-	if u.Deadline > 0 && u.of.clock.IsZero() {
-		u.of.clock = r.clockAt(now)
+// startClock notes when a handler's turn came. A deadline that operators set later counts from the time when the run first
+// sees it, unless the handler has one of its own.
+func (r *Run) startClock(u unit, live Live) {
+	if live.Deadline != nil && !u.Undoes {
+		u.of.bound = live.Deadline(u.Step)
+		r.whole.bound = r.whole.bound || u.of.bound.Most > 0
+	}
+	if (u.Deadline > 0 || u.of.bound.Most > 0) && u.of.clock.IsZero() {
+		u.of.clock = r.clockAt(live.Now)
 		r.touch()
 	}
 }
@@ -107,7 +116,7 @@ func (r *Run) wasHeld() bool { return r.whole.stood > 0 || !r.whole.paused.IsZer
 // stand stops the clock of deadlines while an operator holds a handler, and restarts it afterwards.
 func (r *Run) stand(now time.Time) {
 	switch {
-	case r.whole.holds && r.whole.paused.IsZero() && r.plan.Bounded:
+	case r.whole.holds && r.whole.paused.IsZero() && (r.plan.Bounded || r.whole.bound):
 		r.whole.paused, r.whole.dirty = model.Stamp(now), true
 	case !r.whole.holds && !r.whole.paused.IsZero():
 		r.whole.stood += max(0, model.Stamp(now).Sub(r.whole.paused))

@@ -36,7 +36,7 @@ func (r *Run) expand(s *planner.Step, live Live) bool {
 		return false
 	}
 	rec.started = model.Stamp(live.Now)
-	r.startClock(r.unit(s), live.Now)
+	r.startClock(r.unit(s), live)
 	rec.each = &iteration{items: items, raw: raw, of: make([]record, len(items)), total: len(items)}
 	r.whole.dirty = true
 	if s.Volatile || planner.AnyLive(f.Items.Reads()) {

@@ -25,6 +25,10 @@ type Live struct {
 	// Share returns the percentage of runs that include a handler. ok is false, or Share is nil, if all runs include it.
 	Share func(*planner.Step) (percent float64, ok bool)
 
+	// Deadline returns the shortest deadline that operators have set for a handler. A zero Most, or
+	// a nil Deadline, is none.
+	Deadline func(*planner.Step) Bound
+
 	// Guard decides whether a call may start now. [Attempt.Ref] names the handler or one item of
 	// its for-each. nil allows all calls. The run asks Guard last, so Guard may take a token of a
 	// limit. It asks again at each Ready, so Guard must remember its grants. Due is when a retry
@@ -35,6 +39,12 @@ type Live struct {
 	// Memory decides whether the run may grow now, by the bytes that it keeps. nil always lets it
 	// grow. Hold parks the run, so it leaves the memory of its node.
 	Memory func(held int) Verdict
+}
+
+// A Bound is a deadline that operators have set.
+type Bound struct {
+	Most time.Duration // for all attempts of a handler together, as its own deadline
+	Of   string        // where, by whom and why
 }
 
 // A Verdict of the guard. The zero Verdict lets the handler run.

@@ -32,6 +32,7 @@ func (r *Run) bound(tasks []Attempt, live Live) {
 
 // overdue decides a unit that has no time left, before it begins or while it waits.
 func (r *Run) overdue(u unit, live Live) bool {
+	r.startClock(u, live)
 	l, rec := r.limitOf(u), u.rec
 	if !l.passed(live.Now) || u.item == 0 && rec.lost(u.Step) {
 		return false
@@ -56,7 +57,6 @@ func (r *Run) overdue(u unit, live Live) bool {
 // inTime starts the clock of a unit whose turn has come. It returns false if the time is over,
 // which decides the unit.
 func (r *Run) inTime(u unit, live Live) bool {
-	r.startClock(u, live.Now)
 	return !r.overdue(u, live)
 }
 

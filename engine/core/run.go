@@ -91,6 +91,7 @@ type whole struct {
 	stood  time.Duration // how far it is behind the time of the store
 	paused time.Time     // since when it stands still; zero if it runs
 	holds  bool          // an operator holds a handler, as of the current Ready
+	bound  bool          // an operator has set a deadline; only this process knows it
 
 	// What has changed since the last [Run.Change]. must implies dirty, and so does costly.
 

@@ -34,9 +34,10 @@ const (
 const DefaultSwitchTime = time.Hour
 
 const (
-	longestControl = 100 * 365 * 24 * time.Hour // a longer one is probably a mistake
-	highestRate    = 1e6                        // calls per second
-	lowestRate     = 1.0 / (24 * 60 * 60)
+	longestControl  = 100 * 365 * 24 * time.Hour // a longer one is probably a mistake
+	longestDeadline = 24 * time.Hour
+	highestRate     = 1e6 // calls per second
+	lowestRate      = 1.0 / (24 * 60 * 60)
 )
 
 // A ControlChange is what an operator wants for a path. It replaces the whole control.
@@ -49,6 +50,9 @@ type ControlChange struct {
 	RateLimit      string    // such as 10/s, for all nodes together; empty for none
 	Over           string    // wait or skip, for calls over the limit; empty means wait
 	LimitUntil     time.Time // zero: Until if there is no switch, else no end
+	Deadline       string    // such as 300ms, for each handler below the path; empty for none
+	DeadlineForce  bool      // critical handlers too
+	DeadlineUntil  time.Time // zero: in an hour
 	RolloutPercent *float64  // of the runs, from 0 to 100; nil keeps that of the definition
 }
 
@@ -68,7 +72,8 @@ func (l *liveControl) View(known bool, now time.Time) ControlView {
 	return ControlView{
 		Path: l.path, Control: l.Control, Revision: l.setting.Revision, Changed: l.setting.Changed,
 		By: l.setting.By.Name, Reason: l.setting.By.Reason, Known: known,
-		Expired: !l.isOff(l.Mode, now) && !l.isKept(now) && !l.limits(now) && l.RolloutPercent == nil,
+		Expired: !l.isOff(l.Mode, now) && !l.isKept(now) && !l.limits(now) && l.RolloutPercent == nil &&
+			l.Present(now).Deadline == "",
 	}
 }
 
@@ -77,6 +82,8 @@ const (
 	PartSwitch  = "switch"
 	PartLimit   = "limit"
 	PartRollout = "rollout"
+
+	PartDeadline = "deadline"
 )
 
 // A Setter is who set a part of a control, and why.
@@ -103,6 +110,9 @@ func (c Control) parts() map[string]Control {
 	}
 	if c.RolloutPercent != nil {
 		out[PartRollout] = Control{Enabled: true, Force: c.Force, RolloutPercent: c.RolloutPercent}
+	}
+	if c.Deadline != "" {
+		out[PartDeadline] = Control{Enabled: true, Deadline: c.Deadline, DeadlineForce: c.DeadlineForce, DeadlineUntil: c.DeadlineUntil}
 	}
 	return out
 }
@@ -164,6 +174,7 @@ func NewControl(steps []*planner.Step, path string, change ControlChange, now ti
 	c := Control{
 		Enabled: change.Enabled, Mode: change.Mode, Force: change.Force,
 		RateLimit: change.RateLimit, Over: change.Over, RolloutPercent: change.RolloutPercent,
+		Deadline: change.Deadline, DeadlineForce: change.DeadlineForce,
 	}
 	if err := c.checkSwitch(change, now); err != nil {
 		return c, err
@@ -172,6 +183,9 @@ func NewControl(steps []*planner.Step, path string, change ControlChange, now ti
 		return c, err
 	}
 	if err := c.checkRollout(steps, path); err != nil {
+		return c, err
+	}
+	if err := c.checkDeadline(steps, path, change, now); err != nil {
 		return c, err
 	}
 	if c.Enabled || c.Mode != ModeSkip || c.Force {
@@ -189,7 +203,7 @@ func NewControl(steps []*planner.Step, path string, change ControlChange, now ti
 
 // IsFree reports whether the control has no effect.
 func (c Control) IsFree() bool {
-	return c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil
+	return c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil && c.Deadline == ""
 }
 
 // InvalidControl makes the error of an invalid control.
@@ -250,7 +264,7 @@ func checkUntil(field string, until, now time.Time) (*time.Time, error) {
 func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 	if c.RateLimit == "" {
 		// until belongs to a switch, a mode or a rollout; without any of them it can only be that of a limit.
-		hasOwner := !c.Enabled || c.Mode != "" || c.RolloutPercent != nil
+		hasOwner := !c.Enabled || c.Mode != "" || c.RolloutPercent != nil || c.Deadline != ""
 		untilOfLimit := !change.LimitUntil.IsZero() || !change.Until.IsZero() && !hasOwner
 		if c.Over != "" || untilOfLimit {
 			return InvalidControl("over, limit_until and the until of a limit want a rate_limit")
@@ -295,4 +309,41 @@ func (c *Control) checkRollout(steps []*planner.Step, path string) error {
 			"(--force on the command line)", path)}
 	}
 	return nil
+}
+
+// checkDeadline fills in the deadline of a control.
+func (c *Control) checkDeadline(steps []*planner.Step, path string, change ControlChange, now time.Time) error {
+	if c.Deadline == "" {
+		if c.DeadlineForce || !change.DeadlineUntil.IsZero() {
+			return InvalidControl("deadline_force and deadline_until want a deadline")
+		}
+		return nil
+	}
+	most, err := datum.ParseDuration(c.Deadline)
+	if err != nil || most < time.Millisecond || most > longestDeadline {
+		return InvalidControl("deadline: want a duration from 1ms to %s, such as 300ms, have %q", "24h", c.Deadline)
+	}
+	var free, critical []string // handlers that it bounds, and those that it bounds only with force
+	for _, s := range steps {
+		switch {
+		case !MayBound(s):
+		case s.Handler.IsCritical():
+			critical = append(critical, s.Path)
+		default:
+			free = append(free, s.Path)
+		}
+	}
+	switch {
+	case len(free)+len(critical) == 0:
+		return InvalidControl("deadline: nothing at %s makes calls, so there is nothing to bound", path)
+	case len(free) == 0 && !c.DeadlineForce:
+		return &ControlError{codeCriticalHandler, fmt.Sprintf("%s is critical: its runs fail at the deadline; hold or limit %s instead, or "+
+			"insist with deadline_force (--force on the command line)", critical[0], path)}
+	}
+	until := change.DeadlineUntil
+	if until.IsZero() {
+		until = now.Add(DefaultSwitchTime)
+	}
+	c.DeadlineUntil, err = checkUntil("deadline_until", until, now)
+	return err
 }

@@ -23,14 +23,18 @@ type Control struct {
 	Enabled bool `json:"enabled" doc:"false means that the switch is off."`
 	// Mode is the effect of a switch that is off: ModeSkip or ModeHold. While Enabled, it is empty
 	// or ModeKeep.
-	Mode           string            `json:"mode,omitempty" doc:"The meaning of off: skip or hold. With the switch on: keep, if fallbacks must not take handlers out."`
-	Force          bool              `json:"force,omitempty" doc:"true if the control also applies to critical handlers."`
-	Until          *time.Time        `json:"until,omitempty" doc:"When the switch ends; null is never."`
-	RateLimit      string            `json:"rate_limit,omitempty" doc:"The highest rate of all calls below the path, on all nodes together."`
-	Over           string            `json:"over,omitempty" doc:"What a call over the limit does: wait or skip."`
-	LimitUntil     *time.Time        `json:"limit_until,omitempty" doc:"When the limit ends; null is never."`
-	RolloutPercent *float64          `json:"rollout_percent,omitempty" doc:"The percentage of runs that include the handler."`
-	Setters        map[string]Setter `json:"setters,omitempty" doc:"Who set each part, and why: switch, limit and rollout. by and reason are those of the last change."`
+	Mode           string     `json:"mode,omitempty" doc:"The meaning of off: skip or hold. With the switch on: keep, if fallbacks must not take handlers out."`
+	Force          bool       `json:"force,omitempty" doc:"true if the control also applies to critical handlers."`
+	Until          *time.Time `json:"until,omitempty" doc:"When the switch ends; null is never."`
+	RateLimit      string     `json:"rate_limit,omitempty" doc:"The highest rate of all calls below the path, on all nodes together."`
+	Over           string     `json:"over,omitempty" doc:"What a call over the limit does: wait or skip."`
+	LimitUntil     *time.Time `json:"limit_until,omitempty" doc:"When the limit ends; null is never."`
+	RolloutPercent *float64   `json:"rollout_percent,omitempty" doc:"The percentage of runs that include the handler."`
+	// Deadline bounds each handler, as its own deadline does. It always has an end.
+	Deadline      string            `json:"deadline,omitempty" doc:"The longest time of each handler below the path. The shorter one of it and the file holds."`
+	DeadlineForce bool              `json:"deadline_force,omitempty" doc:"true if the deadline also bounds critical handlers, whose runs fail at it."`
+	DeadlineUntil *time.Time        `json:"deadline_until,omitempty" doc:"When the deadline ends."`
+	Setters       map[string]Setter `json:"setters,omitempty" doc:"Who set each part, and why: switch, limit, deadline and rollout. by and reason are those of the last change."`
 }
 
 // Present removes the parts of a control that have ended. Call it before you change a part.
@@ -44,6 +48,9 @@ func (c Control) Present(now time.Time) Control {
 	}
 	if c.LimitUntil != nil && !now.Before(*c.LimitUntil) {
 		c.RateLimit, c.Over, c.LimitUntil = "", "", nil
+	}
+	if c.DeadlineUntil != nil && !now.Before(*c.DeadlineUntil) {
+		c.Deadline, c.DeadlineForce, c.DeadlineUntil = "", false, nil
 	}
 	return c
 }
@@ -67,8 +74,9 @@ type liveControl struct {
 	path    string
 	setting store.Setting
 	rate    datum.Rate
+	most    time.Duration // the deadline
 
-	off, over             string // why, for people
+	off, over, bound      string // why, for people
 	holdCause, limitCause string
 }
 
@@ -106,10 +114,16 @@ func newLiveControl(path string, setting store.Setting) (*liveControl, error) {
 		l.off = "kept in the flow at " + path + untilText(l.Until) + by
 	}
 	l.holdCause = path + CauseHold
+	var err error
+	if l.Deadline != "" {
+		if l.most, err = datum.ParseDuration(l.Deadline); err != nil {
+			return l, err
+		}
+		l.bound = "operators at " + path + untilText(l.DeadlineUntil) + l.Setters[PartDeadline].text()
+	}
 	if l.RateLimit == "" {
 		return l, nil
 	}
-	var err error
 	l.rate, err = datum.ParseRate(l.RateLimit)
 	l.over = "over the limit of " + l.RateLimit + " at " + path + untilText(l.LimitUntil) + l.Setters[PartLimit].text()
 	l.limitCause = path + " " + l.RateLimit
@@ -149,6 +163,28 @@ func (l *liveControl) holds(now time.Time) bool { return l.Until == nil || now.B
 // limits reports whether a rate limit is in force now.
 func (l *liveControl) limits(now time.Time) bool {
 	return l != nil && l.RateLimit != "" && (l.LimitUntil == nil || now.Before(*l.LimitUntil))
+}
+
+// bounds reports whether a deadline is in force now for a handler. Waits are no calls, so nothing
+// that operators want to bound.
+func (l *liveControl) bounds(s *planner.Step, now time.Time) bool {
+	return l != nil && l.most > 0 && (l.DeadlineUntil == nil || now.Before(*l.DeadlineUntil)) &&
+		(l.DeadlineForce || !s.Handler.IsCritical()) && MayBound(s)
+}
+
+// MayBound reports whether a deadline of operators can bound a handler.
+func MayBound(s *planner.Step) bool {
+	return !s.Undoes && !s.Loops && !s.Computes() && s.Handler.Await == nil && s.Handler.Type != "wait"
+}
+
+// Deadline returns the shortest deadline that operators have set for a handler, and who set it. It is 0 for none.
+func (c *Controls) Deadline(s *planner.Step, now time.Time) (most time.Duration, by string) {
+	for _, l := range c.above(s) {
+		if l.bounds(s, now) && (most == 0 || l.most < most) {
+			most, by = l.most, l.bound
+		}
+	}
+	return most, by
 }
 
 // above returns the controls that apply to a handler: its own, the stage's and the pipeline's. Nil
@@ -256,6 +292,9 @@ func (c *Controls) Effects(s *planner.Step, now time.Time) []string {
 	}
 	if r := s.Handler.RateLimit; r != nil {
 		out = append(out, "limited to "+r.Rate.Text()+" by its definition")
+	}
+	if most, by := c.Deadline(s, now); most > 0 {
+		out = append(out, "deadline of "+most.String()+", by "+by)
 	}
 	if n := s.Handler.MaxInFlight; n > 0 {
 		out = append(out, fmt.Sprintf("limited to %d calls at once by its definition", n))

@@ -104,6 +104,10 @@ func (j *job) liveRules() core.Live {
 		Memory: j.memoryRule(),
 		Off:    func(s *planner.Step) (string, bool) { return j.off(s, j.seen, j.last) },
 		Share:  func(s *planner.Step) (float64, bool) { return j.seen.Share(s) },
+		Deadline: func(s *planner.Step) core.Bound {
+			most, of := j.seen.Deadline(s, j.last)
+			return core.Bound{Most: most, Of: of}
+		},
 		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
 			j.pass.Multiplies = j.run.Multiplies()
 			v := j.verdict(s, ref, due, j.seen, j.last)

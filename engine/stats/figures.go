@@ -158,3 +158,21 @@ func Periods() []string {
 	}
 	return names
 }
+
+// slower returns how many of what ended in the last ten minutes took longer than a time, and how many were measured.
+func (w *figures) slower(than time.Duration, now time.Time) (slower, measured int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, first := periods[2], periods[0].slots+periods[1].slots
+	number := now.UnixNano() / int64(p.slot)
+	for _, c := range w.slots[first : first+p.slots] {
+		if c == nil || c.slot > number || c.slot <= number-int64(p.slots) {
+			continue
+		}
+		measured += c.measured
+		for _, n := range c.bins[latencyBin(than)+1:] {
+			slower += int64(n)
+		}
+	}
+	return slower, measured
+}

@@ -185,6 +185,12 @@ func (p *pathStats) Waited(now time.Time) {
 	p.gone.End(false, now)
 }
 
+// Slower returns how many attempts of the last ten minutes took longer than a time, and how many there were. The first is
+// off by those whose time is within a third of it.
+func (p *pathStats) Slower(than time.Duration, now time.Time) (slower, all int64) {
+	return p.attempts.slower(than, now)
+}
+
 // Fill adds the figures to a view.
 func (p *pathStats) Fill(h *HandlerInfo, now time.Time) {
 	windows := p.attempts.View(now)

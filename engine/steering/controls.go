@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -157,7 +158,9 @@ type ControlEffect struct {
 	Running   int             `json:"running_runs" doc:"Runs of the pipeline that nodes work on."`
 	Parked    int             `json:"parked_runs" doc:"Runs of the pipeline that are parked."`
 	// the parked runs that the current control of the path holds or limits
-	Stopped int `json:"stopped_runs"`
+	Stopped int   `json:"stopped_runs"`
+	Ended   int64 `json:"ended_calls,omitempty" doc:"Calls of the handlers that a deadline bounds, in the last ten minutes on this node; absent without one."`
+	Slower  int64 `json:"slower_calls,omitempty" doc:"About how many of them took longer than the deadline."`
 }
 
 // A HandlerEffect is the effect that a control would have on a handler.
@@ -166,6 +169,8 @@ type HandlerEffect struct {
 	Critical  bool     `json:"critical"`
 	CallsPerS float64  `json:"calls_per_second" doc:"The rate in the last minute, on this node."`
 	ReadBy    []string `json:"read_by" doc:"Handlers of the pipeline that read what this one writes."`
+	Ended     int64    `json:"ended_calls,omitempty" doc:"Its calls in the last ten minutes on this node, if a deadline bounds it; else absent."`
+	Slower    int64    `json:"slower_calls,omitempty" doc:"About how many of them took longer than the deadline."`
 }
 
 // ControlEffect returns the effect that a control would have, without setting it. The error is that
@@ -183,6 +188,10 @@ func (st *Steering) ControlEffect(ctx context.Context, path string, change guard
 		h := HandlerEffect{
 			Path: s.Path, Critical: s.Handler.IsCritical(), CallsPerS: info.CallsPerS,
 			ReadBy: st.readers(s),
+		}
+		if most, err := datum.ParseDuration(c.Deadline); err == nil && guard.MayBound(s) && (c.DeadlineForce || !h.Critical) {
+			h.Slower, h.Ended = st.Stats.Path(s.Path).Slower(most, now)
+			out.Ended, out.Slower = out.Ended+h.Ended, out.Slower+h.Slower
 		}
 		out.CallsPerS += h.CallsPerS
 		out.Handlers = append(out.Handlers, h)

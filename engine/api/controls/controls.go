@@ -53,7 +53,7 @@ func (g *Group) Operations() []rest.Operation {
 	ops := []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/controls", ID: "list-controls", Need: rest.Views, Tag: "admin",
-			Summary: "List switches, limits and rollouts that are set at run time",
+			Summary: "List switches, limits, deadlines and rollouts that are set at run time",
 			Replies: rest.OK("All controls, by path."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[guard.ControlView], error) {
 			all, err := g.Controls.Controls(c.Context())
@@ -107,7 +107,7 @@ func (g *Group) Operations() []rest.Operation {
 func (g *Group) setOperation(level, path string) rest.Operation {
 	return rest.Typed(rest.Operation{
 		Method: http.MethodPut, Path: path, ID: "set-" + level + "-control", Need: rest.Steers, Tag: "admin",
-		Summary: "Switch off, hold or limit a " + level + " on all nodes",
+		Summary: "Switch off, hold, limit or bound a " + level + " on all nodes",
 		About: "Replaces the control of the path. It takes effect on every node within a second: no forbidden call starts, and calls in " +
 			"flight finish. `If-Match` with the revision of the control prevents lost updates. `If-None-Match: *` only sets a control if " +
 			"there is none.",
@@ -182,10 +182,11 @@ func (g *Group) set(c *rest.Call, in *setControl) (any, error) {
 	change := guard.ControlChange{
 		Enabled: b.Enabled == nil || *b.Enabled, Mode: b.Mode, Force: b.Force, Until: b.Until, Forever: b.Forever,
 		RateLimit: b.RateLimit, Over: b.Over, LimitUntil: b.LimitUntil, RolloutPercent: b.RolloutPercent,
+		Deadline: b.Deadline, DeadlineForce: b.DeadlineForce, DeadlineUntil: b.DeadlineUntil,
 	}
 	if b.Enabled == nil && change == (guard.ControlChange{Enabled: true, Force: b.Force}) {
 		return nil, problem.New(problem.InvalidControl,
-			`it says nothing: want "enabled", a rate_limit or a rollout_percent; "enabled": true alone removes a control`)
+			`it says nothing: want "enabled", a rate_limit, a deadline or a rollout_percent; "enabled": true alone removes a control`)
 	}
 	if in.DryRun {
 		effect, err := g.Controls.ControlEffect(c.Context(), path, change)

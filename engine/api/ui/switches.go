@@ -64,7 +64,7 @@ type controlData struct {
 }
 
 // controlFields are what the form of a control sends.
-var controlFields = []string{"do", "for", "rate", "percent", "reason", "force"}
+var controlFields = []string{"do", "for", "rate", "time", "percent", "reason", "force"}
 
 // switching are the pages that switch, hold, limit and roll out.
 type switching struct{ *Console }
@@ -99,9 +99,9 @@ func (c switching) control(w http.ResponseWriter, r *http.Request) error {
 	change := beside(now, asked)
 	effect, err := c.o.Engine.ControlEffect(r.Context(), path, change)
 	var refused *guard.ControlError
-	if errors.As(err, &refused) && !change.Force {
-		// A critical handler may be left out by those who insist: they are asked.
-		change.Force = true
+	if errors.As(err, &refused) && !change.Force && !change.DeadlineForce {
+		// A critical handler may be left out, or bound, by those who insist: they are asked.
+		change.Force, change.DeadlineForce = asked.Deadline == "", asked.Deadline != ""
 		if effect, err = c.o.Engine.ControlEffect(r.Context(), path, change); err != nil {
 			err = refused
 		}
@@ -157,6 +157,9 @@ func beside(now guard.Control, asked guard.ControlChange) guard.ControlChange {
 	if asked.RateLimit == "" && now.RateLimit != "" {
 		asked.RateLimit, asked.Over, asked.LimitUntil = now.RateLimit, now.Over, timeOf(now.LimitUntil)
 	}
+	if asked.Deadline == "" && now.Deadline != "" {
+		asked.Deadline, asked.DeadlineForce, asked.DeadlineUntil = now.Deadline, now.DeadlineForce, timeOf(now.DeadlineUntil)
+	}
 	if asked.RolloutPercent == nil && now.RolloutPercent != nil {
 		asked.RolloutPercent, asked.Force = now.RolloutPercent, asked.Force || now.Force
 	}
@@ -200,7 +203,7 @@ func (c switching) lift(ctx context.Context, path string, by store.Actor) error 
 func skipped(change guard.ControlChange, effect steering.ControlEffect) (paths []string) {
 	skips := !change.Enabled && change.Mode == guard.ModeSkip
 	rollsOut := change.RolloutPercent != nil && *change.RolloutPercent < 100
-	leavesOut := change.Force && (skips || rollsOut)
+	leavesOut := change.Force && (skips || rollsOut) || change.DeadlineForce
 	for _, h := range effect.Handlers {
 		if leavesOut && h.Critical {
 			paths = append(paths, h.Path)
@@ -248,6 +251,15 @@ func readControl(r *http.Request) (change guard.ControlChange, words string, err
 		change.RateLimit, change.LimitUntil, words = strings.TrimSpace(r.FormValue("rate")), until, "Limit"
 		if change.RateLimit == "" {
 			return change, "", &Refused{http.StatusBadRequest, "Limit: want a rate such as 10/s."}
+		}
+	case "deadline":
+		change.Deadline, change.DeadlineUntil, words = strings.TrimSpace(r.FormValue("time")), until, "Bound"
+		change.DeadlineForce = r.FormValue("force") == "yes"
+		switch {
+		case change.Deadline == "":
+			return change, "", &Refused{http.StatusBadRequest, "Deadline: want a duration such as 300ms."}
+		case lasting == "forever":
+			return change, "", &Refused{http.StatusBadRequest, "Deadline: it must end. Say for how long, such as 1h, and put it into the file to keep it."}
 		}
 	case "rollout":
 		percent, err := strconv.ParseFloat(strings.TrimSpace(r.FormValue("percent")), 64)

@@ -17,6 +17,9 @@ type ControlChange struct {
 	RateLimit      string    `json:"rate_limit,omitempty" example:"10/s" doc:"The highest rate of all calls below the path, on all nodes together. The default is no limit."`
 	Over           string    `json:"over,omitempty" enum:"wait,skip" by:"engine" doc:"What a call over the limit does: wait (the default) or skip. Critical handlers always wait."`
 	LimitUntil     time.Time `json:"limit_until,omitzero" doc:"When the limit ends."`
+	Deadline       string    `json:"deadline,omitempty" example:"300ms" doc:"The longest time of each handler below the path, all its attempts together. It bounds calls that start from now on, and the shorter one of it and the file holds. The default is that of the file."`
+	DeadlineForce  bool      `json:"deadline_force,omitempty" doc:"Lets deadline also bound critical handlers. Their runs fail at it."`
+	DeadlineUntil  time.Time `json:"deadline_until,omitzero" doc:"When the deadline ends. The default is in one hour."`
 	RolloutPercent *float64  `json:"rollout_percent,omitempty" minimum:"0" maximum:"100" by:"engine" doc:"The percentage of runs that include the handler. The field by of its rollout, or the key of the run, chooses them. The default is that of the definition."`
 	Reason         string    `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
@@ -68,5 +71,6 @@ func NewControlChange(c guard.Control, reason string) ControlChange {
 	return ControlChange{
 		Enabled: &c.Enabled, Mode: c.Mode, Force: c.Force, Until: at(c.Until), Forever: c.Mode != "" && c.Until == nil,
 		RateLimit: c.RateLimit, Over: c.Over, LimitUntil: at(c.LimitUntil), RolloutPercent: c.RolloutPercent, Reason: reason,
+		Deadline: c.Deadline, DeadlineForce: c.DeadlineForce, DeadlineUntil: at(c.DeadlineUntil),
 	}
 }

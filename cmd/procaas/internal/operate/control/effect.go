@@ -59,6 +59,12 @@ func (x *controlChange) nowText() string {
 	case is.RateLimit == "" && was.RateLimit != "":
 		say("%s resume", heldText(e))
 	}
+	switch {
+	case is.Deadline != "" && was.Deadline != is.Deadline:
+		parts = append(parts, cutText(e))
+	case is.Deadline == "" && was.Deadline != "":
+		say("the file alone bounds the time of %s again", handlers)
+	}
 	if p := is.RolloutPercent; p != nil && (was.RolloutPercent == nil || *was.RolloutPercent != *p) {
 		say("%g %% of new runs call it", *p)
 	}
@@ -81,7 +87,7 @@ func (x *controlChange) checkText(path string) string {
 	switch {
 	case x.after.RateLimit != x.before.RateLimit && x.after.RateLimit != "":
 		return "procaas limit " + path
-	case !x.after.Enabled && x.after.Mode == guard.ModeSkip:
+	case x.after.Deadline != x.before.Deadline && x.after.Deadline != "", !x.after.Enabled && x.after.Mode == guard.ModeSkip:
 		return "procaas runs list --left-out " + path
 	}
 	return "procaas top " + path
@@ -115,7 +121,18 @@ func (x *controlChange) showEffect(e *steering.ControlEffect) error {
 	for _, line := range tooMany(e) {
 		fmt.Fprintln(x.Out, line)
 	}
+	if e.Control.Deadline != "" {
+		return x.showCut(e)
+	}
 	return cli.Table(x.Out, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY", e.Handlers, func(h steering.HandlerEffect) cli.Row {
 		return cli.Row{h.Path, h.Critical, fmt.Sprintf("%.1f", h.CallsPerS), strings.Join(h.ReadBy, ", ")}
+	})
+}
+
+// showCut prints what a deadline would have cut.
+func (x *controlChange) showCut(e *steering.ControlEffect) error {
+	fmt.Fprintln(x.Out, cutText(e))
+	return cli.Table(x.Out, "HANDLER\tCRITICAL\tCALLS/S\tLONGER\tOF CALLS\tREAD BY", e.Handlers, func(h steering.HandlerEffect) cli.Row {
+		return cli.Row{h.Path, h.Critical, fmt.Sprintf("%.1f", h.CallsPerS), h.Slower, h.Ended, strings.Join(h.ReadBy, ", ")}
 	})
 }

@@ -22,7 +22,7 @@ import (
 
 // Commands returns the commands.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{switchCommand(), limitCommand(), rolloutCommand()}
+	return []*cobra.Command{switchCommand(), limitCommand(), deadlineCommand(), rolloutCommand()}
 }
 
 func switchCommand() *cobra.Command {
@@ -164,7 +164,7 @@ again when their calls fail. Use switch keep to prevent that.`,
 }
 
 func switchList() *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "List current switches, limits and rollouts", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "list", Short: "List current switches, limits, deadlines and rollouts", Args: cobra.NoArgs}
 	return cli.Formatted(c, func(q *cli.Call) error {
 		all, err := q.Controls(q.Ctx)
 		if err != nil {
@@ -180,7 +180,7 @@ func switchList() *cobra.Command {
 func switchUndo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undo REVISION",
-		Short: "Undo a change of a switch, limit or rollout",
+		Short: "Undo a change of a switch, limit, deadline or rollout",
 		Long: `undo restores what was set before a change. Each change prints its revision, and the
 audit has it too. The server refuses to undo if somebody changed the same path since.`,
 		Example: "  procaas switch undo 17",
@@ -279,7 +279,7 @@ func (x *controlChange) changeOnce(path string, do edit) error {
 	if x.dryRun {
 		return x.Show(x.effect, func() error { return x.showEffect(x.effect) })
 	}
-	if c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil {
+	if c.IsFree() {
 		return x.remove(path, revision)
 	}
 	view, err := x.SetControl(x.Ctx, path, change, revision)
@@ -343,6 +343,9 @@ func stateText(v guard.ControlView) string {
 	}
 	if c.RateLimit != "" {
 		out = append(out, c.RateLimit+", over: "+c.Over+cli.Until(c.LimitUntil))
+	}
+	if c.Deadline != "" {
+		out = append(out, "at most "+c.Deadline+" a handler"+cli.Until(c.DeadlineUntil))
 	}
 	if c.RolloutPercent != nil {
 		out = append(out, fmt.Sprintf("%g %% of runs", *c.RolloutPercent))

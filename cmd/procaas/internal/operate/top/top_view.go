@@ -365,6 +365,10 @@ func (v *topView) stateOf(h *stats.HandlerInfo) string {
 		if share, ok := strings.CutPrefix(effect, "rolled out to "); ok {
 			words = append(words, share)
 		}
+		if bound, ok := strings.CutPrefix(effect, "deadline of "); ok {
+			most, _, _ := strings.Cut(bound, ",")
+			words = append(words, "at most "+most)
+		}
 	}
 	if len(words) == 0 {
 		return "on"
