@@ -74,6 +74,7 @@ type ledger struct {
 	refs   map[string]string // of effects, by key
 	done   map[string]bool   // by key
 	undone map[string]bool   // by key
+	broken map[string]bool   // by ref: its compensation has failed for good
 	ended  map[string]bool   // calls whose success the run knows of, by ref
 
 	saved map[string]bool // ended, as far as that is saved
@@ -91,7 +92,7 @@ func (l *ledger) undo(ref string) {
 // isLeft reports whether what was done at a ref should have been undone: it was done inside
 // of a call that has not succeeded, or in the run itself, which was undone.
 func (l *ledger) isLeft(ref string, status model.Status) bool {
-	if strings.HasSuffix(ref, "/last") || strings.HasSuffix(ref, "/g") {
+	if strings.HasSuffix(ref, "/last") || strings.HasSuffix(ref, "/g") || l.broken[ref] {
 		return false // nothing undoes it
 	}
 	at := strings.LastIndex(ref, ">")
@@ -112,7 +113,8 @@ func (l *ledger) isLeft(ref string, status model.Status) bool {
 // TestWhatIsNotFinishedIsUndone lets calls fail, nodes die, operators cancel and retry, in
 // pipelines that are inside of each other. However the run ends, what was done inside of
 // a call that has not succeeded was undone, and so was all that can be when the run was;
-// and no service is asked again by the key of what it has reversed.
+// and no service is asked again by the key of what it has reversed. A compensation that fails
+// for good leaves only its own work.
 func TestWhatIsNotFinishedIsUndone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -121,7 +123,7 @@ func TestWhatIsNotFinishedIsUndone(t *testing.T) {
 		p := plan(t, yaml)
 		l := ledger{
 			refs: map[string]string{}, done: map[string]bool{}, undone: map[string]bool{}, ended: map[string]bool{},
-			saved: map[string]bool{},
+			broken: map[string]bool{}, saved: map[string]bool{},
 		}
 		start := core.Start{ID: "r1", Event: model.Event{ID: "e1", Type: "p"}}
 		live := core.Live{Now: noon}
@@ -215,7 +217,11 @@ func (l *ledger) end(t *rapid.T, run *core.Run, calls *[]core.Attempt, live core
 	switch of, undoes := strings.CutSuffix(ref, "/compensate"); {
 	case undoes && comes < 3:
 		run.Finish(ref, core.Outcome{Err: failure("503")}, live)
+	case undoes && comes == 3:
+		l.broken[of] = true
+		run.Finish(ref, core.Outcome{Err: model.Permanent(errors.New("no"))}, live)
 	case undoes:
+		delete(l.broken, of)
 		l.undo(of)
 		run.Finish(ref, core.Outcome{}, live)
 	case comes < 2 && !l.done[key]:

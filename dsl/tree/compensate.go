@@ -15,8 +15,8 @@ import (
 //
 // After a critical handler failed and all calls in flight ended, the node compensates all handlers that succeeded. It
 // does so one by one, the latest first. Then the run ends as cancelled, with the reason, and later events of its key
-// run. Nobody can retry a compensated run. If a compensation fails for good, the run fails, and a retry resumes at that
-// compensation. Its path is that of the handler, followed by /compensate.
+// run. Nobody can retry a compensated run. If a compensation fails for good, the others are still tried. Then the run
+// fails, and a retry repeats only those that failed. Its path is that of the handler, followed by /compensate.
 type Compensation struct {
 	Span diag.Span `yaml:"-"`
 

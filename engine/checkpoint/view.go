@@ -23,7 +23,9 @@ type RunView struct {
 	Outputs  map[string]any `json:"outputs,omitzero"`
 	Stage    int            `json:"stage" doc:"The number of its current stage, from 1; 0 before it begins."`
 	Handlers []HandlerView  `json:"handlers" doc:"The outcome of each handler, in the order of the pipeline."`
-	Bundle   string         `json:"bundle,omitempty" doc:"The hash of the definition that the run began with."`
+	// NotUndone is what the run has done and could not undo.
+	NotUndone []NotUndone `json:"not_undone,omitempty" doc:"The compensations that have failed for good. A retry repeats only these."`
+	Bundle    string      `json:"bundle,omitempty" doc:"The hash of the definition that the run began with."`
 	// the definition that it moves to after its calls in flight have ended
 	Move string `json:"migrates_to,omitempty"`
 	// why an operator has cancelled it: it undoes what it has done, then ends
@@ -56,6 +58,12 @@ type EventView struct {
 	Key     string    `json:"key,omitempty"`
 	Trace   [2]string `json:"-"`                // traceparent and tracestate of the sender; may be empty
 	Payload any       `json:"payload,omitzero"` // nil in lists; otherwise null is a JSON null
+}
+
+// A NotUndone is a handler whose compensation has failed for good.
+type NotUndone struct {
+	Handler string `json:"handler" doc:"The path of the handler, after those of the calls around it."`
+	Error   string `json:"error" doc:"Why its compensation failed."`
 }
 
 // A HandlerView is the outcome of one handler in a run.
@@ -171,6 +179,9 @@ func (v *RunView) add(h Record, within string) {
 		view := undo.View()
 		view.Within = within
 		v.Handlers = append(v.Handlers, view)
+		if undo.Outcome == model.OutcomeFailed {
+			v.NotUndone = append(v.NotUndone, NotUndone{one.Ref(), undo.Error})
+		}
 	}
 	v.inside(h, one.Ref())
 	if h.Each != nil {

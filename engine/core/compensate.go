@@ -26,16 +26,13 @@ func (r *Run) Stop(reason string, now time.Time) {
 }
 
 // surrender ends a run that has given up and has no calls in flight, unless there is something to
-// undo. A call that failed to undo its own work comes first, because it needs an operator.
+// undo.
 func (r *Run) surrender() {
 	switch {
 	case r.undoing:
 	case r.hasToUndo():
 		r.undoing, r.settled = true, false
 		r.touch()
-		if r.brokenUndo() != nil {
-			r.end(model.Failed)
-		}
 	case r.stopping != "":
 		r.reason = r.stopping
 		r.end(model.Cancelled)
@@ -45,12 +42,9 @@ func (r *Run) surrender() {
 }
 
 // undo starts the next compensation if its time has come. It first gives up and undoes the runs
-// inside calls.
+// inside calls. Each compensation is tried, also after another one has failed for good. Then the
+// run is failed, and an operator's retry repeats only those that have failed.
 func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
-	if r.underway == 0 && r.brokenUndo() != nil {
-		r.end(model.Failed) // inside a call
-		return tasks
-	}
 	for sub := r.openCall(); sub != nil; sub = r.openCall() {
 		if sub.failedPath == "" {
 			sub.failedPath, sub.failure, sub.class = r.failedPath, r.failure, r.class
@@ -65,15 +59,15 @@ func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 		if !sub.status.Ended() {
 			return tasks
 		}
-		if sub.brokenUndo() != nil {
-			r.end(model.Failed)
-			return tasks
-		}
 	}
 	// One at a time, the last one first: a compensation may rely on what handlers before its own have
 	// done, and none of them may be undone before it has ended.
 	for r.underway == 0 && !r.status.Ended() {
 		s := r.toUndo()
+		if s == nil && len(r.brokenUndos()) > 0 {
+			r.end(model.Failed)
+			break
+		}
 		if s == nil {
 			r.reason = cmp.Or(r.stopping, model.CleanText("undone after "+r.failure))
 			r.end(model.Cancelled)
@@ -136,12 +130,10 @@ func (r *Run) undone(u unit, o Outcome, live Live) {
 	}
 }
 
-// undoFails fails the run because of a compensation. Nothing before it is undone: that may be what
-// the broken compensation needs. An operator's retry continues with that compensation.
+// undoFails records that a compensation has failed for good. The others are still tried.
 func (r *Run) undoFails(u unit, err error, live Live) {
 	u.rec.outcome, u.rec.err, u.rec.class = model.OutcomeFailed, model.CleanText(err.Error()), model.ClassOf(err)
 	r.closeUndo(u, live)
-	r.end(model.Failed)
 }
 
 func (r *Run) closeUndo(u unit, live Live) {
@@ -161,7 +153,7 @@ func (r *Run) redriveUndo() {
 			rec.undo = &record{}
 		}
 		for sub := range rec.calls() {
-			if sub.brokenUndo() != nil {
+			if len(sub.brokenUndos()) > 0 {
 				sub.redriveUndo()
 			}
 		}

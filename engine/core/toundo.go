@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,33 +83,44 @@ func (r *Run) openCall() *Run {
 // A brokenUndo is a compensation that has failed for good.
 type brokenUndo struct{ path, err, class string }
 
-// brokenUndo returns the compensation that has failed the run, or nil.
-func (r *Run) brokenUndo() *brokenUndo {
-	for i, s := range r.plan.Steps {
-		rec := &r.records[i]
+// brokenUndos returns the compensations that have failed for good, also inside calls: those of the
+// run itself the latest first.
+func (r *Run) brokenUndos() (broken []brokenUndo) {
+	for _, s := range slices.Backward(r.plan.Steps) {
+		rec := &r.records[s.Position]
 		if rec.undo != nil && rec.undo.outcome == model.OutcomeFailed {
-			return &brokenUndo{s.Undo.Path, rec.undo.err, rec.undo.class}
+			broken = append(broken, brokenUndo{s.Undo.Path, rec.undo.err, rec.undo.class})
 		}
 		for sub := range rec.calls() {
-			if inside := sub.brokenUndo(); inside != nil {
-				return inside
-			}
+			broken = append(broken, sub.brokenUndos()...)
 		}
 	}
-	return nil
+	return broken
 }
 
 // gaveUp returns where and why a run that ended without success has given up.
 func (r *Run) gaveUp() (path, failure, class string) {
-	if broken := r.brokenUndo(); broken != nil && r.undoing {
-		what := broken.path + ": " + broken.err
-		if strings.Contains(r.failure, what) {
-			return broken.path, r.failure, broken.class // of a call that could not undo its own work
-		}
-		after := cmp.Or(r.failure, "the run was cancelled: "+r.stopping)
-		return broken.path, model.CleanText(fmt.Sprintf("%s; it was to be undone after %s", what, after)), broken.class
+	broken := r.brokenUndos()
+	if len(broken) == 0 || !r.undoing {
+		return r.failedPath, r.failure, r.class
 	}
-	return r.failedPath, r.failure, r.class
+	first := broken[0]
+	var what []string
+	for _, b := range broken {
+		if text := b.path + ": " + b.err; !strings.Contains(r.failure, text) { // else it is of a call that could not undo its own work
+			what = append(what, text)
+		}
+	}
+	after := cmp.Or(r.failure, "the run was cancelled: "+r.stopping)
+	switch len(what) {
+	case 0:
+		return first.path, r.failure, first.class
+	case 1:
+		after = fmt.Sprintf("%s; it was to be undone after %s", what[0], after)
+	default:
+		after = fmt.Sprintf("%d are not undone: %s; they were to be undone after %s", len(what), strings.Join(what, "; "), after)
+	}
+	return first.path, model.CleanText(after), first.class
 }
 
 // waitsToUndo returns when to retry a compensation, and what it waits for other than that time. It

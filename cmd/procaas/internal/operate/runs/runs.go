@@ -154,6 +154,9 @@ func showRun(q *cli.Call, v checkpoint.RunView) error {
 	if v.Blocks {
 		fmt.Fprintln(q.Out, "blocks    "+cmp.Or(runview.Followers(q, v), "later events of its key, until you retry or cancel it"))
 	}
+	for _, n := range v.NotUndone {
+		fmt.Fprintf(q.Out, "not undone  %s: %s\n", n.Handler, n.Error)
+	}
 	tree := runview.Tree{W: q.Out, Color: cli.Colorful(q.Out)}
 	tree.Show(v)
 	return runview.Print(q.Streams, v)
