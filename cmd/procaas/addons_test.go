@@ -91,9 +91,8 @@ func TestEachAddonIsLeftOutByItsTag(t *testing.T) {
 
 // linkedAlways are the packages of products that [knowProducts] bring into each program.
 var linkedAlways = map[string][]string{
-	"balancer": {"/language", "/handoff", "/handoff/reference"},
+	"balancer": {"/language", "/clusters", "/handoff", "/handoff/reference"},
 	"queue":    {"", "/language", "/taskrun"},
-	"sharding": {"/language"},
 }
 
 // checkWithout builds the program without some products and checks it.
