@@ -218,9 +218,13 @@ func WriteJSON(w io.Writer, report any) error {
 
 // FormatJSON encodes data canonically: names are sorted, and there is no white space and no needless escape. So
 // equal data has equal bytes.
-func FormatJSON(data any) ([]byte, error) { return appendJSON(make([]byte, 0, 64), data, 0) }
+func FormatJSON(data any) ([]byte, error) { return appendJSON(make([]byte, 0, 64), data, 0, false) }
 
-func appendJSON(b []byte, data any, level int) ([]byte, error) {
+// FormatKinds is FormatJSON for data that expressions will read again: it writes a whole float as 5.0. [ParseJSON] returns
+// the same kinds of numbers, so a sum overflows, or not, as it would have without a crash.
+func FormatKinds(data any) ([]byte, error) { return appendJSON(make([]byte, 0, 64), data, 0, true) }
+
+func appendJSON(b []byte, data any, level int, kinds bool) ([]byte, error) {
 	if level > MaxLevels {
 		return nil, fmt.Errorf("want at most %d levels", MaxLevels)
 	}
@@ -238,31 +242,35 @@ func appendJSON(b []byte, data any, level int) ([]byte, error) {
 		if math.Abs(v) >= 1<<53 { // digits alone would be read as another, whole number
 			return strconv.AppendFloat(b, v, 'e', -1, 64), nil
 		}
-		return append(b, FormatFloat(v)...), nil
+		b = append(b, FormatFloat(v)...)
+		if kinds && v == math.Trunc(v) {
+			b = append(b, ".0"...)
+		}
+		return b, nil
 	case string:
 		return appendJSONString(b, v), nil
 	case []any:
-		return appendJSONList(b, v, level+1)
+		return appendJSONList(b, v, level+1, kinds)
 	case map[string]any:
-		return appendJSONObject(b, v, level+1)
+		return appendJSONObject(b, v, level+1, kinds)
 	}
 	return nil, fmt.Errorf("want data, have %s", Describe(data))
 }
 
-func appendJSONList(b []byte, list []any, level int) (_ []byte, err error) {
+func appendJSONList(b []byte, list []any, level int, kinds bool) (_ []byte, err error) {
 	b = append(b, '[')
 	for i, x := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = appendJSON(b, x, level); err != nil {
+		if b, err = appendJSON(b, x, level, kinds); err != nil {
 			return nil, err
 		}
 	}
 	return append(b, ']'), nil
 }
 
-func appendJSONObject(b []byte, object map[string]any, level int) (_ []byte, err error) {
+func appendJSONObject(b []byte, object map[string]any, level int, kinds bool) (_ []byte, err error) {
 	var few [8]string // enough for most objects
 	names := few[:0]
 	for k := range object {
@@ -275,7 +283,7 @@ func appendJSONObject(b []byte, object map[string]any, level int) (_ []byte, err
 			b = append(b, ',')
 		}
 		b = append(appendJSONString(b, k), ':')
-		if b, err = appendJSON(b, object[k], level); err != nil {
+		if b, err = appendJSON(b, object[k], level, kinds); err != nil {
 			return nil, err
 		}
 	}

@@ -19,13 +19,13 @@ import (
 // read again.
 const maxDepth = 60
 
-// EncodeData encodes a value that a run keeps. It refuses values that cannot be read back
+// EncodeData encodes a value that a run keeps. Numbers keep their kinds. It refuses values that cannot be read back
 // unchanged.
 func EncodeData(v any) (json.RawMessage, error) {
 	if err := CheckData(v); err != nil {
 		return nil, err
 	}
-	return datum.FormatJSON(v)
+	return datum.FormatKinds(v)
 }
 
 // CheckData returns what is wrong with a value, or nil. Of several faults it always returns the
