@@ -147,10 +147,13 @@ func shown(f *pflag.Flag) string {
 func settingsPage() string {
 	var b strings.Builder
 	b.WriteString("# Settings\n\nEvery setting of a node: a flag of `procaas serve`, or an environment variable.\n" +
-		"A flag on the command line wins over the variable.\n\n")
+		"A flag on the command line wins over the variable, and that over the file of `--config`.\n\n")
 	header(&b, "flag", "variable", "default", "meaning")
 	serve, _, _ := newRoot(cli.Streams{}).Find([]string{"serve"})
 	for _, f := range visible(serve.Flags()) {
+		if cli.OnlyOnLine(f) {
+			continue
+		}
 		_, usage := pflag.UnquoteUsage(f)
 		row(&b, "`--"+f.Name+"`", "`PROCAAS_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))+"`", shown(f), usage)
 	}

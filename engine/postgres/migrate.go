@@ -14,6 +14,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"procaas/engine/sqlstore"
+	"procaas/engine/store"
 	"procaas/schemas"
 )
 
@@ -107,9 +108,6 @@ func misplaced(err, none error, elsewhere, first string) error {
 		elsewhere)
 }
 
-// errOutdated begins the error about a schema that Migrate can update.
-var errOutdated = errors.New("schema has version")
-
 const schemaVersion = "select coalesce(max(version_id), 0) from " + schemaTable + " where is_applied"
 
 func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
@@ -132,7 +130,7 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	case err != nil:
 		return err
 	case have < want:
-		return fmt.Errorf("%w %d, want %d: run procaas migrate", errOutdated, have, want)
+		return fmt.Errorf("%w %d, want %d: run procaas migrate", store.ErrOutdated, have, want)
 	}
 	return refuseNewer(have, want)
 }

@@ -121,7 +121,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	s.common = sqlstore.New(s.db)
 	s.OnSettings = func() { h.hint(endOfQueue) } // makes nodes look at once
 	s.OnDocuments = func() { pgkit.Signal(s.tellChanged) }
-	if err = checkSchema(ctx, pool); o.Migrate && errors.Is(err, errOutdated) {
+	if err = checkSchema(ctx, pool); o.Migrate && errors.Is(err, store.ErrOutdated) {
 		_, _, err = Migrate(ctx, dsn)
 	}
 	if err == nil {

@@ -16,6 +16,9 @@ var (
 	// ErrNotFound reports that something does not exist.
 	ErrNotFound = errors.New("not found")
 
+	// ErrOutdated begins the error about a schema that a migration would update.
+	ErrOutdated = errors.New("schema has version")
+
 	// ErrFenced reports that the node may no longer write, because another node has taken over.
 	// Everything that it has in memory is stale.
 	ErrFenced = errors.New("node is fenced: another node has taken over its runs")

@@ -31,9 +31,12 @@ func checkFormat(c *cobra.Command) error {
 	return Usagef("--format %q: want one of %s", f.Value, strings.Join(f.Annotations[formatsKnown], ", "))
 }
 
-// Prepare sets flags from the environment and refuses invalid values.
+// Prepare sets flags from the environment and then from the file of [ConfigFlag], and refuses invalid values.
 func Prepare(c *cobra.Command) error {
 	if err := flagsFromEnv(c.Flags(), os.LookupEnv); err != nil {
+		return err
+	}
+	if err := flagsFromFile(c.Flags()); err != nil {
 		return err
 	}
 	if err := checkServer(c); err != nil {
@@ -105,8 +108,7 @@ func CheckArgs(c *cobra.Command) {
 func flagsFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		_, only := f.Annotations[noVariable]
-		if f.Changed || only || f.Name == "help" || f.Name == "version" {
+		if f.Changed || OnlyOnLine(f) || f.Name == "help" || f.Name == "version" {
 			return
 		}
 		name := "PROCAAS_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))

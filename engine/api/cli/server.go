@@ -30,10 +30,21 @@ func ServerFlags(c *cobra.Command) {
 // may be set for other commands.
 func OptionalServer(c *cobra.Command, usage string) {
 	serverFlags(c.Flags(), "", usage)
-	_ = c.Flags().SetAnnotation("server", noVariable, nil) // cannot fail: the flag exists
+	OnlyFlag(c, "server")
 }
 
-// noVariable marks flags without an environment variable.
+// OnlyFlag marks a flag that neither the environment nor the file of [ConfigFlag] sets.
+func OnlyFlag(c *cobra.Command, name string) {
+	_ = c.Flags().SetAnnotation(name, noVariable, []string{}) // cannot fail: the flag exists
+}
+
+// OnlyOnLine reports whether a flag is marked by [OnlyFlag].
+func OnlyOnLine(f *pflag.Flag) bool {
+	_, only := f.Annotations[noVariable]
+	return only
+}
+
+// noVariable marks the flags of [OnlyFlag].
 const noVariable = "procaas no variable"
 
 func serverFlags(f *pflag.FlagSet, server, usage string) {

@@ -4,7 +4,9 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -35,6 +37,14 @@ const maxReply = 64 << 20
 // New makes a client of the server at base, such as http://127.0.0.1:8080. The token may be empty.
 func New(base, token string) *Client {
 	return &Client{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{Timeout: callTime}}
+}
+
+// Unverified returns a client that does not check the certificate of the server, and so has no token. It is for questions about the
+// process behind an address.
+func (c *Client) Unverified() *Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()      //nolint:forcetypeassert // it always is
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // that is the purpose
+	return &Client{base: c.base, http: &http.Client{Timeout: c.http.Timeout, Transport: transport}}
 }
 
 // Lasting returns a client for calls that the server may answer this much later.
@@ -106,6 +116,9 @@ func (c *Client) call(ctx context.Context, method, path string, body any, h http
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	reply, err := c.http.Do(req)
+	if _, unknown := errors.AsType[*tls.CertificateVerificationError](err); unknown {
+		return fmt.Errorf("%w; if the certificate is right, name a file with that of its issuer in the variable SSL_CERT_FILE", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -94,14 +94,18 @@ func (f *Middleware) refuseChunked(next http.Handler) http.Handler {
 var (
 	noSniff = []string{"nosniff"}
 	noStore = []string{"no-store"}
+	onlyTLS = []string{"max-age=31536000"} // a year
 )
 
 // withHeaders sets the headers of all replies. No cache may keep them, because callers with other
-// tokens may not see them, and no browser may take JSON for a page.
+// tokens may not see them, and no browser may take JSON for a page. Over TLS, browsers are told never to come without it again.
 func (f *Middleware) withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h["X-Content-Type-Options"], h["Cache-Control"] = noSniff, noStore
+		if r.TLS != nil {
+			h["Strict-Transport-Security"] = onlyTLS
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -3,6 +3,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
@@ -50,6 +51,9 @@ func closeUnused(s *http.Server) {
 			unused.Store(c, true)
 		} else {
 			unused.Delete(c)
+		}
+		if encrypted, ok := c.(*tls.Conn); ok {
+			c = encrypted.NetConn()
 		}
 		if c, ok := c.(*limitedConn); ok {
 			c.listener.note(c, now)

@@ -21,6 +21,8 @@ type Server struct {
 	log      *slog.Logger
 	handler  atomic.Pointer[http.Handler]
 	ended    chan error // result of Serve; nil before Start
+
+	encrypted bool // it speaks TLS
 }
 
 // Listen binds an address for a server such as [transport.Server]. Connections wait until Start.
@@ -52,7 +54,11 @@ func (f *Server) Start(h http.Handler) {
 	}
 	f.ended = make(chan error, 1)
 	go func() {
-		f.ended <- f.server.Serve(f.listener)
+		if f.encrypted {
+			f.ended <- f.server.ServeTLS(f.listener, "", "")
+		} else {
+			f.ended <- f.server.Serve(f.listener)
+		}
 		close(f.ended) // Close may ask after Run has
 	}()
 }

@@ -69,6 +69,7 @@ type Flags struct {
 	Overrule            bool // these pipelines replace those in the store
 	Patient             bool // wait for an unreachable store
 	TraceURL            string
+	Certificate, Key    string // files of the certificate for TLS; empty: none
 
 	// Unread is why the files of Pipelines cannot run, if the bundle is the store's current one instead.
 	Unread error
@@ -153,8 +154,17 @@ collector. The other OTEL_ variables work too.`,
 	f.Add(c, "sqlite:.procaas/procaas.db")
 	c.Flags().StringSliceVarP(&f.Pipelines, "pipelines", "p", []string{"."}, "directories or files with pipelines")
 	f.declareServed(c.Flags())
+	c.Flags().StringVar(&f.Certificate, "tls-cert", "", "serve over TLS with this certificate, a PEM file with those of its issuers behind "+
+		"it; read again when it changes")
+	c.Flags().StringVar(&f.Key, "tls-key", "", "PEM file with the private key of --tls-cert")
+	cli.ConfigFlag(c)
+	check := c.Flags().Bool("check", false, "say what would keep the node from serving, and change nothing")
+	cli.OnlyFlag(c, "check")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		f.Named = c.Flags().Changed("pipelines")
+		if *check {
+			return checkServe(c.Context(), cli.Of(c), f)
+		}
 		return serve(c.Context(), cli.Of(c), f)
 	}
 	return c
@@ -166,13 +176,9 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	if _, err := NewLogger(s, f.LogFormat, f.LogLevel); err != nil { // findings must not wait for their reader either
 		return err
 	}
-	bundle, err := f.load(ctx, s)
+	bundle, without, err := f.choose(ctx, s)
 	if ctx.Err() != nil {
 		return nil // it was stopped before it had pipelines
-	}
-	without := errors.Is(err, source.ErrNoFiles) && (!f.Named || len(f.Pipelines) == 0)
-	if without {
-		bundle, err = f.deployed(ctx)
 	}
 	if _, refused := errors.AsType[*definitions.LoadError](err); refused {
 		bundle, f.Unread = f.insteadOfFiles(ctx, s), err
@@ -200,6 +206,16 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	n.log.Info("serving", "address", n.URL(), "store", pgkit.Redact(f.Store), "pipelines", len(bundle.Pipelines))
 	go n.reloadOnHangup(ctx, hangups)
 	return n.Run(ctx)
+}
+
+// choose reads the pipelines from the files, or without any from the store.
+func (f *Flags) choose(ctx context.Context, s cli.Streams) (b *tree.Bundle, without bool, err error) {
+	b, err = f.load(ctx, s)
+	if !errors.Is(err, source.ErrNoFiles) || f.Named && len(f.Pipelines) > 0 {
+		return b, false, err
+	}
+	b, err = f.deployed(ctx)
+	return b, true, err
 }
 
 // load reads the pipelines until ctx ends. Reading has no end of its own where a disk or standard input hangs.
@@ -298,8 +314,15 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	}
 	n.metrics.MustRegister(observe.NewLostLines(s.Lost), &n.breakers, &observe.Memory{Of: n.memory}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	certificate, err := f.certificate(log)
+	if err != nil {
+		return nil, err
+	}
 	if n.web, err = web.Listen(ctx, f.Listen, log, transport.Server); err != nil {
 		return nil, err
+	}
+	if certificate != nil {
+		n.web.Encrypt(certificate)
 	}
 	n.access = access
 	err = n.listen(ctx)
@@ -320,6 +343,17 @@ func (f *Flags) Stores() (stores.Options, error) {
 		o.Spread, err = f.spread()
 	}
 	return o, err
+}
+
+// certificate reads that for TLS; nil for none.
+func (f *Flags) certificate(log *slog.Logger) (*web.Certificate, error) {
+	if (f.Certificate == "") != (f.Key == "") {
+		return nil, cli.Usagef("--tls-cert and --tls-key need each other: a certificate and its private key")
+	}
+	if f.Certificate == "" {
+		return nil, nil //nolint:nilnil // no certificate is no error
+	}
+	return web.ReadCertificate(f.Certificate, f.Key, log)
 }
 
 // open opens the store and creates the engine.
@@ -460,7 +494,7 @@ func (n *Node) Run(ctx context.Context) error {
 }
 
 // URL returns the address of the API.
-func (n *Node) URL() string { return "http://" + n.web.Addr() }
+func (n *Node) URL() string { return n.web.Scheme() + "://" + n.web.Addr() }
 
 // reload reads the pipelines again, or a version from the store, and activates them on all nodes. It prints
 // findings. If they are refused, the error is an [*definitions.LoadError], an [*definitions.DropError] or an
