@@ -68,6 +68,14 @@ func TestDurationsCountOnceAcrossACrash(t *testing.T) {
 		if p99 := *all[1].Begun.Minute.P99; p99 < 3500 || p99 > 30000 {
 			t.Errorf("want the stage counted from its begin on the node that died, have %g ms", p99)
 		}
+		// Who looks for the cause finds the run, and the handler that cost the time.
+		found := second.SlowRuns("work", time.Now().Add(-time.Hour))
+		if len(found) != 1 || found[0].Run != run || found[0].Handler != "work/slow/second" || found[0].HandlerMS < 3000 {
+			t.Errorf("want the run and its slow handler, have %+v", found)
+		}
+		if none := second.SlowRuns("", time.Now().Add(time.Second)); len(none) != 0 {
+			t.Errorf("want no run that ended from now on, have %+v", none)
+		}
 	})
 }
 

@@ -28,6 +28,7 @@ var operatorCommands = []string{
 	"procaas switch hold work --reason why && procaas switch list && procaas switch on work",
 	"procaas switch undo $(procaas switch hold note --reason why 2>&1 | sed -n 's/.*switch undo \\([0-9]*\\).*/\\1/p')",
 	"procaas limit work 500/s --for 1h && procaas limit && procaas limit work --remove",
+	"procaas runs slow && { procaas deadline work 300ms --for 1h --dry-run || [ $? -le 2 ]; } && procaas deadline && procaas deadline work --remove",
 	"procaas switch off aside/only/pong --for 30m && procaas submit --type aside --key b --wait && procaas switch on aside/only/pong",
 	"procaas runs list --left-out aside/only/pong && procaas runs make-up --handler aside/only/pong --since 1h",
 	"procaas switch keep aside/only/pong && procaas switch on aside/only/pong",

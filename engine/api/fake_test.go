@@ -854,6 +854,13 @@ func (f *fakeEngine) Durations() []stats.DurationView {
 	}}
 }
 
+func (f *fakeEngine) SlowRuns(string, time.Time) []stats.SlowRun {
+	return []stats.SlowRun{{
+		Run: "06ct7s3fdpu7n78ad8u1obqe24", Pipeline: "new-order-created", Key: "o-1", Ended: began, TookMS: 3140, TurnMS: 12,
+		Handler: "new-order-created/notify/note", HandlerMS: 3050, Attempts: 1,
+	}}
+}
+
 func (f *fakeEngine) Backlog() stats.BacklogView {
 	return stats.BacklogView{
 		Counted: &began, Waiting: 3, AgeS: 1.5,

@@ -137,6 +137,18 @@ func (r *Run) StageTook(stage int) (from, to time.Time, ok bool) {
 	return from, to, ok
 }
 
+// Costliest returns the handler that took longest from its first attempt until it was decided.
+func (r *Run) Costliest() (path string, took time.Duration, attempts int) {
+	for i, s := range r.plan.Steps {
+		rec := &r.records[i]
+		if rec.started.IsZero() || rec.finished.Sub(rec.started) < took {
+			continue
+		}
+		path, took, attempts = s.Path, rec.finished.Sub(rec.started), rec.attempts
+	}
+	return path, took, attempts
+}
+
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

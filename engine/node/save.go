@@ -177,7 +177,16 @@ func (j *job) took(c model.Change) {
 		}
 	}
 	if c.Status == model.Succeeded && j.claimed.Event.Rerun == nil { // a rerun may have begun at a later stage
-		j.n.d.Stats.Took(stats.Took{Pipeline: plan.Pipeline.ID, Accepted: now.Sub(j.pass.Age), Begun: now.Sub(j.run.Began())}, now)
+		whole := now.Sub(j.pass.Age)
+		j.n.d.Stats.Took(stats.Took{Pipeline: plan.Pipeline.ID, Accepted: whole, Begun: now.Sub(j.run.Began())}, now)
+		slow := stats.SlowRun{
+			Run: j.claimed.ID, Pipeline: plan.Pipeline.ID, Key: j.claimed.Key, Ended: now.UTC().Truncate(time.Millisecond),
+			TookMS: whole.Milliseconds(), TurnMS: max(0, j.run.Began().Sub(j.pass.Age).Milliseconds()),
+		}
+		var most time.Duration
+		slow.Handler, most, slow.Attempts = j.run.Costliest()
+		slow.HandlerMS = most.Milliseconds()
+		j.n.d.Stats.Slow(slow, now)
 	}
 }
 

@@ -52,7 +52,10 @@ type durations struct {
 }
 
 // A pathTook has the durations of a pipeline or of a stage.
-type pathTook struct{ accepted, begun windows }
+type pathTook struct {
+	accepted, begun windows
+	slow            [slowSlots]slowSlot // of a pipeline
+}
 
 // A Took is a duration of a run or of a stage that succeeded.
 type Took struct {

@@ -93,3 +93,24 @@ func TestDurationsHaveABoundedNumberOfSeries(t *testing.T) {
 		}
 	}
 }
+
+// A node keeps the slowest runs, and not more of them the more there are.
+func TestSlowRunsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := &Stats{Metrics: NewMetrics(prometheus.NewRegistry())}
+	now := time.Unix(1_000_000, 0)
+	for i := range 1000 {
+		took := time.Duration(i*7919%1000) * time.Millisecond
+		s.Took(Took{Pipeline: "work", Accepted: took}, now)
+		s.Slow(SlowRun{Run: fmt.Sprint(i), Pipeline: "work", Ended: now, TookMS: took.Milliseconds()}, now)
+	}
+	all := s.SlowRuns("", now.Add(-time.Hour))
+	if len(all) != slowMost {
+		t.Fatalf("want %d runs, have %d", slowMost, len(all))
+	}
+	for i, r := range all {
+		if want := int64(999 - i); r.TookMS != want {
+			t.Errorf("run %d: want %d ms, have %d", i, want, r.TookMS)
+		}
+	}
+}

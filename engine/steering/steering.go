@@ -66,6 +66,11 @@ func (st *Steering) Pipelines() []stats.PipelineInfo {
 	return out
 }
 
+// SlowRuns lists the slowest runs that ended on this node since a time, of a pipeline or of all.
+func (st *Steering) SlowRuns(pipeline string, since time.Time) []stats.SlowRun {
+	return st.Stats.SlowRuns(pipeline, since)
+}
+
 // Handler returns one handler of the current definition. The second result is false if there is
 // none at this path.
 func (st *Steering) Handler(path string) (stats.HandlerInfo, bool) {

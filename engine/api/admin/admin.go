@@ -35,6 +35,7 @@ type Status interface {
 
 	// Durations returns how long runs and stages took on this node.
 	Durations() []stats.DurationView
+	SlowRuns(pipeline string, since time.Time) []stats.SlowRun
 
 	// Backlog returns what waits on all nodes.
 	Backlog() stats.BacklogView
@@ -102,6 +103,20 @@ func (g *Group) Operations() []rest.Operation {
 			return rest.Listed(scope.Durations(rest.Granted(c.R), g.Status.Durations()), nil)
 		}),
 		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/slow-runs", ID: "list-slow-runs", Need: rest.Views, Tag: "admin",
+			Summary: "List the slowest runs that succeeded on this node",
+			About: "A node remembers the ten slowest runs of each pipeline in each five minutes of the last two hours. Each comes with the " +
+				"handler that took longest.",
+			Replies: rest.OK("The runs, the slowest first."), Refusals: []string{problem.InvalidParameter},
+		}, func(c *rest.Call, in *slowRuns) (wire.Page[stats.SlowRun], error) {
+			since := in.Since
+			if since.IsZero() {
+				since = time.Now().Add(-time.Hour)
+			}
+			all := scope.SlowRuns(rest.Granted(c.R), g.Status.SlowRuns(in.Pipeline, since))
+			return rest.Listed(all[:min(len(all), in.Limit)], nil)
+		}),
+		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/backlog", ID: "get-backlog", Need: rest.Views, Tag: "admin",
 			Summary: "Count the runs that wait on all nodes, by cause",
 			About:   "Counts are exact, but some seconds old. The more runs there are, the less often the node counts.",
@@ -141,6 +156,12 @@ func (g *Group) Operations() []rest.Operation {
 			},
 		}, g.deploy),
 	}, slices.Concat(g.versionOperations(), g.auditOperations(), g.tokenOperations())...)
+}
+
+type slowRuns struct {
+	Pipeline string    `query:"pipeline" doc:"Only runs of this pipeline."`
+	Since    time.Time `query:"since" doc:"Only runs that ended at this time or later. The default is an hour ago."`
+	Limit    int       `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"The most runs."`
 }
 
 type reload struct {

@@ -33,6 +33,12 @@ func (c *Client) Pipelines(ctx context.Context) ([]stats.PipelineInfo, error) {
 	return List[stats.PipelineInfo](ctx, c, "/admin/v1/pipelines")
 }
 
+// SlowRuns lists the slowest runs that ended on the server's node since a time, of a pipeline or of all.
+func (c *Client) SlowRuns(ctx context.Context, pipeline string, since time.Time, limit int) ([]stats.SlowRun, error) {
+	q := queryOf(map[string]string{"pipeline": pipeline, "since": timeText(since), "limit": limitText(limit)})
+	return List[stats.SlowRun](ctx, c, "/admin/v1/slow-runs?"+q.Encode())
+}
+
 // Backlog returns what waits on all nodes.
 func (c *Client) Backlog(ctx context.Context) (stats.BacklogView, error) {
 	return Send[stats.BacklogView](ctx, c, http.MethodGet, "/admin/v1/backlog", nil, nil)

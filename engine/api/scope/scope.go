@@ -84,6 +84,11 @@ func Pipelines(g credentials.Grant, all []stats.PipelineInfo) []stats.PipelineIn
 	return readable(g, all, func(p *stats.PipelineInfo) string { return p.Pipeline })
 }
 
+// SlowRuns returns those of the pipelines that g may read.
+func SlowRuns(g credentials.Grant, all []stats.SlowRun) []stats.SlowRun {
+	return readable(g, all, func(r *stats.SlowRun) string { return r.Pipeline })
+}
+
 // Controls returns the controls of the pipelines that g may read.
 func Controls(g credentials.Grant, all []guard.ControlView) []guard.ControlView {
 	return readable(g, all, func(c *guard.ControlView) string { return credentials.PipelineOf(c.Path) })

@@ -24,7 +24,7 @@ func Commands() []*cobra.Command { return []*cobra.Command{submitCommand(), runs
 
 func runsCommand() *cobra.Command {
 	return cli.Group(&cobra.Command{Use: "runs", Short: "List, show, export, retry, cancel, rerun, make up and migrate runs of a server"},
-		runsList(), runsShow(), runsExport(), runsRetry(), runsCancel(), runsRerun(), runsMakeUp(), runsMigrate())
+		runsList(), runsSlow(), runsShow(), runsExport(), runsRetry(), runsCancel(), runsRerun(), runsMakeUp(), runsMigrate())
 }
 
 func runsList() *cobra.Command {

@@ -1,0 +1,78 @@
+package stats
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// This file remembers the slowest runs, so that nobody has to search all runs of a store for them.
+
+const (
+	slowSlots = 24 // of hourSlot: two hours
+	slowMost  = 10 // of a pipeline in each slot
+)
+
+// SlowKept is how long a node remembers slow runs.
+const SlowKept = slowSlots * hourSlot
+
+// A SlowRun is one of the slowest runs that succeeded on this node.
+type SlowRun struct {
+	Run      string    `json:"run"`
+	Pipeline string    `json:"pipeline"`
+	Key      string    `json:"key"`
+	Ended    time.Time `json:"ended" doc:"When the run ended."`
+	TookMS   int64     `json:"took_ms" doc:"How long the run took from the acceptance of its event, in milliseconds."`
+	TurnMS   int64     `json:"turn_ms" doc:"How much of that it waited until it began."`
+
+	Handler   string `json:"handler" doc:"The handler that took longest, with its attempts and the waits between them; empty without one."`
+	HandlerMS int64  `json:"handler_ms" doc:"How long this handler took."`
+	Attempts  int    `json:"attempts" doc:"Its attempts."`
+}
+
+// A slowSlot has the slowest runs that ended in one time slot, the slowest first.
+type slowSlot struct {
+	slot int64
+	runs []SlowRun
+}
+
+// Slow remembers a run if it is one of the slowest. The run has been counted by Took.
+func (s *Stats) Slow(r SlowRun, now time.Time) {
+	s.took.mu.Lock()
+	defer s.took.mu.Unlock()
+	p := s.took.byID[r.Pipeline]
+	if p == nil {
+		return
+	}
+	slot := now.UnixNano() / int64(hourSlot)
+	at := &p.slow[slot%slowSlots]
+	if at.slot != slot {
+		*at = slowSlot{slot: slot}
+	}
+	i, _ := slices.BinarySearchFunc(at.runs, r, func(a, b SlowRun) int { return cmp.Compare(b.TookMS, a.TookMS) })
+	if i == slowMost {
+		return
+	}
+	at.runs = slices.Insert(at.runs[:min(len(at.runs), slowMost-1)], min(i, slowMost-1), r)
+}
+
+// SlowRuns lists the slowest runs that ended since a time, the slowest first. An empty pipeline means all.
+func (s *Stats) SlowRuns(pipeline string, since time.Time) []SlowRun {
+	out := []SlowRun{}
+	s.took.mu.Lock()
+	defer s.took.mu.Unlock()
+	for id, p := range s.took.byID {
+		if pipeline != "" && id != pipeline {
+			continue
+		}
+		for i := range p.slow {
+			for _, r := range p.slow[i].runs {
+				if !r.Ended.Before(since) {
+					out = append(out, r)
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b SlowRun) int { return cmp.Or(cmp.Compare(b.TookMS, a.TookMS), cmp.Compare(a.Run, b.Run)) })
+	return out
+}
