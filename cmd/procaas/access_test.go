@@ -242,7 +242,7 @@ func TestServersThatOthersReachNeedATokenAndSayWhatIsOpen(t *testing.T) {
 	// A store in which no token was ever made does not help.
 	var out bytes.Buffer
 	store := "sqlite:" + filepath.Join(dir, "made.db")
-	if code := Main(t.Context(), []string{"migrate", "--store", store}, cli.Streams{
+	if code := Main(t.Context(), []string{"store", "migrate", "--store", store}, cli.Streams{
 		In: strings.NewReader(""), Out: &out,
 		Err: &out,
 	}); code != cli.ExitFine {

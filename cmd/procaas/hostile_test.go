@@ -281,9 +281,9 @@ pipelines:
 		{"validate", bad}, {"validate", bad, "--format", "github"}, {"validate", bad, "--format", "json"},
 		{"validate", bad, "--format", "sarif"}, {"validate", bad, "--format", "junit"}, {"validate", dir}, {"plan", "work", dir}, {"owners", dir},
 		{"triggers", dir}, {"test", dir}, {"test", dir, "--format", "github"}, {"test", dir, "--format", "junit"},
-		{"run", "work", "--event", "-", "-p", dir}, {"fmt", "--check", dir}, {"fmt", "--diff", dir}, {"upgrade", "--diff", dir},
+		{"run", "work", "--event", "-", "-p", dir}, {"fmt", "--check", dir}, {"fmt", "--diff", dir}, {"fmt", "--from-v1", "--diff", dir},
 		{"explain", hostile}, {"diff", bad, dir}, {"eval", hostile}, {"docs", hostile}, {hostile}, {"runs", "list", "--server", hostile},
-		{"gen", "dashboard", dir}, {"gen", "alerts", dir}, {"serve", "--pipelines", bad}, {"migrate", "--store", "sqlite:" + filepath.Join(dir, hostile)},
+		{"gen", "dashboard", dir}, {"gen", "alerts", dir}, {"serve", "--pipelines", bad}, {"store", "migrate", "--store", "sqlite:" + filepath.Join(dir, hostile)},
 	} {
 		printed := runLine(t, line)
 		checkPrinted(t, line, printed)

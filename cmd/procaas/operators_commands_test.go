@@ -63,14 +63,14 @@ var operatorCommandsSQLite = []string{
 	`sqlite3 FILE "select count(*) from runs" && sqlite3 FILE "pragma integrity_check"`,
 	`sqlite3 FILE ".backup COPY" && rm COPY`,
 	`sqlite3 FILE "vacuum into 'COPY'"`,
-	`procaas migrate --store STORE && exit 1 || [ $? = 3 ]`, // it is in use
+	`procaas store migrate --store STORE && exit 1 || [ $? = 3 ]`, // it is in use
 }
 
 // operatorCommandsPostgres are those beside nodes on PostgreSQL.
 var operatorCommandsPostgres = []string{
 	`/bin/kill -HUP $MAINPID`,
 	`pg_dump -Fc -f COPY STORE`,
-	`procaas migrate --store STORE`,
+	`procaas store migrate --store STORE`,
 }
 
 // operatorCommandsStopped are those while no node runs. Then the events are sent again.

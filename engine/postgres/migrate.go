@@ -130,7 +130,7 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	case err != nil:
 		return err
 	case have < want:
-		return fmt.Errorf("%w %d, want %d: run procaas migrate", store.ErrOutdated, have, want)
+		return fmt.Errorf("%w %d, want %d: run procaas store migrate", store.ErrOutdated, have, want)
 	}
 	return refuseNewer(have, want)
 }

@@ -68,7 +68,7 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	newest = max(newest, sqlstore.HorizonVersion) // which is no file
-	wantOpenError(t, path, fmt.Sprintf("schema has version 0, want %d", newest), "run procaas migrate")
+	wantOpenError(t, path, fmt.Sprintf("schema has version 0, want %d", newest), "run procaas store migrate")
 	for _, want := range [][2]int64{{0, newest}, {newest, newest}} {
 		from, to, err := sqlite.Migrate(t.Context(), path)
 		if err != nil || [2]int64{from, to} != want {

@@ -250,7 +250,7 @@ func checkSchema(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	if have < want {
-		return fmt.Errorf("%w %d, want %d: run procaas migrate", store.ErrOutdated, have, want)
+		return fmt.Errorf("%w %d, want %d: run procaas store migrate", store.ErrOutdated, have, want)
 	}
 	if have > want {
 		return fmt.Errorf("schema has version %d, newer than %d, the last that this procaas knows: use a newer procaas", have, want)

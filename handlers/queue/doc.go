@@ -6,7 +6,7 @@
 // its tasks, and its later reports about them do not count.
 //
 // A [Kind] describes all tasks of a type, a [Store] stores tasks, and a [Worker] does them: see the
-// example of the package. The tables belong to a ProcaaS schema, which procaas migrate creates.
+// example of the package. The tables belong to a ProcaaS schema, which procaas store migrate creates.
 // Locks are always taken in this order:
 //
 //   - keys, by type and unique key, for every change of a task that has one.

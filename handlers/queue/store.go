@@ -90,7 +90,7 @@ const (
 	set_config('enable_seqscan', 'off', $1), set_config('enable_bitmapscan', 'off', $1), set_config('jit', 'off', $1)`
 )
 
-// Open connects to the database at dsn. Its schema must be current: see procaas migrate.
+// Open connects to the database at dsn. Its schema must be current: see procaas store migrate.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -161,7 +161,7 @@ func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*St
 		return nil, fmt.Errorf("queue: %w", err)
 	}
 	if !there {
-		return nil, errors.New("queue: the schema has no tables for tasks: run procaas migrate")
+		return nil, errors.New("queue: the schema has no tables for tasks: run procaas store migrate")
 	}
 	if err := s.makePartitions(ctx); err != nil {
 		return nil, fmt.Errorf("queue: %w", err)

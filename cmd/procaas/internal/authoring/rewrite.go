@@ -30,23 +30,15 @@ the expression at the bracket.
 Comments, empty lines and the order of entries stay. fmt reads its result again and
 writes a file only if the meaning is the same. It never leaves a file half written.
 Without a path it formats the current directory. "-" reads standard input and writes
-standard output.
+standard output.`
 
-Exit codes: 0 fine, 1 when --check finds files to change, or a file is not YAML
-or too large.`
+const rewriteExits = `
 
-// fmtCommand formats files.
-func fmtCommand() *cobra.Command {
-	return rewrites(&cobra.Command{
-		Use:     "fmt [PATH…]",
-		Short:   "Format pipeline files, and keep comments",
-		Long:    fmtHelp,
-		Example: "  procaas fmt pipelines/\n  procaas fmt --check .\n  procaas fmt - < flow.yaml",
-		Args:    cobra.ArbitraryArgs,
-	}, &rewriter{verb: "laid out", rewrite: format.Reformat})
-}
+Exit codes: 0 fine, 1 when --check finds files to change, or a file is not YAML, has
+errors, or is too large.`
 
-const upgradeHelp = `upgrade rewrites pipelines from version 1 of the language to version 2:
+const fromV1Help = `fmt --from-v1 rewrites pipelines from version 1 of the language to version 2, and
+formats nothing:
 
   enabled#and:                                enabled: !$ |
     - value#xget: /event/payload/paid           event.payload.paid and
@@ -55,37 +47,51 @@ const upgradeHelp = `upgrade rewrites pipelines from version 1 of the language t
         needle#xget: /order/tariff
     - value#not: {value#xget: /configs/CLOSED/enabled}
 
-Everything else stays as it is. Comments inside a condition move above it. upgrade
-reads its result again and writes a file only if it computes the same. It never leaves
-a file half written. Without a path it upgrades the current directory. "-" reads
-standard input and writes standard output.
+Everything else stays as it is. Comments inside a condition move above it. The command
+writes a file only if it computes the same. A set may contain files of both versions,
+so you can rewrite one file at a time.` + rewriteExits
 
-A set may contain files of both versions, so you can upgrade one file at a time.
+// fmtCommand formats files.
+func fmtCommand() *cobra.Command {
+	w := new(rewriter)
+	c := rewrites(&cobra.Command{
+		Use:     "fmt [PATH…]",
+		Short:   "Format pipeline files, and keep comments",
+		Long:    fmtHelp + "\n\n" + fromV1Help,
+		Example: "  procaas fmt pipelines/\n  procaas fmt --check .\n  procaas fmt - < flow.yaml\n  procaas fmt --from-v1 --diff pipelines/",
+		Args:    cobra.ArbitraryArgs,
+	}, w)
+	c.Flags().BoolVar(&w.fromV1, "from-v1", false, "rewrite version 1 of the language to version 2, and format nothing")
+	return c
+}
 
-Exit codes: 0 fine, 1 when --check finds files to change, or a file has errors
-or is too large.`
-
-// upgradeCommand upgrades files of the first version of the language.
+// upgradeCommand is fmt --from-v1 under its earlier name.
 func upgradeCommand() *cobra.Command {
 	return rewrites(&cobra.Command{
 		Use:     "upgrade [PATH…]",
-		Short:   "Rewrite pipelines from version 1 of the language to version 2",
-		Long:    upgradeHelp,
-		Example: "  procaas upgrade --diff pipelines/\n  procaas upgrade pipelines/",
+		Hidden:  true,
+		Short:   "Rewrite pipelines from version 1 of the language: now fmt --from-v1",
+		Long:    "upgrade is the earlier name of procaas fmt --from-v1. Flags and exit codes are the same.\n\n" + fromV1Help,
+		Example: "  procaas fmt --from-v1 --diff pipelines/\n  procaas fmt --from-v1 pipelines/",
 		Args:    cobra.ArbitraryArgs,
-	}, &rewriter{verb: "upgraded", rewrite: format.Upgrade})
+	}, &rewriter{fromV1: true})
 }
 
-// A rewriter is a command that rewrites files: fmt or upgrade.
+// A rewriter is a command that rewrites files.
 type rewriter struct {
 	cli.Streams
 	check, diff, dry bool
+	fromV1           bool // rewrite version 1 of the language instead of formatting
 	format           *string
-	verb             string // what happened to a file, for messages
+}
 
-	// rewrite returns the new text of a file, or the findings that prevent it. The error is set if the new text
-	// would have another meaning.
-	rewrite func(f diag.File) ([]byte, []diag.Diagnostic, error)
+// rewrite returns the new text of a file, or the findings that prevent it. The error is set if the new text
+// would have another meaning.
+func (w *rewriter) rewrite(f diag.File) ([]byte, []diag.Diagnostic, error) {
+	if w.fromV1 {
+		return format.Upgrade(f)
+	}
+	return format.Reformat(f)
 }
 
 // rewrites adds the common flags of rewriters to a command.
@@ -182,7 +188,11 @@ func (w *rewriter) end(report rewriteReport, files []diag.File, found []diag.Dia
 		return cli.ErrFindings
 	}
 	if n := len(report.Changed); w.check && n > 0 {
-		fmt.Fprintf(w.Err, "%d of %d files to be %s\n", n, report.Files, w.verb)
+		done := "laid out"
+		if w.fromV1 {
+			done = "upgraded"
+		}
+		fmt.Fprintf(w.Err, "%d of %d files to be %s\n", n, report.Files, done)
 		return cli.ErrFindings
 	}
 	return nil

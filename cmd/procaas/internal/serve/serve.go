@@ -117,7 +117,7 @@ func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 
 // Commands returns the commands that run events: on a server, and for authors.
 func Commands() (server, author []*cobra.Command) {
-	return []*cobra.Command{serveCommand(), stores.MigrateCommand(), playground.Command()}, []*cobra.Command{runCommand(), devCommand()}
+	return append(stores.Commands(), serveCommand(), playground.Command()), []*cobra.Command{runCommand(), devCommand()}
 }
 
 func serveCommand() *cobra.Command {

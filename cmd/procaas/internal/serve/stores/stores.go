@@ -160,15 +160,26 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 	}
 }
 
-// MigrateCommand updates a schema.
-func MigrateCommand() *cobra.Command {
+// Commands returns the commands for schemas.
+func Commands() []*cobra.Command {
+	group := &cobra.Command{Use: "store", Short: "Update the schema of a store"}
+	group.AddCommand(migrateCommand())
+	old := migrateCommand()
+	old.Hidden = true
+	old.Short += ": now store migrate"
+	old.Long = "procaas migrate is the earlier name of procaas store migrate.\n\n" + old.Long
+	return []*cobra.Command{group, old}
+}
+
+// migrateCommand updates a schema.
+func migrateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Update the schema of a store",
 		Long: "migrate creates or updates the tables of a store. It cannot go back to an older\nschema. Several processes may " +
 			"run it at once: one does the work, the others wait.\n\nWhile older nodes are alive, migrate changes nothing and names them. " +
-			"Stop them first.",
-		Example: "  procaas migrate --store postgres://procaas@db/procaas",
+			"Stop them first.\n\nTo move runs to the present pipelines, use procaas runs migrate.",
+		Example: "  procaas store migrate --store postgres://procaas@db/procaas",
 		Args:    cobra.NoArgs,
 	}
 	store := c.Flags().String("store", "", "postgres://… or sqlite:FILE (required)")
