@@ -21,8 +21,14 @@ func checkOperation(w *merge.Whole, h *tree.Handler, apis map[string]*contracts.
 		return
 	}
 	o, ok := t.Operation(h.Body)
+	if !ok {
+		return
+	}
+	if h.ResponseSchema != nil && slices.ContainsFunc(o.Expect, contracts.IsSuccess) {
+		h.Undescribed = slices.DeleteFunc(slices.Clone(o.Expect), contracts.IsSuccess)
+	}
 	api := apis[o.Service]
-	if !ok || api == nil || o.Method == "" {
+	if api == nil || o.Method == "" {
 		return
 	}
 	h.Calls = api.Call(o)
@@ -30,7 +36,7 @@ func checkOperation(w *merge.Whole, h *tree.Handler, apis map[string]*contracts.
 		return
 	}
 	if h.ResponseSchema == nil && o.JSON && len(o.Expect) > 0 && w.Bundle.Index.Services[o.Service].CheckResponses {
-		h.Expected = h.Calls.Outline()
+		h.Expected, h.Undescribed = h.Calls.Outline()
 	}
 }
 

@@ -78,6 +78,14 @@ func (c *walk) newScope() *expr.Scope {
 		Payload: c.payload, Known: c.known, Responses: c.responses, ConfigOutlines: c.configKnown, Facts: c.facts,
 		Invites: len(c.Declared.Contributions) > 0, KeyOf: c.computesKey(),
 	}
+	for _, s := range c.Steps {
+		if s.Undescribed != nil && s.ForEach == nil {
+			if sc.Undescribed == nil {
+				sc.Undescribed = make(map[string][]string)
+			}
+			sc.Undescribed[s.ID] = s.Undescribed
+		}
+	}
 	if c.element != nil {
 		sc.Roots, sc.Item = append(slices.Clone(roots), "item", expr.IndexRoot), c.element.item
 	}

@@ -62,8 +62,25 @@ func (api *API) reportNoOperation(o Operation, path string) {
 	api.contracts.Report(d)
 }
 
-// Outline returns the type of a response with one of the expected statuses, or nil if it is unknown.
-func (c *Call) Outline() *typing.Outline { return c.Endpoint.outline(c.Expect) }
+// IsSuccess reports whether a status, or a class such as 2xx, is a success.
+func IsSuccess(status string) bool { return strings.HasPrefix(status, "2") }
+
+// Outline returns the type of a response with one of the expected statuses that the document describes, or nil if it is
+// unknown. others are expected statuses outside of 2xx without a description.
+func (c *Call) Outline() (o *typing.Outline, others []string) {
+	var described []string
+	for _, status := range c.Expect {
+		_, _, all := c.Endpoint.reply(status)
+		_, _, some := c.Endpoint.reply(c.Endpoint.statuses(status)[0])
+		if some || IsSuccess(status) {
+			described = append(described, status)
+		}
+		if !all && !IsSuccess(status) {
+			others = append(others, status)
+		}
+	}
+	return c.Endpoint.outline(described), others
+}
 
 // Check checks a response against the schema for its status. The error is a [*Error], or that of ctx.
 func (c *Call) Check(ctx context.Context, status int, data any) error {
@@ -72,6 +89,8 @@ func (c *Call) Check(ctx context.Context, status int, data any) error {
 		return &Error{c.Endpoint.String(), []Fault{{Message: fmt.Sprintf(format, args...)}}}
 	}
 	switch {
+	case !said && !IsSuccess(strconv.Itoa(status)):
+		return nil // the handler expects it, and nothing describes it
 	case !said:
 		return fault("the document of %s says nothing of a reply %d", c.Service, status)
 	case bare && data != nil:

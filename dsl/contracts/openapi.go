@@ -376,24 +376,29 @@ func (op *Endpoint) reply(status string) (c *Contract, bare, said bool) {
 	return nil, false, false
 }
 
+// statuses lists the statuses of the document that belong to an expected status, or to a class such as 4xx. It is never
+// empty.
+func (op *Endpoint) statuses(want string) []string {
+	if !strings.HasSuffix(want, "xx") {
+		return []string{want}
+	}
+	var out []string
+	for _, key := range slices.Concat(diag.SortedKeys(op.replies), diag.SortedKeys(op.bare)) {
+		if strings.HasPrefix(key, want[:1]) {
+			out = append(out, key)
+		}
+	}
+	if out == nil {
+		return []string{want}
+	}
+	return out
+}
+
 // outline returns the type of a response with one of the expected statuses, or nil if it is unknown.
 func (op *Endpoint) outline(expect []string) *typing.Outline {
 	var statuses []string
 	for _, want := range expect {
-		class := want[:1]
-		if !strings.HasSuffix(want, "xx") {
-			statuses = append(statuses, want)
-			continue
-		}
-		found := false
-		for _, key := range slices.Concat(diag.SortedKeys(op.replies), diag.SortedKeys(op.bare)) {
-			if strings.HasPrefix(key, class) {
-				statuses, found = append(statuses, key), true
-			}
-		}
-		if !found {
-			statuses = append(statuses, want)
-		}
+		statuses = append(statuses, op.statuses(want)...)
 	}
 	var out *typing.Outline
 	for i, status := range statuses {

@@ -149,6 +149,9 @@ type Scope struct {
 	Item           *typing.Outline
 	Inputs         *typing.Outline // of a called pipeline; otherwise nil
 
+	// Undescribed are statuses of handlers, such as 404, with which a response has another type than in Responses.
+	Undescribed map[string][]string
+
 	// Facts are true wherever the expression is evaluated, because the handler's condition has tested them.
 	Facts []Fact
 

@@ -3,6 +3,7 @@ package expr
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -222,10 +223,61 @@ func (b *checks) outlineOfChain(base ast.Node, from part, links []link) *typing.
 		return b.path(b.scope.Known[name], at, links)
 	}
 	o, used := b.rooted(name, links)
+	if b.checkStatus(name, links) && (len(links) == used || links[used].safe) {
+		o = nil // it may be text or null
+	}
 	for _, l := range links[:used] {
 		at = at.step(b.elementKey(l.prop))
 	}
 	return b.path(o, at, links[used:])
+}
+
+// checkStatus reports whether a chain reads a response that may be the body of a status without a schema. It warns if the
+// chain reads a member of it.
+func (b *checks) checkStatus(root string, links []link) bool {
+	if root != "sources" || len(links) < 2 {
+		return false
+	}
+	id, _ := b.Literal(links[0].prop)
+	if part, _ := b.Literal(links[1].prop); part != "response" {
+		return false
+	}
+	of := track{key: root}.step(id)
+	tested := b.narrowed(&typing.Outline{Shape: datum.AnyShape}, of.step("response").key)
+	i := slices.IndexFunc(b.scope.Undescribed[id], func(s string) bool { return !b.excluded(of.step("status").key, s) })
+	if i < 0 || tested.Shape&datum.StringShape == 0 {
+		return false
+	}
+	if at := of.step("status"); len(links) > 2 && !b.told[at.key] {
+		b.told[at.key] = true
+		b.reporter.Warnf(b.span(links[2].node), rules.ExprOperand,
+			fmt.Sprintf("test the status first, in enabled or here: sources.%s.status == 200", id),
+			"%s may be the body of a %s, which no schema describes: it may be text or null, which has no member %s",
+			b.Text(links[2].base), b.scope.Undescribed[id][i], b.memberText(links[2]))
+	}
+	return true
+}
+
+// excluded reports whether a test excludes a status, or a class such as 4xx. A test such as status < 400 counts, whatever
+// its number is.
+func (b *names) excluded(key, status string) bool {
+	is := func(w any) bool {
+		text := fmt.Sprint(w)
+		return text == status || strings.HasSuffix(status, "xx") && strings.HasPrefix(text, status[:1])
+	}
+	compared, values := false, false
+	for _, f := range slices.Concat(b.scope.Facts, b.facts) {
+		switch {
+		case f.Key != key:
+		case f.Words != nil && !slices.ContainsFunc(f.Words, is), slices.ContainsFunc(f.Not, func(w any) bool { return fmt.Sprint(w) == status }):
+			return true
+		case f.Words != nil || f.Not != nil:
+			values = true
+		default:
+			compared = true
+		}
+	}
+	return compared && !values
 }
 
 // checkEquality warns of a comparison that always has the same result.

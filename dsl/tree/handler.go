@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"procaas/dsl/contracts"
@@ -121,6 +122,10 @@ type Handler struct {
 	Calls            *contracts.Call     `yaml:"-"` // of a service with an OpenAPI document; nil when that is not known
 	Expected         *typing.Outline     `yaml:"-"` // what the responses of calls are
 
+	// Undescribed are the expected statuses outside of 2xx, such as 404, whose bodies no schema describes. They may be
+	// text, or nothing. A response-schema describes 2xx only, unless no 2xx is expected.
+	Undescribed []string `yaml:"-"`
+
 	// LeadsBack says that the handler emits an event, or puts a task, that may lead back
 	// to its pipeline, by way of others or not.
 	LeadsBack bool `yaml:"-"`
@@ -137,11 +142,20 @@ func (h *Handler) Place(path string) {
 	}
 }
 
+// Undescribes reports whether the handler expects a status whose body no schema describes.
+func (h *Handler) Undescribes(status int) bool {
+	text := strconv.Itoa(status)
+	return slices.ContainsFunc(h.Undescribed, func(s string) bool { return s == text || s == text[:1]+"xx" })
+}
+
 // CheckResponse checks the response of the handler against its schema, or against the service's OpenAPI
 // document for the status. status is 0 for responses without one. The error is a [*contracts.Error], or that of
 // ctx.
 func (h *Handler) CheckResponse(ctx context.Context, status int, data any) error {
 	if h.ResponseContract != nil {
+		if h.Undescribes(status) {
+			return nil
+		}
 		return h.ResponseContract.CheckContext(ctx, data)
 	}
 	if h.Expected == nil || status < 100 {

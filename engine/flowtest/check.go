@@ -169,9 +169,24 @@ func (c *checker) mocks(mocks map[string][]*Answer) {
 			if a.Error != "" && (a.Reply != nil || a.Headers != nil || a.Status != 200) {
 				c.Errorf(head(a.Span), rules.TestPlace, "leave out one of them", "an answer is a reply or an error, this one is both")
 			}
+			c.body(name, a)
 			for _, v := range []*expr.Value{a.When, a.Reply, a.Headers} {
 				c.roots(v, "the answer of a mock", "request", "calls")
 			}
+		}
+	}
+}
+
+// body warns of an answer without a body, with a status whose body no schema describes: that of a real service often is
+// text.
+func (c *checker) body(name string, a *Answer) {
+	if a.Error != "" || !a.Reply.IsNull() {
+		return
+	}
+	for _, path := range c.suite.names.find(name) {
+		if c.suite.Bundle.Handler(path).Undescribes(a.Status) {
+			c.Warnf(head(a.Span), rules.TestPlace, "write the body that the service sends, such as reply: not found",
+				"no schema describes the body of a %d from %s, and this answer has none: a real one may be text", a.Status, path)
 		}
 	}
 }
