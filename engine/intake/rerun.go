@@ -83,7 +83,7 @@ func (o *Reruns) planRerun(ctx context.Context, id, stage string) (p RerunPlan, 
 	}
 	switch {
 	case !r.Status.Ended():
-		return refuse("it has not ended, it is %s; wait for its end, or cancel it", r.Status)
+		return refuse("it has not ended, it is %s; procaas runs migrate moves it to the present pipelines, or wait for its end", r.Status)
 	case r.Ordered && entity.Blocked == id:
 		return refuse("it has failed, and the later runs of its key wait for it; resume it with procaas runs retry, or cancel it first")
 	}

@@ -214,7 +214,8 @@ func (g *Group) moveProblem(ctx context.Context, err error, id string) error {
 	if pinned, ok := errors.AsType[*records.PinnedError](err); ok {
 		return problem.New(problem.RunPinned, "run %s does not fit the present definition: %s", id, pinned.Err)
 	}
-	return g.refused(ctx, err, id, problem.RunNotMovable, "only a run that has begun and not ended, or that failed, can move")
+	return g.refused(ctx, err, id, problem.RunNotMovable,
+		"only a run that has begun and not ended, or that failed, can move; rerun repeats a run that has ended, with the present definition")
 }
 
 func (g *Group) migrateAll(c *rest.Call, in *redrive) (moved records.RunsMoved, err error) {

@@ -291,7 +291,8 @@ func (g *Group) retry(c *rest.Call, in *retryRun) (checkpoint.RunView, error) {
 		return checkpoint.RunView{}, err
 	}
 	run, err := g.Steer.Retry(c.Context(), in.ID, c.Actor(in.Body.Reason))
-	return run, g.refused(c.Context(), err, in.ID, problem.RunNotFailed, "retry takes a run that failed, or one that waits for your decision")
+	return run, g.refused(c.Context(), err, in.ID, problem.RunNotFailed, "retry takes a run that failed, or one that waits for your decision; "+
+		"rerun repeats a run that has ended, make-up calls what a succeeded run left out")
 }
 
 type cancelRun struct {
