@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
@@ -140,7 +142,12 @@ func (i *incident) load() (stop func()) {
 	for n, node := range i.nodes {
 		load.Go(func() {
 			for k := n; ctx.Err() == nil; k++ {
-				r, err := node.SubmitEvent(ctx, wire.Event{Type: []string{"order", "visit"}[k%2]})
+				e := wire.Event{ID: fmt.Sprintf("%d-%d", n, time.Now().UnixNano()), Source: "load", Type: []string{"order", "visit"}[k%2]}
+				r, err := node.SubmitEvent(ctx, e)
+				// On a busy machine the store may be late, too.
+				for late := (*problem.Problem)(nil); errors.As(err, &late) && late.Code == problem.StoreUnavailable && clock.Pause(ctx, 100*time.Millisecond); {
+					r, err = node.SubmitEvent(ctx, e)
+				}
 				switch {
 				case err == nil:
 					i.mu.Lock()
