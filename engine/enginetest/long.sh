@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests that take too long for each change, from the top folder: sh engine/enginetest/long.sh [KIND...]. Without KIND, those of each night.
 set -eu
-nightly="properties cells addons loops memory torture transfers pooler judge fuzz"
+nightly="properties cells addons console loops memory torture transfers pooler judge fuzz"
 byhand="editors python" # they need npm's registry, or compare with the python3 of this machine
 
 db() { go run -trimpath -buildvcs=false ./engine/enginetest/testdb -- "$@"; }
@@ -21,6 +21,12 @@ cells() {
 # The program without each of its products.
 addons() {
 	go test -count 1 -timeout 15m -run '^TestProgramWithoutAddons$' ./cmd/procaas -every-addon
+}
+
+# The console in a browser, on both stores.
+console() {
+	sh engine/enginetest/install.sh
+	go test -count 1 -timeout 15m -run '^TestConsole$' ./cmd/procaas -every-console
 }
 
 # Pipelines that emit themselves, on serving nodes, until they are bounded.
