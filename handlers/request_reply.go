@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -160,6 +161,7 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	if r.Response == "none" || resp.StatusCode == http.StatusNoContent {
 		return nil, nil
 	}
+	data = bytes.TrimPrefix(data, []byte("\uFEFF")) // some services begin UTF-8 with a byte order mark
 	switch r.Response {
 	case "json":
 		return decodeJSON(data)
@@ -175,7 +177,7 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		return decodeJSON(data)
-	case (kind == "" || kind == "text/plain") && looksLikeJSON(data):
+	case (kind == "" || strings.HasPrefix(kind, "text/")) && looksLikeJSON(data):
 		if value, err := datum.ParseJSON(data); err == nil {
 			return value, nil
 		}

@@ -75,7 +75,7 @@ func (c *Call) Media(accepted ...string) (string, error) {
 		return "", unsupported("the request has no Content-Type", accepted)
 	case err != nil:
 		return "", unsupported(fmt.Sprintf("the Content-Type %q is not a media type", header), accepted)
-	case charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii"):
+	case charset != "" && !slices.Contains([]string{"utf-8", "utf8", "us-ascii"}, strings.ToLower(charset)):
 		return "", unsupported(fmt.Sprintf("the charset %q is not UTF-8", charset), accepted)
 	case !slices.Contains(accepted, media):
 		return media, unsupported(fmt.Sprintf("%s is not understood", media), accepted)
