@@ -37,12 +37,31 @@ type Spans struct {
 	HourBefore Span `json:"hour_before" doc:"The hour before the last one, to compare with."`
 }
 
+// add adds the durations of another node. The larger quantiles stay.
+func (s *Span) add(o Span) {
+	s.Ended += o.Ended
+	s.P50, s.P99 = larger(s.P50, o.P50), larger(s.P99, o.P99)
+}
+
+func (s *Spans) add(o Spans) {
+	s.Minute.add(o.Minute)
+	s.TenMinutes.add(o.TenMinutes)
+	s.Hour.add(o.Hour)
+	s.HourBefore.add(o.HourBefore)
+}
+
 // A DurationView has how long the runs of a pipeline took on this node, or one of its stages.
 type DurationView struct {
 	Path     string `json:"path" doc:"pipeline, or pipeline/stage."`
 	Owner    string `json:"owner"`
 	Accepted Spans  `json:"from_acceptance" doc:"From the acceptance of the event to the end of the run, or of the stage. Of an event with a time, from that time."`
 	Begun    Spans  `json:"from_begin" doc:"From the begin of the run to its end. Of a stage, from the end of the stage before it."`
+}
+
+// Add adds the durations of another node. The larger quantiles stay.
+func (v *DurationView) Add(o DurationView) {
+	v.Accepted.add(o.Accepted)
+	v.Begun.add(o.Begun)
 }
 
 // durations are those of all paths.
@@ -54,7 +73,7 @@ type durations struct {
 // A pathTook has the durations of a pipeline or of a stage.
 type pathTook struct {
 	accepted, begun windows
-	slow            [slowSlots]slowSlot // of a pipeline
+	slow            ring[[]SlowRun] // of a pipeline: the slowest of each slot, the slowest first
 }
 
 // A Took is a duration of a run or of a stage that succeeded.
@@ -78,7 +97,7 @@ func (s *Stats) Took(t Took, now time.Time) {
 		if d.byID == nil {
 			d.byID = map[string]*pathTook{}
 		}
-		p = &pathTook{accepted: newWindows(), begun: newWindows()}
+		p = &pathTook{accepted: newWindows(), begun: newWindows(), slow: newRing[[]SlowRun](hourSlot, slowSlots)}
 		d.byID[path] = p
 	}
 	if p == nil {

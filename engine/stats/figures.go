@@ -15,7 +15,7 @@ type period struct {
 // periods are those of all figures, of handlers and of pipelines.
 var periods = [...]period{{"10s", time.Second, 10}, {"1m", 5 * time.Second, 12}, {"10m", time.Minute, 10}, {"1h", 5 * time.Minute, 12}}
 
-const allSlots = 10 + 12 + 10 + 12 // of all periods
+const tenMinutes = 2 // in periods
 
 // Latencies are counted in bins that grow by a third each. That is precise enough for people and small enough for
 // thousands of handlers.
@@ -47,24 +47,27 @@ func (w *Window) Add(o Window) {
 	if w.Ended > 0 {
 		w.SuccessRatio = new(float64(w.Ended-w.Failed) / float64(w.Ended))
 	}
-	for _, q := range []struct{ to, from **float64 }{{&w.LatencyP50, &o.LatencyP50}, {&w.LatencyP99, &o.LatencyP99}} {
-		if *q.to == nil || *q.from != nil && **q.from > **q.to {
-			*q.to = *q.from
-		}
-	}
+	w.LatencyP50, w.LatencyP99 = larger(w.LatencyP50, o.LatencyP50), larger(w.LatencyP99, o.LatencyP99)
 }
 
-// figures count what ends, over all periods. Only slots in which something ended take memory.
+// larger returns the larger quantile; nil is none.
+func larger(a, b *float64) *float64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+// figures count what ends, over all periods.
 type figures struct {
 	since time.Time // when it began to count; never changes
 
 	mu    sync.Mutex // guards the following
-	slots [allSlots]*slotCounts
+	rings [len(periods)]ring[slotCounts]
 }
 
 // A slotCounts has what ended in one slot.
 type slotCounts struct {
-	slot      int64 // its number since the Unix epoch; any other is stale
 	succeeded int64
 	failed    int64
 	measured  int64            // have a latency
@@ -72,24 +75,20 @@ type slotCounts struct {
 }
 
 // newFigures begins to count.
-func newFigures(now time.Time) *figures { return &figures{since: now} }
+func newFigures(now time.Time) *figures {
+	w := &figures{since: now}
+	for i, p := range periods {
+		w.rings[i] = newRing[slotCounts](p.slot, p.slots)
+	}
+	return w
+}
 
 // End counts what has ended.
 func (w *figures) End(failed bool, took time.Duration, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first := 0
-	for _, p := range periods {
-		number := now.UnixNano() / int64(p.slot)
-		at := &w.slots[first+int(number%int64(p.slots))]
-		first += p.slots
-		if *at == nil {
-			*at = &slotCounts{}
-		}
-		c := *at
-		if c.slot != number {
-			*c = slotCounts{slot: number}
-		}
+	for i := range w.rings {
+		c := w.rings[i].at(now)
 		if failed {
 			c.failed++
 		} else {
@@ -107,26 +106,16 @@ func (w *figures) View(now time.Time) []Window {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := make([]Window, len(periods))
-	first := 0
 	for i, p := range periods {
-		out[i] = w.view(p, w.slots[first:first+p.slots], now)
-		first += p.slots
+		out[i] = w.view(p, &w.rings[i], now)
 	}
 	return out
 }
 
-func (w *figures) view(p period, slots []*slotCounts, now time.Time) Window {
+func (w *figures) view(p period, r *ring[slotCounts], now time.Time) Window {
 	v := Window{Period: p.name}
-	number := now.UnixNano() / int64(p.slot)
 	var sum slotCounts
-	for at, c := range slots {
-		if c == nil || c.slot > number {
-			continue
-		}
-		if c.slot <= number-int64(p.slots) {
-			slots[at] = nil // it is stale
-			continue
-		}
+	for c := range r.last(p.slots, 0, now) {
 		sum.succeeded += c.succeeded
 		sum.failed += c.failed
 		sum.measured += c.measured
@@ -163,12 +152,7 @@ func Periods() []string {
 func (w *figures) slower(than time.Duration, now time.Time) (slower, measured int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p, first := periods[2], periods[0].slots+periods[1].slots
-	number := now.UnixNano() / int64(p.slot)
-	for _, c := range w.slots[first : first+p.slots] {
-		if c == nil || c.slot > number || c.slot <= number-int64(p.slots) {
-			continue
-		}
+	for c := range w.rings[tenMinutes].last(periods[tenMinutes].slots, 0, now) {
 		measured += c.measured
 		for _, n := range c.bins[latencyBin(than)+1:] {
 			slower += int64(n)

@@ -30,12 +30,6 @@ type SlowRun struct {
 	Attempts  int    `json:"attempts" doc:"Its attempts."`
 }
 
-// A slowSlot has the slowest runs that ended in one time slot, the slowest first.
-type slowSlot struct {
-	slot int64
-	runs []SlowRun
-}
-
 // Slow remembers a run if it is one of the slowest. The run has been counted by Took.
 func (s *Stats) Slow(r SlowRun, now time.Time) {
 	s.took.mu.Lock()
@@ -44,16 +38,12 @@ func (s *Stats) Slow(r SlowRun, now time.Time) {
 	if p == nil {
 		return
 	}
-	slot := now.UnixNano() / int64(hourSlot)
-	at := &p.slow[slot%slowSlots]
-	if at.slot != slot {
-		*at = slowSlot{slot: slot}
-	}
-	i, _ := slices.BinarySearchFunc(at.runs, r, func(a, b SlowRun) int { return cmp.Compare(b.TookMS, a.TookMS) })
+	runs := p.slow.at(now)
+	i, _ := slices.BinarySearchFunc(*runs, r, func(a, b SlowRun) int { return cmp.Compare(b.TookMS, a.TookMS) })
 	if i == slowMost {
 		return
 	}
-	at.runs = slices.Insert(at.runs[:min(len(at.runs), slowMost-1)], min(i, slowMost-1), r)
+	*runs = slices.Insert((*runs)[:min(len(*runs), slowMost-1)], min(i, slowMost-1), r)
 }
 
 // SlowRuns lists the slowest runs that ended since a time, the slowest first. An empty pipeline means all.
@@ -65,8 +55,11 @@ func (s *Stats) SlowRuns(pipeline string, since time.Time) []SlowRun {
 		if pipeline != "" && id != pipeline {
 			continue
 		}
-		for i := range p.slow {
-			for _, r := range p.slow[i].runs {
+		for _, s := range p.slow.slots {
+			if s == nil {
+				continue
+			}
+			for _, r := range s.counts {
 				if !r.Ended.Before(since) {
 					out = append(out, r)
 				}

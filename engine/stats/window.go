@@ -18,40 +18,12 @@ const (
 )
 
 // A window counts the durations of the last slots of one width.
-type window struct {
-	width time.Duration
-	slots []windowSlot
-}
-
-// A windowSlot counts the durations that ended in one time slot.
-type windowSlot struct {
-	slot int64 // number of the slot since the Unix epoch; any other is stale
-	bins [tookBins]uint32
-}
-
-func newWindow(width time.Duration, slots int) window {
-	return window{width, make([]windowSlot, slots)}
-}
-
-// add counts a duration that ended now.
-func (w *window) add(bin int, now time.Time) {
-	slot := now.UnixNano() / int64(w.width)
-	s := &w.slots[slot%int64(len(w.slots))]
-	if s.slot != slot {
-		*s = windowSlot{slot: slot}
-	}
-	s.bins[bin]++
-}
+type window = ring[[tookBins]uint32]
 
 // sum adds up n slots, up to the one that is some slots before the present one.
-func (w *window) sum(n, before int, now time.Time) (bins [tookBins]uint32, total int64) {
-	last := now.UnixNano()/int64(w.width) - int64(before)
-	for i := range w.slots {
-		s := &w.slots[i]
-		if s.slot > last || s.slot <= last-int64(n) {
-			continue
-		}
-		for b, count := range s.bins {
+func sum(w *window, n, before int, now time.Time) (bins [tookBins]uint32, total int64) {
+	for counts := range w.last(n, before, now) {
+		for b, count := range counts {
 			bins[b] += count
 			total += int64(count)
 		}
@@ -65,27 +37,27 @@ type windows struct{ minute, ten, hours window }
 
 func newWindows() windows {
 	return windows{
-		minute: newWindow(minuteSlot, int(time.Minute/minuteSlot)),
-		ten:    newWindow(tenSlot, int(10*time.Minute/tenSlot)),
-		hours:  newWindow(hourSlot, 2*perHour),
+		minute: newRing[[tookBins]uint32](minuteSlot, int(time.Minute/minuteSlot)),
+		ten:    newRing[[tookBins]uint32](tenSlot, int(10*time.Minute/tenSlot)),
+		hours:  newRing[[tookBins]uint32](hourSlot, 2*perHour),
 	}
 }
 
 // add counts a duration that ended now.
 func (w *windows) add(took time.Duration, now time.Time) {
 	bin := binOf(took, tookBinBase, tookBins)
-	w.minute.add(bin, now)
-	w.ten.add(bin, now)
-	w.hours.add(bin, now)
+	w.minute.at(now)[bin]++
+	w.ten.at(now)[bin]++
+	w.hours.at(now)[bin]++
 }
 
 // spans sums up the windows.
 func (w *windows) spans(now time.Time) Spans {
 	return Spans{
-		Minute:     spanOf(w.minute.sum(len(w.minute.slots), 0, now)),
-		TenMinutes: spanOf(w.ten.sum(len(w.ten.slots), 0, now)),
-		Hour:       spanOf(w.hours.sum(perHour, 0, now)),
-		HourBefore: spanOf(w.hours.sum(perHour, perHour, now)),
+		Minute:     spanOf(sum(&w.minute, len(w.minute.slots), 0, now)),
+		TenMinutes: spanOf(sum(&w.ten, len(w.ten.slots), 0, now)),
+		Hour:       spanOf(sum(&w.hours, perHour, 0, now)),
+		HourBefore: spanOf(sum(&w.hours, perHour, perHour, now)),
 	}
 }
 

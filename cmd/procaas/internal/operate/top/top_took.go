@@ -46,29 +46,8 @@ func (v *topView) addTook(others []stats.DurationView) {
 			v.took = append(v.took, o)
 			continue
 		}
-		mergeSpans(&v.took[i].Accepted, &o.Accepted)
-		mergeSpans(&v.took[i].Begun, &o.Begun)
+		v.took[i].Add(o)
 	}
-}
-
-func mergeSpans(to, from *stats.Spans) {
-	mergeSpan(&to.Minute, &from.Minute)
-	mergeSpan(&to.TenMinutes, &from.TenMinutes)
-	mergeSpan(&to.Hour, &from.Hour)
-	mergeSpan(&to.HourBefore, &from.HourBefore)
-}
-
-// mergeSpan adds up counts. It keeps the higher durations, as merge does.
-func mergeSpan(to, from *stats.Span) {
-	to.Ended += from.Ended
-	to.P50, to.P99 = slower(to.P50, from.P50), slower(to.P99, from.P99)
-}
-
-func slower(a, b *float64) *float64 {
-	if a == nil || b != nil && *b > *a {
-		return b
-	}
-	return a
 }
 
 // durations draws the slowest pipelines or stages, compared with what was before.
@@ -93,10 +72,7 @@ func (v *topView) durations(b *bytes.Buffer, s *screen) {
 	const columns = "%-*s %7s %6s %6s %6s %6s %6s"
 	s.line(b, bold, fmt.Sprintf(columns, width, "RUNS, STAGES", "ENDED1H", "P99/1M", "P99/1H", "BEFORE", "P50/1H", "BEFORE"))
 	for i := range rows {
-		took := &rows[i].Accepted
-		if strings.Contains(rows[i].Path, "/") {
-			took = &rows[i].Begun
-		}
+		took := shown(&rows[i])
 		s.line(b, "", fmt.Sprintf(columns, width, shortenTail(rows[i].Path, width), cli.Count(took.Hour.Ended), millisText(took.Minute.P99),
 			millisText(took.Hour.P99), millisText(took.HourBefore.P99), millisText(took.Hour.P50), millisText(took.HourBefore.P50)))
 	}
@@ -113,12 +89,17 @@ func shortenTail(text string, width int) string {
 	return text[:width-1] + "…"
 }
 
+// shown are the durations that count for people: of runs from their acceptance, of stages from their begin.
+func shown(d *stats.DurationView) *stats.Spans {
+	if strings.Contains(d.Path, "/") {
+		return &d.Begun
+	}
+	return &d.Accepted
+}
+
 // rank is the p99 of the last minute, or else of the last hour.
 func rank(d *stats.DurationView) float64 {
-	took := &d.Accepted
-	if strings.Contains(d.Path, "/") {
-		took = &d.Begun
-	}
+	took := shown(d)
 	for _, p99 := range []*float64{took.Minute.P99, took.Hour.P99} {
 		if p99 != nil {
 			return *p99
