@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -55,7 +54,8 @@ func All(more ...Rule) []Rule {
 	return rules
 }
 
-var core = sync.OnceValue(func() []Rule {
+// core reads the rules of the core. Their callers keep them.
+func core() []Rule {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
 		panic("rules: " + err.Error())
@@ -75,7 +75,7 @@ var core = sync.OnceValue(func() []Rule {
 		rules = append(rules, r)
 	}
 	return rules
-})
+}
 
 // ExprRules documents the codes of expressions. The examples are expressions in a handler. It may read the
 // shared state order, total and tip, the handler get-order, and the config NOTIFY_SWITCH.

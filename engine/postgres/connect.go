@@ -91,7 +91,7 @@ func explainStart(err error) error {
 //
 // Every regular statement finds its few rows by an index, whatever its arguments are. So the
 // planner need not plan each call, which would take longer than the statement, and must not be
-// misled by tables that were empty when they were analyzed. [Store.freely] is for people's queries.
+// misled by tables that were empty when they were analyzed. [database.freely] is for people's queries.
 const sessionSettings = `select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
 	set_config('idle_in_transaction_session_timeout', $3, false),
 	case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', $4, false) end,
