@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -74,16 +75,13 @@ func listDeadlines(q *cli.Call) error {
 		return v.Deadline == "" || v.Expired || below != "" && v.Path != below && !strings.HasPrefix(v.Path, below+"/")
 	})
 	return q.Show(cli.Items(set), func() error {
-		return cli.Table(q.Out, "PATH\tDEADLINE\tCRITICAL\tBY\tREASON", set, func(v guard.ControlView) cli.Row {
-			by, reason := v.By, v.Reason
-			if s, ok := v.Setters[guard.PartDeadline]; ok {
-				by, reason = s.By, s.Reason
-			}
+		parts := slices.DeleteFunc(guard.Apart(set, time.Now()), func(v guard.ControlView) bool { return v.Deadline == "" })
+		return cli.Table(q.Out, "PATH\tDEADLINE\tCRITICAL\tBY\tREASON", parts, func(v guard.ControlView) cli.Row {
 			critical := "-"
 			if v.DeadlineForce {
 				critical = "too"
 			}
-			return cli.Row{v.Path, v.Deadline + cli.Until(v.DeadlineUntil), critical, by, reason}
+			return cli.Row{v.Path, v.Deadline + cli.Until(v.DeadlineUntil), critical, v.By, v.Reason}
 		})
 	})
 }
