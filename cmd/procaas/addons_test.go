@@ -92,7 +92,6 @@ func TestEachAddonIsLeftOutByItsTag(t *testing.T) {
 // linkedAlways are the packages of products that [knowProducts] bring into each program.
 var linkedAlways = map[string][]string{
 	"balancer": {"/language", "/clusters", "/handoff", "/handoff/reference"},
-	"queue":    {"", "/language", "/taskrun"},
 }
 
 // checkWithout builds the program without some products and checks it.

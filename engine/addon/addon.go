@@ -66,7 +66,7 @@ type Command struct {
 }
 
 // A Process is an add-on in a process that may run a node. Its functions share the values of its flags. They
-// are called in the order of the fields, each at most once. All may be nil.
+// are called in the order of the fields, each at most once but for Attach. All may be nil.
 type Process struct {
 	// Flags declares flags of all commands that run a node. ServeFlags declares those that only procaas serve has.
 	Flags      func(*pflag.FlagSet)
@@ -85,6 +85,11 @@ type Process struct {
 
 	// Listen binds addresses of its own. Nothing answers there before [Part.Run].
 	Listen func(context.Context, *slog.Logger) error
+
+	// Attach adds ports of the add-on to a database of the store that has been opened in PostgreSQL. It is called for
+	// each database, and again when a database that was away is opened. Closing the cell closes what Attach opened. After an
+	// error, both are closed.
+	Attach func(ctx context.Context, c *store.Cell, dsn string, log *slog.Logger) error
 
 	// Open makes the part of a node whose store is open. The engine exists only when [Part.Run] is called, because
 	// it needs the part's handler types.

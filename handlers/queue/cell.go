@@ -14,7 +14,7 @@ import (
 
 // This file is the part of a queue whose database is a cell of an inbox. See [store.SharedTasks].
 
-// Attach opens the queue in the database of a cell, as a part of the cell.
+// Attach opens the queue in the database of a cell, as a part of the cell. After an error, both are closed.
 func Attach(ctx context.Context, c *store.Cell, dsn string, o Options) error {
 	s, err := Open(ctx, dsn, o)
 	if err != nil {

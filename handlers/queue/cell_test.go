@@ -9,6 +9,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
 
@@ -63,4 +64,27 @@ func TestOneConnectionIsTooFewForACell(t *testing.T) {
 		t.Fatal("want an error, since claims that hold types need a second connection")
 	}
 	t.Log(err)
+}
+
+// A database without cells has all slots, even if its table of slots differs.
+func TestUniqueNamesNeedNoCells(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.MigratedPostgres(t)
+	db, err := postgres.Open(t.Context(), dsn, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := db.Cell()
+	if err := queue.Attach(t.Context(), c, dsn, queue.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	task := store.TaskSpec{Type: "mail", Unique: "u-1", Payload: []byte("null")}
+	out, err := c.Tasks.Queue.PutTasks(t.Context(), []store.TaskSpec{task, task})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out[0].Outcome != store.PutAdded || out[1].Outcome != store.PutKept {
+		t.Errorf("want one added and one kept, have %+v", out)
+	}
 }

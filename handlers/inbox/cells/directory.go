@@ -37,6 +37,10 @@ type directory struct {
 	helpers sync.WaitGroup
 }
 
+// queues reports whether this program has the queue. Without it, slots of tasks stay where they are: their tasks could not go with
+// them, and a unique name must never be free in the cell that has its slot while its task is in another one.
+func (s *directory) queues() bool { return s.home.Shared != nil }
+
 // begin reads the map, or makes it.
 func (s *directory) begin(ctx context.Context, o Options) error {
 	for {

@@ -92,8 +92,12 @@ func (s *moves) enter(ctx context.Context, o inbox.Order, by store.Actor) (m Mov
 		if err != nil {
 			return nil, err
 		}
+		slots := o.Slots
+		if s.queues() {
+			slots = c.withTasks(slots, from)
+		}
 		m = Move{
-			ID: uuid.NewString(), From: from, To: o.To, Slots: c.withTasks(o.Slots, from), Step: Copying, Owner: uuid.NewString(),
+			ID: uuid.NewString(), From: from, To: o.To, Slots: slots, Step: Copying, Owner: uuid.NewString(),
 			By: by.Name, Reason: by.Reason, Begun: now, Until: now.Add(s.takeOver),
 		}
 		entered := m
@@ -190,7 +194,7 @@ func (s *moves) recoverMove(id string) {
 		if err != nil {
 			return nil, err
 		}
-		if c.Moves[id] == nil || now.Before(c.Moves[id].Until) {
+		if c.Moves[id] == nil || now.Before(c.Moves[id].Until) || ofTasks(c.Moves[id].Slots) && !s.queues() {
 			return nil, errLost
 		}
 		c.Moves[id].Owner, c.Moves[id].Until = uuid.NewString(), now.Add(s.takeOver)

@@ -36,9 +36,11 @@ func (s *members) relay() {
 			again, err := s.relayFrom(p)
 			s.complain(p, "events", err)
 			more = more || again
-			ctx, cancel := context.WithTimeout(s.ctx, relayLong)
-			s.complain(p, "tasks", s.deliver(ctx, p))
-			cancel()
+			if s.queues() {
+				ctx, cancel := context.WithTimeout(s.ctx, relayLong)
+				s.complain(p, "tasks", s.deliver(ctx, p))
+				cancel()
+			}
 		}
 		if more && s.ctx.Err() == nil {
 			continue

@@ -91,6 +91,13 @@ func checkEmpty(ctx context.Context, name string, db *store.Cell, forget bool) e
 			return orderf("cell %s has runs, such as %s, %s", name, runs[0].ID, f.what)
 		}
 	}
+	if db.Tasks == nil {
+		if forget {
+			return nil
+		}
+		return orderf("cell %s may have tasks, and this node has no queue to tell: ask a node that has one, or say that they are to be "+
+			"forgotten (--forget)", name)
+	}
 	tasks, err := db.Tasks.Admin.TaskStats(ctx)
 	for _, t := range tasks {
 		if n := t.Ready + t.Waiting + t.Starting + t.Running + t.Scheduled; n > 0 {

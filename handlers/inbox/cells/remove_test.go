@@ -1,6 +1,7 @@
 package cells_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/postgres"
 	"procaas/engine/store"
 	"procaas/handlers/inbox"
 	"procaas/handlers/inbox/cells"
@@ -111,5 +113,52 @@ func TestStoresThatWereOpenBeforeTheCellsGiveWay(t *testing.T) {
 	put(t, used.Tasks, task)
 	if err := used.Enrolment.Enroll(ctx, store.CellID{Inbox: "i", Name: "c", Number: 2}, false); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("want a database with tasks refused, have %v", err)
+	}
+}
+
+// A program without the queue moves keys, and leaves slots of tasks where they are. It removes a cell that may have tasks only if they
+// are to be forgotten.
+func TestInboxWithoutQueue(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	home, b := enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
+	plain := func(ctx context.Context, dsn string) (*store.Cell, error) {
+		db, err := postgres.Open(ctx, dsn, postgres.Options{Cell: true})
+		if err != nil {
+			return nil, err
+		}
+		return db.Cell(), nil
+	}
+	first, err := plain(ctx, home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := cells.Open(ctx, cells.Options{Home: first, Cells: map[string]func(context.Context) (*store.Cell, error){
+		"b": func(ctx context.Context) (*store.Cell, error) { return plain(ctx, b) },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.Ports().Tasks != nil {
+		t.Error("want no port for tasks")
+	}
+	move(t, s, cells.All(), "b")
+	for slot := range store.InboxSlots + store.TaskSlots {
+		want := "b"
+		if slot >= store.InboxSlots {
+			want = cells.Home
+		}
+		if have := s.Chart().Owner(slot); have != want {
+			t.Fatalf("slot %d: want it in %s, have it in %s", slot, want, have)
+		}
+	}
+	move(t, s, cells.All(), cells.Home)
+	by := store.Actor{Name: "ann"}
+	if err := s.RemoveCell(ctx, "b", false, by); err == nil || !strings.Contains(err.Error(), "no queue to tell") {
+		t.Errorf("want the removal refused, have %v", err)
+	}
+	if err := s.RemoveCell(ctx, "b", true, by); err != nil {
+		t.Error(err)
 	}
 }

@@ -39,14 +39,18 @@ var _ inbox.Cells = (*Store)(nil)
 
 // Ports returns the ports that nodes need. The home has everything that belongs to no run.
 func (s *Store) Ports() store.Store {
-	home, t := s.directory.home, Tasks{s.directory}
-	return store.Store{
+	home := s.directory.home
+	ports := store.Store{
 		Inbox: s.members, Ledger: s.members, Runs: s.runs, Bundles: bundles{home.Bundles, s.members}, Settings: home.Settings,
 		Tokens: home.Tokens, Audits: s.runs,
 		Degradation: degradation{home.Degradation, s.members}, Documents: home.Documents, Waker: s.directory, Gauge: s.members,
-		Trimmer: s.runs, Scattered: s,
-		Tasks: &store.TaskStore{Queue: t, Work: t, Maintenance: t, Admin: t}, Close: s.Close,
+		Trimmer: s.runs, Scattered: s, Close: s.Close,
 	}
+	if s.queues() {
+		t := Tasks{s.directory}
+		ports.Tasks = &store.TaskStore{Queue: t, Work: t, Maintenance: t, Admin: t}
+	}
+	return ports
 }
 
 // Open makes a store of cells. A cell that is not in the map gets a number and no slots. A cell of the map without an address is

@@ -3,6 +3,7 @@ package addon
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -38,12 +39,17 @@ type process struct {
 
 func newProcess() *addon.Process {
 	p := &process{}
-	return &addon.Process{Flags: p.flags, Open: p.open, Calls: p.calls, Pages: p.pages}
+	return &addon.Process{Flags: p.flags, Attach: attach, Open: p.open, Calls: p.calls, Pages: p.pages}
 }
 
 func (p *process) flags(on *pflag.FlagSet) {
 	on.BoolVar(&p.strict, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has "+
 		"asked for, instead of warning")
+}
+
+// attach opens the tables of tasks in PostgreSQL. Those in SQLite are part of its store.
+func attach(ctx context.Context, c *store.Cell, dsn string, log *slog.Logger) error {
+	return queue.Attach(ctx, c, dsn, queue.Options{Log: log})
 }
 
 func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {

@@ -339,9 +339,15 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 func (f *Flags) Stores() (stores.Options, error) {
 	o := stores.Options{DSN: f.Store, Migrate: f.Migrate}
 	err := o.Check()
-	if err == nil {
-		o.Spread, err = f.spread()
+	if err != nil {
+		return o, err
 	}
+	for _, p := range f.processes() {
+		if p.Attach != nil {
+			o.Attach = append(o.Attach, p.Attach)
+		}
+	}
+	o.Spread, err = f.spread()
 	return o, err
 }
 

@@ -19,7 +19,6 @@ import (
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
-	"procaas/handlers/queue"
 )
 
 // Options choose the databases of a node.
@@ -27,6 +26,9 @@ type Options struct {
 	DSN     string       // postgres://… or sqlite:FILE
 	Spread  addon.Spread // opens DSN as one of several databases; nil if it is the only one
 	Migrate bool         // update the schema first
+
+	// Attach adds ports of add-ons to each database that is opened in PostgreSQL. See [addon.Process].
+	Attach []func(ctx context.Context, c *store.Cell, dsn string, log *slog.Logger) error
 }
 
 // Open opens the store of a node.
@@ -108,7 +110,12 @@ func (o Options) openPostgres(ctx context.Context, dsn string, cell bool, log *s
 		return nil, err
 	}
 	c := db.Cell()
-	return c, queue.Attach(ctx, c, dsn, queue.Options{Log: log})
+	for _, attach := range o.Attach {
+		if err := attach(ctx, c, dsn, log); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 // Check returns what is wrong with DSN, without opening anything.
