@@ -244,8 +244,7 @@ var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue",
 
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{
-	"cmd/procaas/internal/demo", // the workers of demo-balancer
-	"cmd/procaas-bench",         // the workbench measures all of them
+	"cmd/procaas-bench", // the workbench measures all of them
 }
 
 // TestOnlyTheListKnowsAddons checks that the core can be read, and built, without any of the products.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -84,7 +85,7 @@ func plugIn(root *cobra.Command) {
 		}
 		for _, c := range a.Commands() {
 			if c.Under == "" {
-				c.GroupID = "operate"
+				c.GroupID = cmp.Or(c.GroupID, "operate")
 				root.AddCommand(c.Command)
 			} else if parent, _, err := root.Find([]string{c.Under}); err == nil {
 				parent.AddCommand(c.Command)

@@ -16,11 +16,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/alert"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/ui"
 	"procaas/engine/budget"
@@ -52,6 +54,9 @@ type Addon struct {
 	// Commands returns its commands, new ones for each call.
 	Commands func() []Command
 
+	// Demo makes the command that shows the add-on at work, a new one for each call.
+	Demo func() Demo
+
 	// New makes the add-on's part in one command that runs a node. Nil adds nothing to nodes.
 	New func() *Process
 }
@@ -61,8 +66,36 @@ type Command struct {
 	*cobra.Command
 
 	// Under is the name of the command that this one is below. Empty is the program itself, whose help lists it
-	// among those that operate a server.
+	// among those that operate a server, unless it has another GroupID.
 	Under string
+}
+
+// A Demo is a command that runs a node of its own on this machine. The program adds the flags of nodes to it, and gives it a
+// temporary store and a free address unless they say otherwise.
+type Demo struct {
+	*cobra.Command // without RunE
+
+	// Run runs the demo until ctx ends.
+	Run func(ctx context.Context, s cli.Streams, open OpenDemo) error
+}
+
+// An OpenDemo opens the node of a demo. Nothing runs before Run.
+type OpenDemo func(ctx context.Context, n DemoNode) (Node, error)
+
+// A DemoNode says what the node of a demo has beyond others.
+type DemoNode struct {
+	Shipped string            // folder of pipelines that come with the program
+	Files   []diag.File       // files beside those, or instead of those with the same name
+	Flags   map[string]string // of the add-on, such as proxy
+}
+
+// A Node is a node of the program.
+type Node interface {
+	Run(ctx context.Context) error // works until ctx ends, and closes the node
+	URL() string                   // of the API
+	Listening() []string           // addresses of the add-ons, see [Process.Addresses]
+	Engine() *engine.Engine
+	Store() store.Store
 }
 
 // A Process is an add-on in a process that may run a node. Its functions share the values of its flags. They

@@ -1,4 +1,4 @@
-// Package demo shows a taxi company and a cluster of workers on one machine.
+// Package demo shows a taxi company at work on one machine, and what the add-ons show.
 package demo
 
 import (
@@ -15,11 +15,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine/addon"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/rest"
@@ -64,7 +66,60 @@ type demoOptions struct {
 
 // Commands returns the demos.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{demoCommand(), demoBalancerCommand(), demoWorkerCommand()}
+	all := []*cobra.Command{demoCommand()}
+	for _, a := range addons.All() {
+		if a.Demo != nil {
+			all = append(all, ofAddon(a.Demo()))
+		}
+	}
+	return all
+}
+
+// ofAddon completes the demo of an add-on.
+func ofAddon(d addon.Demo) *cobra.Command {
+	var f serve.Flags
+	f.Add(d.Command, "", rest.OpenGroups()...)
+	d.RunE = func(c *cobra.Command, _ []string) error {
+		if !c.Flags().Changed("listen") && !free(f.Listen) {
+			f.Listen = "127.0.0.1:0"
+		}
+		if !c.Flags().Changed("log-level") {
+			f.LogLevel = "error"
+		}
+		forget, err := scratchStore(&f)
+		if err != nil {
+			return err
+		}
+		defer forget()
+		s := cli.Of(c)
+		return d.Run(c.Context(), s, func(ctx context.Context, n addon.DemoNode) (addon.Node, error) { return openNode(ctx, s, f, n) })
+	}
+	return d.Command
+}
+
+// openNode opens the node of an add-on's demo.
+func openNode(ctx context.Context, s cli.Streams, f serve.Flags, n addon.DemoNode) (addon.Node, error) {
+	shipped, err := fs.Sub(pipelines.Files, n.Shipped)
+	if err != nil {
+		return nil, err
+	}
+	files, err := source.FS(shipped, func(name string) bool {
+		own := slices.ContainsFunc(n.Files, func(f diag.File) bool { return f.Name == filepath.Base(name) })
+		return source.IsPipeline(name) && !own
+	})
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := source.Check(s, append(files, n.Files...), dsl.Options{})
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range n.Flags {
+		if err := f.Set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	return serve.Open(ctx, s, f, bundle)
 }
 
 func demoCommand() *cobra.Command {

@@ -2,18 +2,15 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"runtime"
 	"time"
 
-	"github.com/lmittmann/tint"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -173,7 +170,7 @@ collector. The other OTEL_ variables work too.`,
 func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	hangups := catchHangups()
 	survivePipes()
-	if _, err := NewLogger(s, f.LogFormat, f.LogLevel); err != nil { // findings must not wait for their reader either
+	if _, err := cli.NewLogger(s, f.LogFormat, f.LogLevel); err != nil { // findings must not wait for their reader either
 		return err
 	}
 	bundle, without, err := f.choose(ctx, s)
@@ -265,7 +262,7 @@ type Node struct {
 // Open checks the flags, binds the addresses, opens the store and creates the engine. Nothing runs before Run.
 // It checks flags first, so that a mistyped flag is reported before an address in use.
 func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, error) {
-	log, err := NewLogger(s, f.LogFormat, f.LogLevel)
+	log, err := cli.NewLogger(s, f.LogFormat, f.LogLevel)
 	if err != nil {
 		return nil, err
 	}
@@ -575,33 +572,6 @@ func nodeName(name string) string {
 		host = "node"
 	}
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
-}
-
-// NewLogger returns a logger to standard error. From now on, writing to it never waits: see [cli.Streams.Detach].
-func NewLogger(s cli.Streams, format, level string) (*slog.Logger, error) {
-	var min slog.Level
-	if err := min.UnmarshalText([]byte(level)); err != nil {
-		return nil, cli.Usagef("--log-level %q: want debug, info, warn or error", level)
-	}
-	var handler func(io.Writer) slog.Handler
-	switch {
-	case format == "json", format == "auto" && !cli.Terminal(s.Err):
-		handler = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: min}) }
-	case format == "text", format == "auto":
-		plain := !cli.Colorful(s.Err)
-		handler = func(w io.Writer) slog.Handler {
-			return tint.NewTextHandler(w, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: plain})
-		}
-	default:
-		return nil, cli.Usagef("--log-format %q: want auto, text or json", format)
-	}
-	s.Detach(func(lost uint64) []byte {
-		var line bytes.Buffer
-		record := slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("%d lines dropped, since nothing read the log", lost), 0)
-		_ = handler(&line).Handle(context.Background(), record) // a buffer takes everything
-		return line.Bytes()
-	})
-	return slog.New(handler(s.Err)), nil
 }
 
 // Engine returns the node's engine.

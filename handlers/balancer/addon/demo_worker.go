@@ -1,4 +1,4 @@
-package demo
+package addon
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/web"
@@ -20,8 +19,9 @@ import (
 
 func demoWorkerCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "demo-worker",
-		Short: "Serve the partitions that the balancer assigns",
+		Use:     "demo-worker",
+		GroupID: "serve",
+		Short:   "Serve the partitions that the balancer assigns",
 		Long: `demo-worker is a reference worker. It serves the partitions that the balancer assigns
 and keeps a little state of them in memory. It takes part in the hand-off of
 partitions and answers healthchecks. A request to a cold partition costs more work
@@ -77,7 +77,7 @@ token, so the worker listens on this machine only.`,
 }
 
 func serveDemoWorker(ctx context.Context, s cli.Streams, o reference.Options, listen string, drain time.Duration) error {
-	log, err := serve.NewLogger(s, "auto", "info")
+	log, err := cli.NewLogger(s, "auto", "info")
 	if err != nil {
 		return err
 	}

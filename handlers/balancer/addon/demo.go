@@ -1,29 +1,23 @@
-package demo
+package addon
 
 import (
 	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"procaas/cmd/procaas/internal/serve"
-	"procaas/cmd/procaas/internal/source"
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/addon"
 	"procaas/engine/api/cli"
-	"procaas/engine/api/rest"
 	"procaas/engine/clock"
 	"procaas/handlers/balancer/clusters"
-	"procaas/pipelines"
 )
 
 const demoBalancerHelp = `demo-balancer runs a cluster of stateful workers on this machine, with the balancer
@@ -39,7 +33,6 @@ the summary has a separate count.`
 
 // clusterDemoOptions are the flags of the demo of the balancer.
 type clusterDemoOptions struct {
-	node     serve.Flags
 	workers  int
 	capacity float64
 	rate     float64
@@ -54,7 +47,7 @@ const (
 	demoPartitions = 64
 )
 
-func demoBalancerCommand() *cobra.Command {
+func demo() addon.Demo {
 	c := &cobra.Command{
 		Use:     "demo-balancer",
 		Short:   "See the balancer relieve a hot partition, with real workers",
@@ -63,7 +56,6 @@ func demoBalancerCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	var o clusterDemoOptions
-	o.node.Add(c, "", rest.OpenGroups()...)
 	flags := c.Flags()
 	flags.IntVar(&o.workers, "workers", 8, "number of workers")
 	flags.Float64Var(&o.capacity, "capacity", 140, "requests per second that a worker can serve")
@@ -72,7 +64,7 @@ func demoBalancerCommand() *cobra.Command {
 	flags.Float64Var(&o.hotShare, "hot-share", 0.17, "share of the requests for the hot key")
 	flags.DurationVar(&o.last, "for", 0, "end after this time, with a summary; 0 continues until Ctrl-C")
 	format := cli.Format(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	return addon.Demo{Command: c, Run: func(ctx context.Context, s cli.Streams, open addon.OpenDemo) error {
 		o.format = *format
 		switch {
 		case o.workers < 2 || o.workers > 100:
@@ -82,24 +74,12 @@ func demoBalancerCommand() *cobra.Command {
 		case !(o.hotShare >= 0) || o.hotShare > 1:
 			return cli.Usagef("--hot-share %v: want 0 to 1", o.hotShare)
 		}
-		if !c.Flags().Changed("listen") && !free(o.node.Listen) {
-			o.node.Listen = "127.0.0.1:0"
-		}
-		if !c.Flags().Changed("log-level") {
-			o.node.LogLevel = "error"
-		}
-		return demoBalancer(c.Context(), cli.Of(c), o)
-	}
-	return c
+		return demoBalancer(ctx, s, o, open)
+	}}
 }
 
 // demoBalancer runs the demo until ctx ends.
-func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions) error {
-	forget, err := scratchStore(&o.node)
-	if err != nil {
-		return err
-	}
-	defer forget()
+func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions, open addon.OpenDemo) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, working := errgroup.WithContext(ctx)
@@ -108,7 +88,10 @@ func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions) erro
 		stop()
 		return errors.Join(err, g.Wait())
 	}
-	node, err := openDemoNode(working, s, o, workers)
+	node, err := open(working, addon.DemoNode{
+		Shipped: "balancer", Files: []diag.File{clusterFile(workers)},
+		Flags: map[string]string{"proxy": demoCluster + "=:0", "proxy-patience": "1m"},
+	})
 	if err != nil {
 		stop()
 		return errors.Join(err, g.Wait())
@@ -214,32 +197,15 @@ func (w *demoWorker) keep(ctx context.Context, s cli.Streams, o clusterDemoOptio
 	}
 }
 
-// openDemoNode opens a node with the pipelines of the balancer and these workers.
-func openDemoNode(ctx context.Context, s cli.Streams, o clusterDemoOptions, workers []*demoWorker) (*serve.Node, error) {
-	shipped, err := fs.Sub(pipelines.Files, "balancer")
-	if err != nil {
-		return nil, err
-	}
-	files, err := source.FS(shipped, func(name string) bool { return source.IsPipeline(name) && filepath.Base(name) != "cluster.yaml" })
-	if err != nil {
-		return nil, err
-	}
-	var cluster strings.Builder
-	fmt.Fprintf(&cluster, "clusters:\n  - id: %s\n    partitions: %d\n    key: path:2\n    map: {rule: zone, replicas: 4}\n    workers:\n",
+// clusterFile is the file of the cluster with these workers.
+func clusterFile(workers []*demoWorker) diag.File {
+	var text strings.Builder
+	fmt.Fprintf(&text, "clusters:\n  - id: %s\n    partitions: %d\n    key: path:2\n    map: {rule: zone, replicas: 4}\n    workers:\n",
 		demoCluster, demoPartitions)
 	for i, w := range workers {
-		fmt.Fprintf(&cluster, "      - {id: %s, url: %q, zone: %c}\n", w.name, w.url, 'a'+i%3)
+		fmt.Fprintf(&text, "      - {id: %s, url: %q, zone: %c}\n", w.name, w.url, 'a'+i%3)
 	}
-	files = append(files, diag.File{Name: "cluster.yaml", Data: []byte(cluster.String())})
-	bundle, err := source.Check(s, files, dsl.Options{})
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(o.node.Set("proxy", demoCluster+"=:0"), o.node.Set("proxy-patience", "1m"))
-	if err != nil {
-		return nil, err
-	}
-	return serve.Open(ctx, s, o.node, bundle)
+	return diag.File{Name: "cluster.yaml", Data: []byte(text.String())}
 }
 
 // watchEvery is how often the demo prints the state of the cluster.
