@@ -28,14 +28,14 @@ const plainFlow = `pipelines:
 // everyAddon is for make test-long: each program is linked anew, which takes some 12 s of a processor.
 var everyAddon = flag.Bool("every-addon", false, "build the program without each of its products, too, not only without all of them")
 
-// ofProducts say for each product how to use it, and what the program prints with it and without it.
-var ofProducts = map[string]struct{ args, file, with, without string }{
-	"balancer": {"validate FILE", clusterFlow, "no problems in 1 file", `unknown field "clusters"`},
-	"sharding": {"validate FILE", shardFlow, "no problems in 1 file", `unknown field "shard-maps"`},
+// ofProducts say for each product how to use it, what the program prints with it and without it, and a flag of serve that it has.
+var ofProducts = map[string]struct{ args, file, with, without, flag string }{
+	"balancer": {"validate FILE", clusterFlow, "no problems in 1 file", `unknown field "clusters"`, "--proxy"},
+	"sharding": {"validate FILE", shardFlow, "no problems in 1 file", `unknown field "shard-maps"`, ""},
 	"queue": {"validate FILE", strings.Replace(plainFlow, "    stages:", "    queue: {retry: {attempts: 1}}\n    stages:", 1), "no problems in 1 file",
-		`unknown field "queue"`},
+		`unknown field "queue"`, "--strict-queues"},
 	"inbox": {"serve --cell b=postgres://b --store sqlite:a --pipelines FILE", plainFlow, "--cell needs a --store that is postgres://",
-		"unknown flag: --cell"},
+		"unknown flag: --cell", "--cell"},
 }
 
 const clusterFlow = `clusters:
@@ -104,12 +104,19 @@ func checkWithout(t *testing.T, missing []string) {
 		}
 		return path
 	}
+	help, err := exec.Command(program, "serve", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	flow := write("plain.yaml", plainFlow)
 	for name, p := range ofProducts {
 		args := strings.Fields(strings.Replace(p.args, "FILE", write(name+".yaml", p.file), 1))
 		want := p.with
 		if slices.Contains(missing, name) {
 			want = p.without
+		}
+		if p.flag != "" && strings.Contains(string(help), p.flag) == slices.Contains(missing, name) {
+			t.Errorf("the help of serve names %s: want it only with the %s, have\n%s", p.flag, name, help)
 		}
 		if out, _ := exec.Command(program, args...).CombinedOutput(); !strings.Contains(string(out), want) {
 			t.Errorf("%s: want %q, have\n%s", p.args, want, out)

@@ -54,6 +54,9 @@ type Addon struct {
 	// Commands returns its commands, new ones for each call.
 	Commands func() []Command
 
+	// ServeHelp is a paragraph of the help of procaas serve about the add-on's flags.
+	ServeHelp string
+
 	// Demo makes the command that shows the add-on at work, a new one for each call.
 	Demo func() Demo
 
@@ -70,8 +73,8 @@ type Command struct {
 	Under string
 }
 
-// A Demo is a command that runs a node of its own on this machine. The program adds the flags of nodes to it, and gives it a
-// temporary store and a free address unless they say otherwise.
+// A Demo is a command that runs a node of its own on this machine. The program adds the flags of nodes to it. It uses a
+// temporary store and a free address, unless these flags say otherwise.
 type Demo struct {
 	*cobra.Command // without RunE
 

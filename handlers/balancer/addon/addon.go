@@ -21,7 +21,7 @@ func New() addon.Addon {
 	return addon.Addon{
 		Name: "balancer", Sections: []tree.Section{language.Section()}, Compare: compareClusters, Alerts: alerts, Types: balancer.Types(),
 		Problems: balancerapi.Problems(), New: newProcess,
-		Demo: demo,
+		Demo: demo, ServeHelp: proxyHelp,
 		Commands: func() []addon.Command {
 			return []addon.Command{{Command: balancerCommand()}, {Command: simulateCommand(), Under: "simulate"}, {Command: demoWorkerCommand()}}
 		},

@@ -28,6 +28,11 @@ import (
 	"procaas/handlers/balancer/route"
 )
 
+const proxyHelp = `With --proxy the node passes requests to the worker of a cluster that serves their
+key. If the partition is moving, the node sends the request again to its new worker.
+As soon as there are tokens, such requests need a submitter's token in the header
+Proxy-Authorization.`
+
 // flags are the flags of the proxies for clusters.
 type flags struct {
 	addresses, keys map[string]string // by cluster

@@ -25,10 +25,14 @@ import (
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "inbox", Problems: inboxapi.Problems(), New: newProcess,
+		Name: "inbox", Problems: inboxapi.Problems(), New: newProcess, ServeHelp: cellHelp,
 		Commands: func() []addon.Command { return []addon.Command{{Command: inboxCommand()}} },
 	}
 }
+
+const cellHelp = `With --cell the inbox spreads over several PostgreSQL servers, and --store is the
+home. procaas inbox shows which server has which keys, and moves keys. While a server
+is down, its keys wait and /readyz names it. Keys of other servers continue.`
 
 // A process is the inbox of one process.
 type process struct {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -132,16 +133,7 @@ The node waits for a store that is down. Meanwhile /healthz answers and /readyz
 returns 503. The address of PostgreSQL may name several hosts: with
 target_session_attrs=read-write the nodes find the primary, also after a failover.
 
-With --proxy the node passes requests to the worker of a cluster that serves their
-key. If the partition is moving, the node sends the request again to its new worker.
-As soon as there are tokens, such requests need a submitter's token in the header
-Proxy-Authorization.
-
-With --cell the inbox spreads over several PostgreSQL servers, and --store is the
-home. procaas inbox shows which server has which keys, and moves keys. While a server
-is down, its keys wait and /readyz names it. Keys of other servers continue.
-
-The node sends traces over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
+` + ofAddons() + `The node sends traces over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
 collector. The other OTEL_ variables work too.`,
 		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080\n" +
 			"  procaas serve --store 'postgres://procaas@db1,db2/procaas?target_session_attrs=read-write' --pipelines flows/",
@@ -165,6 +157,17 @@ collector. The other OTEL_ variables work too.`,
 		return serve(c.Context(), cli.Of(c), f)
 	}
 	return c
+}
+
+// ofAddons is what the help of serve says about the flags of add-ons.
+func ofAddons() string {
+	var text strings.Builder
+	for _, a := range addons.All() {
+		if a.ServeHelp != "" {
+			text.WriteString(a.ServeHelp + "\n\n")
+		}
+	}
+	return text.String()
 }
 
 func serve(ctx context.Context, s cli.Streams, f Flags) error {
