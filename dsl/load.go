@@ -56,13 +56,13 @@ func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
 	if diag.HasErrors(found) {
 		return nil, found
 	}
-	w.Bundle.Hash = hashFiles(set.Files)
+	w.Bundle.Hash = Hash(set.Files)
 	return w.Bundle, found
 }
 
-// hashFiles returns the hash of names and contents. A length precedes each of them, so different sets never
-// yield the same input.
-func hashFiles(files []diag.File) string {
+// Hash returns the hash of the ids and contents of files, in their order. A length precedes each of them, so different sets
+// never yield the same input.
+func Hash(files []diag.File) string {
 	h := sha256.New()
 	for _, f := range files {
 		id := cmp.Or(f.ID, f.Name)

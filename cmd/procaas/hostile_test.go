@@ -144,7 +144,7 @@ func hostileServer(t *testing.T, refuses bool) (url string, calls *atomic.Int64)
 }
 
 // calling returns a command line for each command that calls a server.
-func calling() [][]string {
+func calling(t *testing.T) [][]string {
 	extra := map[string]string{
 		"submit": "--type work", "runs retry": "key", "runs cancel": "key", "runs migrate": "key", "runs make-up": "--handler work/only/call",
 		"top":       "--once",
@@ -152,7 +152,7 @@ func calling() [][]string {
 		"switch off": "work/only --for 1m", "switch hold": "work/only --for 1m", "limit": "work/only 1/s", "deadline": "work/only 1s", "promote": "5",
 		"queue move": "type --to other", "rollback": "abc", "rollout": "work/only 5", "balancer record": "c",
 		"shard list": "m", "replay": taxiDir, "diff": "../../pipelines/recipes " + taxiDir, "inbox slots": "key",
-		"balancer drain": "w", "balancer undrain": "w", "deploy": "../../deploy/flows",
+		"balancer drain": "w", "balancer undrain": "w", "deploy": "../../deploy/flows", "pull": t.TempDir(),
 		"shard add": "m s --from postgres://127.0.0.1:1/a --to postgres://127.0.0.1:1/b",
 	}
 	var lines [][]string
@@ -221,7 +221,7 @@ func TestNothingHostileReachesTheTerminalFromAServer(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		url, calls := hostileServer(t, refuses)
 		shown := 0
-		for _, line := range calling() {
+		for _, line := range calling(t) {
 			before := calls.Load()
 			printed := runLine(t, append(line, "--server", url))
 			checkPrinted(t, line, printed)

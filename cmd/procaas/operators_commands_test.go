@@ -46,6 +46,7 @@ var operatorCommands = []string{
 	"sed -i 's/answer: hi/answer: hello/' FLOWS/aside.yaml && procaas reload --shadow 50% && procaas rollback",
 	"procaas reload --drop",
 	"procaas deploy FLOWS/ --dry-run && procaas deploy FLOWS/ --wait --reason why",
+	"procaas pull pulled --force",
 	"set -- $(procaas versions | sed -n '2,3s/ .*//p'); procaas versions show $1 --files && { procaas versions diff $1 $2 || [ $? = 1 ]; }",
 	"procaas replay --since 1h FLOWS/ || [ $? = 1 ]",
 	"procaas diff FLOWS/ FLOWS/", // asks the node about its runs

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,18 @@ func TestNodesWithoutFilesServeWhatIsDeployed(t *testing.T) {
 		}
 	}
 
+	command := func(want string, args ...string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "procaas", append(args, "--server", at)...).CombinedOutput()
+		code := "exit status 0"
+		if err != nil {
+			code = err.Error()
+		}
+		if have := string(out) + code; !regexp.MustCompile(want).MatchString(have) {
+			t.Fatalf("%q: have %s, want %s", args, have, want)
+		}
+	}
+
 	deploy("+ pipeline ping", set("pong"), "--dry-run")
 	if list, err := second.Versions(t.Context(), 10); err != nil || len(list) != 1 {
 		t.Errorf("after a dry run: %+v, %v, want only the empty set of the start", list, err)
@@ -91,4 +104,33 @@ func TestNodesWithoutFilesServeWhatIsDeployed(t *testing.T) {
 	if err != nil || len(list) != 3 || !strings.Contains(list[0].Reason, "first, from 1a2b3c4") {
 		t.Errorf("have %+v, %v, want three versions, the latest being the first deployment again", list, err)
 	}
+
+	// What is current comes back byte for byte, and a difference is found in either place.
+	dir, file := set("pong"), "ping.yaml"
+	want, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := t.TempDir()
+	command("wrote ping.yaml\n(?s).*exit status 0", "pull", back)
+	have, err := os.ReadFile(filepath.Join(back, file))
+	if err != nil || string(have) != string(want) {
+		t.Errorf("pull: have %s, %v, want %s", have, err, want)
+	}
+	command("^runs in flight.*\nexit status 0|^exit status 0", "diff", back)
+	command("0 written, 1 as they were\nexit status 0", "pull", back)
+	if err := os.WriteFile(filepath.Join(back, file), append(want, "# a word more\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command("file ping.yaml is changed\n(?s).*exit status 1", "diff", back)
+	command("would be overwritten: ping.yaml\n(?s).*--force overwrites\nexit status 1", "pull", back)
+	if err := os.WriteFile(filepath.Join(back, "more.yaml"), []byte("# nothing yet\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command("file more.yaml is added\nfile ping.yaml is changed\n(?s).*exit status 1", "diff", back)
+	command("more.yaml is not in the version(?s).*exit status 1", "pull", back, "--force")
+	if have, err = os.ReadFile(filepath.Join(back, file)); err != nil || string(have) != string(want) {
+		t.Errorf("pull --force: have %s, %v, want %s", have, err, want)
+	}
+	command("there is no version \"ffff\"(?s).*exit status 2", "pull", back, "--version", "ffff")
 }

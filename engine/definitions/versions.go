@@ -69,6 +69,7 @@ type VersionDetail struct {
 // A VersionFile is a file of a version.
 type VersionFile struct {
 	Name string `json:"name" doc:"The path of the file when it was read."`
+	Path string `json:"path" doc:"The path below the folder of the set, on any machine. The version is a hash of these paths and the contents."`
 	Text string `json:"text" doc:"Its contents."`
 }
 
@@ -197,7 +198,7 @@ func (h *History) audits(ctx context.Context, kind string, each func(store.Audit
 	}
 }
 
-// Find returns the version with a hash, or with the first digits of a hash.
+// Find returns the version with a hash, or with the first digits of a hash, or the current one.
 func (h *History) Find(ctx context.Context, name string) (Version, error) {
 	all, err := h.versions(ctx)
 	if err != nil {
@@ -205,7 +206,8 @@ func (h *History) Find(ctx context.Context, name string) (Version, error) {
 	}
 	var found []Version
 	for _, v := range all {
-		if strings.HasPrefix(v.Version, name) && (len(name) >= fewestDigits || name == v.Version) {
+		if name == StateCurrent && v.State == StateCurrent ||
+			strings.HasPrefix(v.Version, name) && (len(name) >= fewestDigits || name == v.Version) {
 			found = append(found, v)
 		}
 	}
@@ -261,7 +263,7 @@ func (h *History) Show(ctx context.Context, name string) (d VersionDetail, err e
 	}
 	d.Files = []VersionFile{}
 	for _, f := range files {
-		d.Files = append(d.Files, VersionFile{f.Name, string(f.Data)})
+		d.Files = append(d.Files, VersionFile{f.Name, cmp.Or(f.ID, f.Name), string(f.Data)})
 	}
 	d.Diff = diff.Diff{New: v.Version, Changes: []diff.Difference{}}
 	if v.Before == "" {

@@ -99,12 +99,12 @@ type versionsQuery struct {
 }
 
 type versionPath struct {
-	Version string `path:"version" doc:"The version, or at least its first 4 digits."`
+	Version string `path:"version" doc:"The version, or at least its first 4 digits, or current."`
 }
 
 type versionsPath struct {
 	versionPath
-	Other string `path:"other" doc:"The other version, or at least its first 4 digits."`
+	Other string `path:"other" doc:"The other version, or at least its first 4 digits, or current."`
 }
 
 // justEnded is how long after the end of a canary a rollback without a version may be meant for it.

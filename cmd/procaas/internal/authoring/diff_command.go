@@ -1,8 +1,13 @@
 package authoring
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,11 +15,13 @@ import (
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
+	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/planner"
 	"procaas/engine/records"
@@ -24,7 +31,7 @@ import (
 func diffCommand() *cobra.Command {
 	var openapi string
 	c := &cobra.Command{
-		Use:   "diff {OLD NEW | --openapi OLD [PATH…]}",
+		Use:   "diff {OLD NEW | NEW --server URL | --openapi OLD [PATH…]}",
 		Short: "Show what new pipelines change, for new events and for runs in flight",
 		Long: `diff compares two directories or files of pipelines. It compares flows, stages, the
 fields of handlers, and which handlers wait for which others and why. It also names
@@ -33,18 +40,23 @@ what a change means for keys that have a place.
 
 With --server it shows for each run in flight whether the run fits the new pipelines.
 A run that does not fit is pinned to the pipelines that it began with. Both kinds
-of run finish.
+of run finish. Without OLD, it compares NEW with what is current on the server. It
+also names each file with other contents, even if these only differ in a comment.
 
 With --openapi it compares the old OpenAPI document of a service with the one that the
 pipelines name. It shows what of the new document breaks which handler: the errors and
 warnings of validate that the old document does not cause.
 
 Exit codes: 0 when nothing differs, 1 when something does.`,
-		Example: `  procaas diff deployed/ flows/ --server http://127.0.0.1:8080
+		Example: `  procaas diff flows/ --server http://127.0.0.1:8080
+  procaas diff deployed/ flows/ --server http://127.0.0.1:8080
   procaas diff --openapi old.yaml flows/
   procaas diff --openapi orders=old.yaml flows/`,
 		Args: func(c *cobra.Command, args []string) error {
 			if openapi != "" {
+				return nil
+			}
+			if server, _ := c.Flags().GetString("server"); server != "" && len(args) == 1 {
 				return nil
 			}
 			return cobra.ExactArgs(2)(c, args)
@@ -67,11 +79,12 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 			}
 			return cmp.Or(q.Show(found, func() error { return breakText(q.Streams, found) }), cli.FindingsIf(len(found) > 0))
 		}
-		old, err := source.Bundle(q.Streams, q.Args[:1], dsl.Options{})
+		last := len(q.Args) - 1
+		now, err := source.Bundle(q.Streams, q.Args[last:], dsl.Options{})
 		if err != nil {
 			return err
 		}
-		now, err := source.Bundle(q.Streams, q.Args[1:], dsl.Options{})
+		old, err := before(q, q.Args[:last])
 		if err != nil {
 			return err
 		}
@@ -80,19 +93,74 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 			return err
 		}
 		report := diffReport{Diff: diff}
+		if last == 0 {
+			report.Files = changedFiles(old, now)
+		}
 		if q.Server != "" {
 			if report.Runs, err = inFlight(q.Ctx, q.Client, old, now); err != nil {
 				return err
 			}
 		}
-		return cmp.Or(q.Show(report, func() error { return report.text(q.Streams) }), cli.FindingsIf(len(report.Changes) > 0))
+		return cmp.Or(q.Show(report, func() error { return report.text(q.Streams) }), cli.FindingsIf(len(report.Changes)+len(report.Files) > 0))
 	})
 }
 
 // A diffReport is what diff prints as JSON.
 type diffReport struct {
 	diff.Diff
-	Runs []records.RunFit `json:"runs,omitempty"`
+	Files []changedFile    `json:"files,omitempty"` // compared with a server only
+	Runs  []records.RunFit `json:"runs,omitempty"`
+}
+
+// A changedFile is a file of only one side, or one with other contents.
+type changedFile struct {
+	Path   string `json:"path"` // below the directory of the set
+	Change string `json:"change"`
+}
+
+// before reads the old pipelines from a path, or else those that are current on the server.
+func before(q *cli.Call, path []string) (*tree.Bundle, error) {
+	if len(path) > 0 {
+		return source.Bundle(q.Streams, path, dsl.Options{})
+	}
+	v, err := q.Version(q.Ctx, definitions.StateCurrent)
+	if err != nil {
+		return nil, err
+	}
+	var files []diag.File
+	for _, f := range v.Files {
+		files = append(files, diag.File{Name: f.Path, ID: f.Path, Data: []byte(f.Text)})
+	}
+	b, err := source.Check(cli.Streams{Out: io.Discard, Err: io.Discard}, files, dsl.Options{Stored: true})
+	if err != nil {
+		return nil, fmt.Errorf("this procaas cannot read the version %s of the server: %w", cli.Short(v.Version.Version), err)
+	}
+	return b, nil
+}
+
+// changedFiles lists the files that differ, by path.
+func changedFiles(old, now *tree.Bundle) []changedFile {
+	path := func(f diag.File) string { return cmp.Or(f.ID, f.Name) }
+	had := map[string][]byte{}
+	for _, f := range old.Files {
+		had[path(f)] = f.Data
+	}
+	var out []changedFile
+	for _, f := range now.Files {
+		data, known := had[path(f)]
+		delete(had, path(f))
+		switch {
+		case !known:
+			out = append(out, changedFile{path(f), diff.Added})
+		case !bytes.Equal(data, f.Data):
+			out = append(out, changedFile{path(f), diff.Changed})
+		}
+	}
+	for name := range had {
+		out = append(out, changedFile{name, diff.Removed})
+	}
+	slices.SortFunc(out, func(a, b changedFile) int { return strings.Compare(a.Path, b.Path) })
+	return out
 }
 
 // inFlight checks whether the runs in flight of a server fit.
@@ -157,6 +225,9 @@ func pinned(ctx context.Context, client *client.Client, before, after *planner.P
 }
 
 func (r diffReport) text(s cli.Streams) error {
+	for _, f := range r.Files {
+		fmt.Fprintf(s.Out, "file %s is %s\n", f.Path, f.Change)
+	}
 	if err := diff.Write(s.Out, r.Diff); err != nil || r.Runs == nil {
 		return err
 	}

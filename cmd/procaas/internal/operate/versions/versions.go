@@ -22,7 +22,7 @@ import (
 
 // Commands returns the commands.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{deployCommand(), reloadCommand(), versionsCommand(), canaryCommand(), promoteCommand(), rollbackCommand()}
+	return []*cobra.Command{deployCommand(), pullCommand(), reloadCommand(), versionsCommand(), canaryCommand(), promoteCommand(), rollbackCommand()}
 }
 
 func versionsCommand() *cobra.Command {
@@ -34,7 +34,7 @@ store keeps all of them. SINCE, BY and REASON are from the audit. CHANGES names 
 first difference to the version before. RUNS counts the unfinished and failed runs of
 the version.
 
-The first 4 digits of a version are enough to name it.`,
+The first 4 digits of a version are enough to name it. current names the current one.`,
 		Example: `  procaas versions
   procaas versions diff 1a2b 3c4d
   procaas rollback 1a2b --reason 'charges twice'`,
