@@ -76,7 +76,10 @@ func TestConfigOfAnotherKindIsRefused(t *testing.T) {
 			t.Errorf("%s = %v: want %s: %s, have %v", c.name, c.value, c.code, c.says, err)
 		}
 	}
-	if _, err := e.SetConfig(context.Background(), "LIMIT", 2.5, -1, store.Actor{}); err != nil {
-		t.Errorf("want any number taken, have %v", err)
+	for _, want := range []any{2.5, 2.0, 2} {
+		v, err := e.SetConfig(context.Background(), "LIMIT", want, -1, store.Actor{})
+		if err != nil || v.Value != want {
+			t.Errorf("want any number taken and kept as %#v, have %#v, %v", want, v.Value, err)
+		}
 	}
 }

@@ -214,6 +214,18 @@ func TestWorkersPrefetchTasksOverHTTP(t *testing.T) {
 	}
 }
 
+// A payload has the kinds of numbers that its sender wrote.
+func TestTasksOfTheAPIKeepKindsOfNumbers(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{})
+	s.call(http.MethodPost, "/v1/queues/bill/tasks", `{"payload": [5.0, 5, 1e22]}`, 202, nil)
+	var page wire.Page[queueremote.QueuedTask]
+	s.call(http.MethodGet, "/v1/queues/bill/tasks", "", 200, &page)
+	if len(page.Items) != 1 || string(page.Items[0].Payload) != `[5.0,5,1e+22]` {
+		t.Errorf("have %+v, want the payload [5.0,5,1e+22]", page.Items)
+	}
+}
+
 func TestQueuesRefuse(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})

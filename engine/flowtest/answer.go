@@ -325,7 +325,7 @@ func (a *Answer) response(r *http.Request, env datum.Env) (*http.Response, error
 		body = []byte(text)
 	default:
 		header.Set("Content-Type", "application/json")
-		if body, err = datum.FormatJSON(reply); err != nil {
+		if body, err = datum.FormatKinds(reply); err != nil {
 			return nil, model.Permanent(err)
 		}
 	}

@@ -431,7 +431,7 @@ func (t *trial) seed(ctx context.Context, store store.Store, i int, e *Entity) e
 	}
 	change := model.Change{Run: id, Version: out[0].Claimed.Version, Status: model.Succeeded, State: e.State}
 	if data, ok := e.SharedState.Literal(); ok && data != nil {
-		if change.Shared, err = datum.FormatJSON(data); err != nil {
+		if change.Shared, err = datum.FormatKinds(data); err != nil {
 			return err
 		}
 	}

@@ -58,7 +58,7 @@ func recordedOf(r store.RunRecord) *Recorded {
 	if r.Generation > 0 || c.MakesUp != "" {
 		one.Recording = checkpoint.RunRecording{Lost: "an operator retried it or made up a handler"}
 	}
-	if raw, err := datum.FormatJSON(r.Event.Payload); err == nil {
+	if raw, err := datum.FormatKinds(r.Event.Payload); err == nil {
 		one.Event.Payload = json.RawMessage(raw) // keeps the kind of numbers
 	}
 	return one

@@ -165,7 +165,7 @@ func (s *Settings) SetConfig(ctx context.Context, name string, value any, ifRevi
 	if err := d.CheckConfig(name, value); err != nil {
 		return ConfigView{}, err
 	}
-	data, err := datum.FormatJSON(value)
+	data, err := datum.FormatKinds(value)
 	if err != nil {
 		return ConfigView{}, &definitions.ConfigError{Code: "invalid_config", Message: fmt.Sprintf("config %s: %v", name, err)}
 	}

@@ -151,7 +151,7 @@ func (a answer) fill(body *expr.Value, env datum.Env) (answer, error) {
 		return a, nil
 	}
 	a.contentType = "application/json"
-	a.body, err = datum.FormatJSON(data)
+	a.body, err = datum.FormatKinds(data)
 	return a, err
 }
 

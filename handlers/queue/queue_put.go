@@ -70,7 +70,7 @@ func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	payload, err := datum.FormatJSON(h.Payload)
+	payload, err := datum.FormatKinds(h.Payload)
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -73,6 +74,28 @@ func TestHandlersPutTakeAndCancel(t *testing.T) {
 	if out := must(handle(t, store.Tasks(), "queue.cancel",
 		func(h *queue.CancelTasks) { h.Type, h.Unique = "mail", "u" })); out["cancelled"] != 1 {
 		t.Errorf("have %v, want one cancelled", out)
+	}
+}
+
+// A whole float of a payload is one for whoever takes the task: as an int, 5e8 * 1e13 would overflow.
+func TestTasksKeepKindsOfNumbers(t *testing.T) {
+	t.Parallel()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "q.db"), sqlite.Options{Migrate: true, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	want := []any{5e8, 500000000}
+	if _, err := handle(t, store.Tasks(), "queue.put", func(h *queue.PutTask) { h.Type, h.Payload = "bill", want }); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := handle(t, store.Tasks(), "queue.take", func(h *queue.TakeTasks) { h.Type, h.Limit, h.Lease = "bill", 1, time.Hour })
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, _ := taken["tasks"].([]any)
+	if len(tasks) != 1 || !reflect.DeepEqual(tasks[0].(map[string]any)["payload"], any(want)) {
+		t.Errorf("have %#v, want a task with the payload %#v", tasks, want)
 	}
 }
 

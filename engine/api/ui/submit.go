@@ -350,7 +350,7 @@ func (c submission) handIn(r *http.Request, f *eventForm, payload any) (run stri
 	if f.AsksID && f.Key != "" {
 		event["key"] = f.Key
 	}
-	data, err := datum.FormatJSON(event)
+	data, err := datum.FormatKinds(event)
 	if err != nil {
 		return "", &refusal{Status: http.StatusUnprocessableEntity, Detail: err.Error()}, nil
 	}

@@ -1,12 +1,12 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine/api/intake"
 	"procaas/engine/api/problem"
@@ -130,7 +130,7 @@ func specOf(f *rest.Fields, kind string, pipeline *tree.Pipeline) store.TaskSpec
 	if spec.Delay > 0 && !spec.At.IsZero() {
 		f.Fault("delay", "want either delay or at, have both")
 	}
-	payload, err := json.Marshal(f.Get("payload"))
+	payload, err := datum.FormatKinds(f.Get("payload"))
 	if err != nil {
 		f.Fault("payload", "%v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 	"procaas/dsl/tree"
 	"procaas/engine/checkpoint"
 	"procaas/engine/intake"
@@ -54,5 +56,23 @@ func TestARunThatTookTooLongIsTriedAgainByTheNextWorker(t *testing.T) {
 		if len(report.Failed) != 1 || report.Failed[0].Retry != again {
 			t.Errorf("cancelled since %q: want one failure, retried: %v; have %+v", reason, again, report)
 		}
+	}
+}
+
+// Of two tasks with one name, the merged payload has the kinds of numbers that the expression gave it.
+func TestMergedTasksKeepKindsOfNumbers(t *testing.T) {
+	t.Parallel()
+	sum, found := expr.Parse("merge", "first + second", datum.Env{"first": nil, "second": nil})
+	if sum == nil {
+		t.Fatal(found)
+	}
+	job := &tree.Pipeline{ID: "job"}
+	job.KeepField("queue", &language.Queue{OnDuplicate: "merge", Merge: &expr.Value{Kind: expr.ValueExpr, Computed: sum}})
+	spec := store.TaskSpec{Type: "job", Unique: "u"}
+	if err := FillTask(job, &spec); err != nil {
+		t.Fatal(err)
+	}
+	if merged, err := spec.Merge([]byte("2.0"), []byte("3.0")); err != nil || string(merged) != "5.0" {
+		t.Errorf("have %s, %v, want 5.0", merged, err)
 	}
 }

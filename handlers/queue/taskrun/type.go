@@ -77,7 +77,7 @@ func mergePayloads(q *language.Queue, first, second json.RawMessage) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	return datum.FormatJSON(merged)
+	return datum.FormatKinds(merged)
 }
 
 func taskPayload(data json.RawMessage) (any, error) {

@@ -1,6 +1,7 @@
 package fields
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -12,7 +13,6 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/typing"
 	"procaas/engine/api/rest"
-	"procaas/engine/api/ui/words"
 )
 
 // A Field is a part of a form for data, made from what a schema says of it. Its name is where the value is, as a JSON
@@ -122,7 +122,7 @@ func (m *FormMaker) Field(name, label string, o *typing.Outline, required bool, 
 		if text, is := value.(unread); is {
 			f.Value = string(text)
 		} else if given {
-			f.Value = words.JSON(value)
+			f.Value = indented(value)
 		}
 	default:
 		if text, is := value.(string); is {
@@ -259,11 +259,21 @@ func Shows(o *typing.Outline, value any, depth int) bool {
 	return true
 }
 
-// compact writes a value as JSON on one line.
+// compact writes a value as JSON on one line. What the form sends back has the same kinds of numbers.
 func compact(v any) string {
-	data, err := json.Marshal(v)
+	data, err := datum.FormatKinds(v)
 	if err != nil {
 		return err.Error()
 	}
 	return string(data)
+}
+
+// indented is compact on several lines.
+func indented(v any) string {
+	var b bytes.Buffer
+	text := compact(v)
+	if json.Indent(&b, []byte(text), "", "  ") != nil {
+		return text
+	}
+	return b.String()
 }
