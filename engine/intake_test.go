@@ -75,8 +75,8 @@ func TestSubmitRefusesWhatNobodyCouldServe(t *testing.T) {
 		},
 		{
 			"long key",
-			model.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": strings.Repeat("k", 201)}}},
-			"invalid_event", "payload.door.number", "200",
+			model.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": strings.Repeat("k", 1025)}}},
+			"invalid_event", "payload.door.number", "1024",
 		},
 		{"unprintable id", model.Event{Type: "open-it", ID: "a\nb"}, "invalid_event", "id", "printable"},
 		{"long id", model.Event{Type: "open-it", ID: strings.Repeat("i", 201)}, "invalid_event", "id", "at most 200 bytes"},

@@ -13,6 +13,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/encoding/htmlindex"
+	unicodetext "golang.org/x/text/encoding/unicode"
+
 	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -61,6 +64,11 @@ func (r *Request) expected(status int) bool {
 func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) error {
 	// A truncated reply is still unexpected, and its start is shown.
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, excerptRead))
+	if len(data) < excerptRead {
+		if text, err := inUTF8(resp, data); err == nil {
+			data = text
+		}
+	}
 	err := &model.StatusError{
 		Status:  resp.StatusCode,
 		Method:  resp.Request.Method,
@@ -161,7 +169,10 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	if r.Response == "none" || resp.StatusCode == http.StatusNoContent {
 		return nil, nil
 	}
-	data = bytes.TrimPrefix(data, []byte("\uFEFF")) // some services begin UTF-8 with a byte order mark
+	data, err := inUTF8(resp, data)
+	if err != nil {
+		return nil, err
+	}
 	switch r.Response {
 	case "json":
 		return decodeJSON(data)
@@ -172,10 +183,9 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	// A malformed type counts as missing.
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	kind, _ := mediaType(resp)
 	switch {
-	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+	case isJSON(kind):
 		return decodeJSON(data)
 	case (kind == "" || strings.HasPrefix(kind, "text/")) && looksLikeJSON(data):
 		if value, err := datum.ParseJSON(data); err == nil {
@@ -183,6 +193,35 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 		}
 	}
 	return decodeText(data)
+}
+
+// mediaType returns the type of a reply and its charset. A malformed type counts as missing.
+func mediaType(resp *http.Response) (kind, charset string) {
+	kind, parameters, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return "", ""
+	}
+	return kind, parameters["charset"]
+}
+
+func isJSON(kind string) bool { return kind == "application/json" || strings.HasSuffix(kind, "+json") }
+
+// inUTF8 decodes a body from the charset of its type. JSON that is UTF-8 stays as it is, because some services name their default
+// charset with it. A byte order mark is dropped. The error follows the words "reply 200".
+func inUTF8(resp *http.Response, data []byte) ([]byte, error) {
+	kind, charset := mediaType(resp)
+	if charset != "" && !(isJSON(kind) && utf8.Valid(data) && !bytes.ContainsRune(data, 0)) {
+		e, err := htmlindex.Get(charset)
+		if err != nil {
+			return nil, fmt.Errorf("has the charset %q, which is not known: let the service send UTF-8, or set response: none", charset)
+		}
+		if e != unicodetext.UTF8 { // whose decoder would hide bytes that are no UTF-8
+			if data, err = e.NewDecoder().Bytes(data); err != nil {
+				return nil, fmt.Errorf("is not text in %s: %w", charset, err)
+			}
+		}
+	}
+	return bytes.TrimPrefix(data, []byte("\uFEFF")), nil
 }
 
 // looksLikeJSON recognizes JSON of services that do not declare it.
@@ -203,7 +242,7 @@ func decodeJSON(data []byte) (any, error) {
 // decodeText refuses text that the shared state cannot keep: a zero byte, or invalid UTF-8.
 func decodeText(data []byte) (any, error) {
 	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) {
-		return nil, errors.New("is not text in UTF-8")
+		return nil, errors.New("is not text in UTF-8: the service must send UTF-8, or name its charset in Content-Type")
 	}
 	return string(data), nil
 }

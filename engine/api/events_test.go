@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -160,5 +161,35 @@ func TestTooManyEventsInOneArray(t *testing.T) {
 	}
 	if w := post(h, many(1000)); w.Code != http.StatusAccepted || len(f.seen) != 1000 {
 		t.Errorf("have %d and %d events for 1000, want 202 and 1000", w.Code, len(f.seen))
+	}
+}
+
+// A subject is the key, unless the sender says another one: then it may be of any length. One that is too long is refused with a
+// remedy that works.
+func TestLongSubjectsOfCloudEvents(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	s := api.New(api.Options{Engine: portsOf(f)})
+	post := func(id, subject, more string) *httptest.ResponseRecorder {
+		body := fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"files","type":"new-order-created","subject":%q%s,"data":{"order-id":"o"}}`,
+			id, subject, more)
+		r := httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/cloudevents+json")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w
+	}
+	fits, long := strings.Repeat("a", 1024), strings.Repeat("a", 1025)
+	if w := post("1", fits, ""); w.Code != http.StatusAccepted {
+		t.Errorf("1,024 bytes: have %d %s", w.Code, w.Body)
+	}
+	if w := post("2", long, ""); w.Code < 400 || !strings.Contains(w.Body.String(), "add the attribute partitionkey") {
+		t.Errorf("1,025 bytes: want the remedy, have %d %s", w.Code, w.Body)
+	}
+	if w := post("3", long, `,"partitionkey":"o"`); w.Code != http.StatusAccepted {
+		t.Errorf("with a partitionkey: have %d %s", w.Code, w.Body)
+	}
+	if n := len(f.seen); n != 2 || f.seen[0].Key != fits || f.seen[1].Key != "o" {
+		t.Errorf("have %d events", n)
 	}
 }

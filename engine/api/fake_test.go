@@ -201,7 +201,7 @@ func (f *fakeEngine) accept(e model.Event) (model.Receipt, error) {
 		return model.Receipt{}, &engineintake.Error{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
 	case e.Type == "order-finished":
 		return model.Receipt{}, &engineintake.Error{Code: "event_rejected", Message: "an order that is finished takes no order-finished"}
-	case strings.ContainsFunc(e.Type+e.ID+e.Source+e.Key, unicode.IsControl) || !utf8.ValidString(e.ID) || len(e.Key) > 200:
+	case strings.ContainsFunc(e.Type+e.ID+e.Source+e.Key, unicode.IsControl) || !utf8.ValidString(e.ID) || len(e.Key) > engineintake.MaxKey:
 		return model.Receipt{}, &engineintake.Error{Code: "invalid_event", Message: "want short printable text", Field: "key"}
 	case e.Payload == "odd":
 		return model.Receipt{}, &engineintake.Error{Code: "odd_payload", Message: "want an even payload", Field: "payload.order-id"}

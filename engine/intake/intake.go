@@ -55,7 +55,7 @@ func (e *Error) Error() string { return e.Message }
 
 // These bound what an event may contain besides its payload.
 const (
-	maxKey      = 200 // bytes
+	MaxKey      = 1024 // bytes, as many as names of objects in stores of files have
 	maxEventID  = 200
 	maxType     = 200
 	MaxPriority = 1_000_000
@@ -179,7 +179,7 @@ func flowKey(f *tree.Flow, ev model.Event) (string, error) {
 	case !ok:
 		return "", invalid(field, fmt.Sprintf("the key of flow %s: want a string or an integer, have %s", f.ID, model.KindOf(v)))
 	}
-	if why := checkLabel(key, maxKey); why != "" {
+	if why := checkLabel(key, MaxKey); why != "" {
 		return "", invalid(field, fmt.Sprintf("the key of flow %s: %s", f.ID, why))
 	}
 	return key, nil
@@ -195,7 +195,7 @@ func checkEvent(ev model.Event, signed bool) error {
 		{"type", ev.Type, maxType},
 		{"id", ev.ID, maxEventID},
 		{"source", ev.Source, maxEventID},
-		{"key", ev.Key, maxKey},
+		{"key", ev.Key, MaxKey},
 		{"traceparent", ev.TraceParent, maxEventID},
 		{"tracestate", ev.TraceState, tracing.MaxState},
 	} {

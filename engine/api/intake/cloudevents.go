@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/tracing"
 )
@@ -130,6 +131,10 @@ func cloudEvent(f *rest.Fields, data any) model.Event {
 	e.Key = f.Text("partitionkey")
 	if subject := f.Text("subject"); e.Key == "" {
 		e.Key = subject
+		if len(subject) > engineintake.MaxKey {
+			f.Fault("subject", "want at most %d bytes, have %d, because it is the key: add the attribute partitionkey, which is the key then",
+				engineintake.MaxKey, len(subject))
+		}
 	}
 	f.Text("dataschema") // it must be text, and is not used
 	for _, name := range f.Unknown() {

@@ -76,7 +76,7 @@ func (c *Call) Media(accepted ...string) (string, error) {
 	case err != nil:
 		return "", unsupported(fmt.Sprintf("the Content-Type %q is not a media type", header), accepted)
 	case charset != "" && !slices.Contains([]string{"utf-8", "utf8", "us-ascii"}, strings.ToLower(charset)):
-		return "", unsupported(fmt.Sprintf("the charset %q is not UTF-8", charset), accepted)
+		return "", unsupported(fmt.Sprintf("the charset %q is not UTF-8: encode the body in UTF-8, as JSON is, and leave charset out", charset), accepted)
 	case !slices.Contains(accepted, media):
 		return media, unsupported(fmt.Sprintf("%s is not understood", media), accepted)
 	}

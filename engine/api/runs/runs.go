@@ -387,7 +387,7 @@ func (g *Group) mayRead(c *rest.Call, id string) error {
 
 type keyPath struct {
 	Flow string `path:"flow" doc:"The flow's id."`
-	Key  string `path:"key" doc:"The entity."`
+	Key  string `path:"key" maxLength:"1024" doc:"The entity."`
 }
 
 func (g *Group) key(c *rest.Call, in *keyPath) (checkpoint.EntityView, error) {

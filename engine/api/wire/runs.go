@@ -22,7 +22,7 @@ type Cancellation struct {
 type RunChoice struct {
 	Pipeline   string    `query:"pipeline" json:"pipeline,omitempty" maxLength:"256" doc:"Only runs of this pipeline."`
 	Flow       string    `query:"flow" json:"flow,omitempty" maxLength:"256" doc:"Only runs of this flow."`
-	Key        string    `query:"key" json:"key,omitempty" maxLength:"256" doc:"Only runs of this key."`
+	Key        string    `query:"key" json:"key,omitempty" maxLength:"1024" doc:"Only runs of this key."`
 	Label      string    `query:"label" json:"label,omitempty" maxLength:"512" doc:"Only runs with these labels, with commas between them: city=berlin, or city for any value." example:"city=berlin,vip"`
 	Handler    string    `query:"handler" json:"handler,omitempty" maxLength:"256" doc:"Only runs that failed in this handler, or below this pipeline or pipeline/stage."`
 	Version    string    `query:"version" json:"version,omitempty" maxLength:"256" doc:"Only runs on this version of the pipelines: at least its first 4 digits."`
