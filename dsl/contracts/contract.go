@@ -143,7 +143,7 @@ func faultOf(what jsonschema.ErrorKind, path datum.Path, value any) []Fault {
 		if k.Want == "regex" {
 			return one("the pattern %s cannot be used: %s", datum.DescribeData(k.Got), k.Err)
 		}
-		return one("%s", what.LocalizedString(english))
+		return one("want text of the format %s, such as %s, have %s", k.Want, formats[k.Want], have)
 	case *kind.Minimum:
 		return one("want %s or more, have %s", rational(k.Want), have)
 	case *kind.Maximum:

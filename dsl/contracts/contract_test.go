@@ -96,3 +96,31 @@ func TestFaultsOfAContractAreTheFirstOnes(t *testing.T) {
 		t.Errorf("want %s, have %v", want, err)
 	}
 }
+
+// A format is checked, also in a reply: the message says where, and what is wanted.
+func TestFormatsAreChecked(t *testing.T) {
+	t.Parallel()
+	for name, wrong := range map[string]string{
+		"date-time": "31.1.2026", "date": "2026-02-30", "time": "noon", "duration": "90 minutes", "uuid": "f81d", "email": "ann", "ipv4": "1.2.3",
+		"ipv6": "::g", "uri": "a b", "hostname": "-a", "json-pointer": "a", "regex": "[", "semver": "1.2",
+	} {
+		c := contractOf(t, "{properties: {at: {format: "+name+"}}}")
+		if err := c.Check(map[string]any{"at": formats[name]}); err != nil {
+			t.Errorf("%s: the example does not fit: %v", name, err)
+		}
+		err := c.Check(map[string]any{"at": wrong})
+		if err == nil || !strings.Contains(err.Error(), "at: ") || !strings.Contains(err.Error(), formats[name]) && name != "regex" {
+			t.Errorf("%s: want the path and an example, have %v", name, err)
+		}
+	}
+	for name, example := range formats {
+		if err := contractOf(t, "{format: "+name+"}").Check(example); err != nil {
+			t.Errorf("%s: the example does not fit: %v", name, err)
+		}
+	}
+	for _, name := range []string{"int32", "uri-template"} {
+		if err := contractOf(t, "{format: "+name+"}").Check("{#a}"); err != nil {
+			t.Errorf("want the format %s to be a comment, have %v", name, err)
+		}
+	}
+}

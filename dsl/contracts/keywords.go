@@ -36,6 +36,7 @@ var keywords = map[string]string{
 	"title": "", "description": "", "default": "", "examples": "", "example": "", "deprecated": "", "readOnly": "", "writeOnly": "",
 	"contentEncoding": "", "contentMediaType": "", "discriminator": "", "xml": "", "externalDocs": "",
 	"$ref": "", "$id": "", "$schema": "", "$anchor": "", "$comment": "", "$dynamicRef": "", "$dynamicAnchor": "", "$vocabulary": "",
+	"$recursiveRef": "", "$recursiveAnchor": "",
 }
 
 // CheckKeywords warns of unknown keywords. JSON Schema ignores them, so they would check nothing.
@@ -50,6 +51,8 @@ func CheckKeywords(v *expr.Value, r *diag.Reporter) {
 		case !known && !extension(k.Name):
 			r.Warnf(k.Span, rules.Keyword, r.SuggestOr(k.Name, diag.NamesIn(keywords), "see https://json-schema.org/draft/2020-12/schema"),
 				"JSON Schema has no word %q and ignores it", k.Name)
+		case k.Name == "format":
+			checkFormat(item, r)
 		case what == "schema":
 			CheckKeywords(item, r)
 		case what == "schemas" || what == "list":

@@ -47,6 +47,10 @@ func New(files map[string]*File, named map[string]*expr.Value, r *diag.Reporter)
 	}
 	k.compiler.UseLoader(k)
 	k.compiler.UseRegexpEngine(compilePattern)
+	k.compiler.AssertFormat()
+	for name := range noted {
+		k.compiler.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(any) error { return nil }})
+	}
 	k.outliner = newOutliner(k.place)
 	for _, name := range diag.SortedKeys(files) {
 		if f := files[name]; f.Foreign && f.Root != nil {

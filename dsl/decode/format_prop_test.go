@@ -92,6 +92,7 @@ var odd = []string{
 	"- a", "-   - b\n    - c",
 	"x: {a: 1,\n   # in\n b: [ 1,2\n ,3 ]\n}", "x: !secret   A", "x: &a\n   y: 1\nz:   *a", "x:\n\n\n  y", "x:\n- 1\n# at\n- 2", "? a\n: b",
 	"...", "\ty: 1",
+	"x: &a:b c", "x: {?a: 1}", "x: [?a, -]", "x: |\n  a\n   ", "x: {a:\n - b}",
 	"x#xget: /a/b", "x#and:\n      - true\n      - value#not: [ true ]",
 }
 

@@ -102,7 +102,7 @@ func forbidden(r rune) bool {
 
 // Read parses the text to nodes. It returns nil if the file is empty or not YAML.
 func (s *Source) Read() *yaml.Node {
-	dec := yaml.NewDecoder(bytes.NewReader(s.Data))
+	dec := yaml.NewDecoder(bytes.NewReader(wholeLines(s.Data)))
 	root, err := decodeNode(dec)
 	if err != nil && (s.readEscapes(dec, err) || s.addV1Colons() || s.hideIndexes()) {
 		return s.Read()
@@ -129,6 +129,9 @@ func (s *Source) Read() *yaml.Node {
 		return nil
 	}
 	s.showIndexes(root)
+	if !s.Colons && !s.misreadings(root) {
+		return nil
+	}
 	return root.Content[0]
 }
 

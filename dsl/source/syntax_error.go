@@ -178,8 +178,18 @@ func (f failure) wording(t lines) string {
 		return "the quote is never closed"
 	case strings.Contains(f.problem, "expected <document start>"):
 		return "want the end of the file here"
+	case f.directive():
+		return "a directive of YAML, which begins with %, is of no use here"
+	case strings.Contains(f.problem, "expected node content"):
+		return "want a value here"
 	}
 	return f.problem
+}
+
+// directive reports whether the parser failed at a line such as %YAML 1.2.
+func (f failure) directive() bool {
+	return strings.Contains(f.problem, "directive") || strings.Contains(f.problem, "incompatible YAML document") ||
+		strings.Contains(f.problem, "version number") || strings.Contains(f.problem, "non-alphabetical character")
 }
 
 // hint returns a remedy for common causes.
@@ -189,6 +199,10 @@ func (f failure) hint(s *Source) string {
 		return "put the text in quotes, or the inner mapping on lines of its own"
 	case f.wording(s.Lines) == "a tab cannot indent":
 		return "indent with spaces"
+	case f.directive():
+		return "delete the line"
+	case strings.Contains(f.problem, "expected node content"):
+		return "close the bracket, or put text that begins with : or another mark in quotes"
 	case strings.Contains(f.problem, "unknown anchor"):
 		return "name the value with an anchor such as &name above, or put text that begins with * in quotes"
 	case strings.Contains(f.problem, "cannot start any token"):
