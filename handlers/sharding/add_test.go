@@ -3,6 +3,7 @@ package sharding_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,12 @@ func TestShardIsAddedByATemplate(t *testing.T) {
 	}
 	database := m.Declared.Connect.Database
 	reader := database + "_reader"
+	guest := database + "_guest"
+	r.exec("s1", `create role `+guest+`; revoke all on database `+database+` from public; grant connect on database `+database+` to `+guest+`;
+		alter database `+database+` set statement_timeout to '30s';
+		alter role `+guest+` in database `+database+` set search_path to "$user", public, "odd one";
+		alter default privileges in schema public grant select on tables to `+guest+`;
+		create table countries (id int); insert into countries values (1); create table nobody (id int)`)
 	r.exec("s1", `create role `+reader+` login password 'secret-of-the-reader';
 		drop table labels; create type colour as enum ('red', 'green');
 		create table labels (user_id bigint, id bigint generated always as identity (minvalue 1 maxvalue 1000000000000000), c colour,
@@ -50,6 +57,7 @@ func TestShardIsAddedByATemplate(t *testing.T) {
 	t.Cleanup(func() {
 		for _, shard := range []string{"s1", "s2"} {
 			_ = r.try(shard, "drop owned by "+reader+"; drop role "+reader)
+			_ = r.try(shard, "drop owned by "+guest+"; drop role "+guest)
 		}
 	})
 	r.exec("s2", "drop table messages, labels; "+kills)
@@ -59,13 +67,13 @@ func TestShardIsAddedByATemplate(t *testing.T) {
 	}
 	var left int
 	r.ask("s2", "select (select count(*) from pg_class where relnamespace = 'public'::regnamespace) + "+
-		"(select count(*) from pg_roles where rolname = '"+reader+"')", &left)
+		"(select count(*) from pg_roles where rolname in ('"+reader+"', '"+guest+"'))", &left)
 	if left != 0 {
 		t.Fatalf("the attempt that was killed has left %d things", left)
 	}
 	r.exec("s2", "drop event trigger die; drop function die")
 	done, err := template.Copy(t.Context(), o)
-	if err != nil || !done.Copied || len(done.Roles) != 1 || len(done.Locked) != 0 || len(done.Ranges) != 1 {
+	if err != nil || !done.Copied || len(done.Roles) != 2 || !slices.Equal(done.Locked, []string{guest}) || len(done.Ranges) != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if again, err := template.Copy(t.Context(), o); err != nil || again.Copied || len(again.Roles) > 0 {
@@ -87,6 +95,20 @@ func TestShardIsAddedByATemplate(t *testing.T) {
 	var readable bool
 	if r.ask("s2", "select has_table_privilege('"+reader+"', 'labels', 'select')", &readable); !readable {
 		t.Error("the reader may not read")
+	}
+	// What pg_dump leaves out is there, too, and shared rows are named.
+	const rights = "select coalesce(datacl::text, '') from pg_database where datname = current_database() union all " +
+		"select coalesce(setrole::regrole::text, '') || setconfig::text from pg_db_role_setting join pg_database d on d.oid = setdatabase " +
+		"where datname = current_database() union all select defaclacl::text from pg_default_acl order by 1"
+	list := func(shard string) (out string) {
+		r.ask(shard, "select string_agg(x, e'\n') from ("+rights+") y (x)", &out)
+		return out
+	}
+	if want, have := list("s1"), list("s2"); want != have || !strings.Contains(have, "odd one") {
+		t.Errorf("rights and settings: have\n%s\nwant\n%s", have, want)
+	}
+	if !slices.Contains(done.Shared, "countries") || slices.Contains(done.Shared, "nobody") || slices.Contains(done.Shared, "labels") {
+		t.Errorf("shared tables: have %v, want countries", done.Shared)
 	}
 	r.exec("s2", "create table other (id bigint)")
 	_, err = template.Copy(t.Context(), o)

@@ -221,8 +221,9 @@ func shardAdd() *cobra.Command {
 		Use: "add MAP SHARD", Short: "Make a new shard from an empty database", Args: cobra.ExactArgs(2),
 		Long: `add makes a new shard in one step. First declare it in the map and reload.
 It takes no keys yet. Then add copies the roles and the schema of another shard into its
-empty database, gives its sequences a range of their own, and enrolls it. From then on
-it takes new keys.
+empty database, with the rights on the database and its settings. It gives sequences a
+range of their own, and enrolls the shard. From then on it takes new keys. Rows are not
+copied: add lists tables with rows that no map moves, since all shards may share them.
 
 add connects to both masters itself, and runs pg_dump. The role of --to must be allowed
 to create roles. Passwords are read from the addresses, from PGPASSWORD or ~/.pgpass.
@@ -249,7 +250,8 @@ If add is interrupted, repeat it. It exits with 1 if the shard cannot be enrolle
 		if err != nil {
 			return fmt.Errorf("shard %s has its schema; enroll it: %w", x.ID, err)
 		}
-		added := addition{ShardEnrollment: e, Copied: made.Copied, Roles: made.Roles, NoPassword: made.Locked, Ranges: made.Ranges}
+		added := addition{ShardEnrollment: e, Copied: made.Copied, Roles: made.Roles, NoPassword: made.Locked, Ranges: made.Ranges,
+			Rights: made.Rights, Shared: made.Shared}
 		added.Warnings = append(added.Warnings, made.Warnings...)
 		err = q.Show(added, func() error { printAddition(q, added); return nil })
 		return cmp.Or(err, cli.FindingsIf(len(e.Reasons) > 0))
@@ -264,6 +266,8 @@ type addition struct {
 	Roles      []string `json:"roles"`
 	NoPassword []string `json:"no_password"`
 	Ranges     []string `json:"ranges"`
+	Rights     []string `json:"rights"`
+	Shared     []string `json:"shared"`
 }
 
 func printAddition(q *cli.Call, x addition) {
@@ -277,6 +281,13 @@ func printAddition(q *cli.Call, x addition) {
 	}
 	for _, sql := range x.Ranges {
 		fmt.Fprintln(q.Out, "done: "+sql)
+	}
+	for _, sql := range x.Rights {
+		fmt.Fprintln(q.Out, "done: "+sql)
+	}
+	if len(x.Shared) > 0 {
+		fmt.Fprintf(q.Out, "no rows are copied. If all shards share rows of these tables, copy them:\n  pg_dump --data-only --table=%s FROM | psql TO\n",
+			strings.Join(x.Shared, " --table="))
 	}
 	printEnrollment(q, x.ShardEnrollment)
 }

@@ -30,14 +30,16 @@ type Result struct {
 	Roles    []string // that were created
 	Locked   []string // of these, the ones without a password, because there was none or it could not be read
 	Ranges   []string // statements that gave sequences a range of the shard's own
-	Warnings []string // sequences without such a range
+	Rights   []string // statements that gave the database the rights and settings of the template
+	Shared   []string // tables of the template that have rows and are in no publication of a map; nothing copies their rows
+	Warnings []string // sequences without such a range, and rights that the role of To may not give
 }
 
 // ErrNotEmpty reports that the database has relations, and not those of the template.
 var ErrNotEmpty = errors.New("the database is not empty")
 
-// Copy copies roles and schema in one transaction, so that it can be repeated after a crash at any
-// point. It copies no rows, publications and subscriptions, and not the schema procaas.
+// Copy copies roles, schema, and the rights and settings of the database in one transaction, so that it can be repeated
+// after a crash at any point. It copies no rows, publications and subscriptions, and not the schema procaas.
 func Copy(ctx context.Context, o Options) (Result, error) {
 	from, err := pgx.Connect(ctx, o.From)
 	if err != nil {
@@ -83,8 +85,14 @@ func Copy(ctx context.Context, o Options) (Result, error) {
 			return fmt.Errorf("copy the schema: %w", err)
 		}
 		done.Copied = true
-		return ownRanges(ctx, tx, o.Place, &done)
+		if err := ownRanges(ctx, tx, o.Place, &done); err != nil {
+			return err
+		}
+		return copyRights(ctx, from, tx, &done)
 	})
+	if err == nil {
+		done.Shared, err = shared(ctx, from)
+	}
 	return done, err
 }
 
@@ -144,11 +152,13 @@ func dump(ctx context.Context, dsn string) (string, error) {
 
 // These read the roles that have something to do with a database, and what they are.
 const (
-	readRoles = `select distinct r.rolname::text, 'create role ' || quote_ident(r.rolname) || case when r.rolcanlogin then ' login' else '' end
+	readRoles = `with here as (select oid from pg_database where datname = current_database())
+		select distinct r.rolname::text, 'create role ' || quote_ident(r.rolname) || case when r.rolcanlogin then ' login' else '' end
 			|| case when r.rolinherit then '' else ' noinherit' end || ' connection limit ' || r.rolconnlimit
 		from pg_shdepend d join pg_roles r on r.oid = d.refobjid
-		where d.refclassid = 'pg_authid'::regclass and d.dbid = (select oid from pg_database where datname = current_database())
-			and r.rolname !~ '^pg_' order by 1`
+		where d.refclassid = 'pg_authid'::regclass and r.rolname !~ '^pg_' and (d.dbid = (select oid from here)
+			or d.dbid = 0 and d.classid = 'pg_database'::regclass and d.objid = (select oid from here) and d.deptype = 'a')
+		order by 1`
 	readPassword = `select rolpassword from pg_authid where rolname = $1`
 	readMembers  = `select format('grant %I to %I', g.rolname, m.rolname) from pg_auth_members a join pg_roles g on g.oid = a.roleid
 		join pg_roles m on m.oid = a.member where m.rolname = any($1) order by 1`
@@ -203,6 +213,75 @@ func copyRoles(ctx context.Context, from *pgx.Conn, to pgx.Tx, done *Result) err
 }
 
 const insufficientPrivilege = "42501"
+
+// readRights lists what pg_dump leaves out without --create: rights on the database, its settings, and those of roles in it. $1 is
+// the name of the other database. Rights of the owner come with it. Settings that are lists are stored with their quotes.
+const readRights = `with here as (select * from pg_database where datname = current_database()),
+	rights as (select a.grantee, a.grantor, string_agg(a.privilege_type, ', ' order by a.privilege_type) as what, a.is_grantable
+		from here, aclexplode(datacl) a where a.grantee <> datdba group by 1, 2, 4),
+	settings as (select coalesce('role ' || quote_ident(r.rolname) || ' in ', '') as whose, split_part(x, '=', 1) as name,
+			substr(x, strpos(x, '=') + 1) as value
+		from here join pg_db_role_setting s on s.setdatabase = here.oid cross join unnest(s.setconfig) x left join pg_roles r on r.oid = s.setrole
+		where s.setrole = 0 or r.oid is not null)
+	select sql from (
+		select 1, format('revoke all on database %I from public', $1::text) as sql from here where datacl is not null
+		union all select 2, format('grant %s on database %I to %s%s', what, $1, coalesce(quote_ident(r.rolname), 'public'),
+				case when is_grantable then ' with grant option' else '' end)
+			from rights left join pg_roles r on r.oid = grantee where grantee = 0 or r.oid is not null
+		union all select 3, format('alter %sdatabase %I set %I to %s', whose, $1, name,
+				case when name in ('search_path', 'temp_tablespaces', 'local_preload_libraries', 'session_preload_libraries')
+					then value else quote_literal(value) end)
+			from settings) x order by 1`
+
+// copyRights gives the database the rights and settings of the template.
+func copyRights(ctx context.Context, from *pgx.Conn, to pgx.Tx, done *Result) error {
+	var name string
+	if err := to.QueryRow(ctx, "select current_database()").Scan(&name); err != nil {
+		return err
+	}
+	rights, err := texts(ctx, from, readRights, name)
+	if err != nil {
+		return fmt.Errorf("read the rights of the template: %w", err)
+	}
+	for _, sql := range rights {
+		err := pgx.BeginFunc(ctx, to, func(tx pgx.Tx) error { _, err := tx.Exec(ctx, sql); return err })
+		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == insufficientPrivilege {
+			done.Warnings = append(done.Warnings, "this needs the owner of the database: "+sql)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+		done.Rights = append(done.Rights, sql)
+	}
+	return nil
+}
+
+// readUnpublished lists tables that no map publishes.
+const readUnpublished = `select c.oid::regclass::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
+	where n.nspname !~ '^pg_' and n.nspname not in ('information_schema', 'procaas') and c.relkind = 'r'
+		and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+		and not exists (select from pg_publication_tables p
+			where p.pubname like 'procaas\_%' and p.schemaname = n.nspname and p.tablename = c.relname)
+	order by 1`
+
+// shared lists the tables of the template that no map publishes and that have rows.
+func shared(ctx context.Context, from *pgx.Conn) (out []string, err error) {
+	names, err := texts(ctx, from, readUnpublished)
+	if err != nil {
+		return nil, fmt.Errorf("read the tables of the template: %w", err)
+	}
+	for _, name := range names {
+		var filled bool
+		if err := from.QueryRow(ctx, "select exists (select from "+name+")").Scan(&filled); err != nil {
+			return nil, fmt.Errorf("read table %s of the template: %w", name, err)
+		}
+		if filled {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
 
 // readSequences lists the sequences of columns, with the end of what their type can hold.
 const readSequences = `select s.seqrelid::regclass::text, case s.seqtypid when 'smallint'::regtype then 32767
