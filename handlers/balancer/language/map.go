@@ -125,7 +125,26 @@ func newRanking(workers []ClusterWorker, replicas int, zones bool) *ranking {
 
 // compare orders workers by preference, the highest first.
 func (r *ranking) compare(a, b pick) int {
-	return cmp.Or(cmp.Compare(b.preference, a.preference), cmp.Compare(r.workers[a.worker].ID, r.workers[b.worker].ID))
+	if a.preference != b.preference {
+		return cmp.Compare(b.preference, a.preference)
+	}
+	return cmp.Compare(r.workers[a.worker].ID, r.workers[b.worker].ID)
+}
+
+// keep puts a worker into those of its zone, which stay in order.
+func (r *ranking) keep(x pick) {
+	best := r.best[r.zone[x.worker]]
+	at := len(best)
+	for at > 0 && r.compare(x, best[at-1]) < 0 {
+		at--
+	}
+	if at == r.replicas {
+		return
+	}
+	if len(best) == r.replicas {
+		best = best[:len(best)-1]
+	}
+	r.best[r.zone[x.worker]] = slices.Insert(best, at, x)
 }
 
 // first returns the workers of a partition: the best of each zone in the order of preference, then the
@@ -135,17 +154,10 @@ func (r *ranking) first(partition draw) []int {
 		r.best[z] = r.best[z][:0]
 	}
 	for i, w := range r.workers {
-		best := append(r.best[r.zone[i]], pick{preference: partition.and(w.ID).number(), worker: i})
-		if len(best) == 2*r.replicas {
-			slices.SortFunc(best, r.compare)
-			best = best[:r.replicas]
-		}
-		r.best[r.zone[i]] = best
+		r.keep(pick{preference: partition.and(w.ID).number(), worker: i})
 	}
 	var all []pick
 	for _, best := range r.best {
-		slices.SortFunc(best, r.compare)
-		best = best[:min(r.replicas, len(best))]
 		for round := range best {
 			best[round].round = round
 		}
