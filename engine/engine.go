@@ -181,7 +181,7 @@ func New(o Options) (*Engine, error) {
 	})
 	e.Runs.Node, e.Runs.IsOff = e.driver, e.OffAt
 	e.Acceptor = intake.NewAcceptor(intake.Parts{
-		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Turns: turns, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health,
+		Inbox: o.Store.Inbox, Runs: o.Store.Runs, Library: &e.library, Room: e.driver, Turns: turns, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health,
 		Metrics: o.Metrics, Stats: e.Stats,
 	})
 	e.Reruns = &intake.Reruns{Runs: e.Runs, Acceptor: e.Acceptor}

@@ -122,12 +122,73 @@ func TestRepeatedEventGivesTheSameRun(t *testing.T) {
 		t.Errorf("want a duplicate of %s, have %+v and %v", first, again, err)
 	}
 	ev.Payload.(map[string]any)["more"] = true
-	if have := r.refuse(e, ev); have.Code != "id_conflict" {
-		t.Errorf("want id_conflict, have %s", have.Code)
+	if have := r.refuse(e, ev); have.Code != "id_conflict" || !strings.Contains(have.Message, "as run "+first+": here payload.more is new.") {
+		t.Errorf("want id_conflict with what differs, have %s: %s", have.Code, have.Message)
 	}
 	ev.Source = "other"
 	if run := r.submit(e, ev); run == first {
 		t.Error("want an id of another source to be another event")
+	}
+}
+
+// Each part of an event that its hash covers is named when it differs. The values of the first event are not.
+func TestConflictNamesWhatDiffers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	yaml := "pipelines: [{id: p, on: [p, q], stages: [{id: a, handlers: [{id: one, step: {}}]}]}]"
+	e := r.engine(r.store, yaml)
+	first := func() model.Event {
+		return model.Event{
+			ID: "e1", Source: "test", Type: "p", Key: "k", Labels: "city=berlin", Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+			At: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC), Priority: 1, DelayTolerance: time.Second,
+			Payload: map[string]any{"n": 5, "secret": "s3cret", "lines": []any{map[string]any{"price": 1}, map[string]any{"price": 2}}},
+		}
+	}
+	r.submit(e, first())
+	part := func(ev *model.Event, change func(payload map[string]any)) { change(ev.Payload.(map[string]any)) }
+	for says, change := range map[string]func(ev *model.Event){
+		"type has another value":            func(ev *model.Event) { ev.Type = "q" },
+		"key is missing":                    func(ev *model.Event) { ev.Key = "" },
+		"time has another value":            func(ev *model.Event) { ev.Time = ev.Time.Add(time.Nanosecond) },
+		"time is missing":                   func(ev *model.Event) { ev.Time = time.Time{} },
+		"at is missing":                     func(ev *model.Event) { ev.At = time.Time{} },
+		"delay_tolerance has another value": func(ev *model.Event) { ev.DelayTolerance++ },
+		"priority is missing":               func(ev *model.Event) { ev.Priority = 0 },
+		"labels has another value":          func(ev *model.Event) { ev.Labels = "city=rome" },
+		"payload is a string instead of a mapping": func(ev *model.Event) {
+			ev.Payload = "s3cret"
+		},
+		"payload.secret has another value": func(ev *model.Event) { part(ev, func(p map[string]any) { p["secret"] = "x" }) },
+		"payload.secret is missing":        func(ev *model.Event) { part(ev, func(p map[string]any) { delete(p, "secret") }) },
+		"payload.n is a number instead of an integer": func(ev *model.Event) {
+			part(ev, func(p map[string]any) { p["n"] = 5.5 })
+		},
+		"payload.lines has 1 elements instead of 2": func(ev *model.Event) { part(ev, func(p map[string]any) { p["lines"] = []any{1} }) },
+		"payload.lines.1.price has another value, payload.more is new": func(ev *model.Event) {
+			part(ev, func(p map[string]any) {
+				p["lines"] = []any{map[string]any{"price": 1}, map[string]any{"price": 3}}
+				p["more"] = nil
+			})
+		},
+	} {
+		ev := first()
+		change(&ev)
+		have := r.refuse(e, ev)
+		if have.Code != "id_conflict" || !strings.Contains(have.Message, ": here "+says+". ") || strings.Contains(have.Message, "s3cret") {
+			t.Errorf("want id_conflict with %q, have %s: %s", says, have.Code, have.Message)
+		}
+	}
+	same := first()
+	part(&same, func(p map[string]any) { p["n"] = 5.0 })
+	r.submit(e, same) // a duplicate, as its hash says
+	many := first()
+	part(&many, func(p map[string]any) {
+		for i := range 30 {
+			p[fmt.Sprintf("m%02d", i)] = i
+		}
+	})
+	if have := r.refuse(e, many); len(have.Faults) != 10 || !strings.Contains(have.Message, "m09 is new, and 20 other parts differ. ") {
+		t.Errorf("want 10 of 30 parts, have %d: %s", len(have.Faults), have.Message)
 	}
 }
 

@@ -247,6 +247,69 @@ func TestEngineRefusesWithCodes(t *testing.T) {
 	}
 }
 
+// Each door says in which part an event differs from the first one with its id, and where that is in the request.
+func TestConflictSaysWhatDiffersAtEachDoor(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	const (
+		plain = `{"type": "new-order-created", "id": "e-1", "source": "orders", "priority": 1, "payload": {"order-id": "o-1", "n": %d}}`
+		cloud = `{"specversion": "1.0", "type": "new-order-created", "id": "e-1", "source": "orders", "priority": 1,
+			"data": {"order-id": "o-1", "n": %d}}`
+		good = `, {"type": "new-order-created", "id": "e-2", "source": "orders", "payload": {"order-id": "o-2"}}]`
+	)
+	post := func(media, body string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/v1/events", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", media)
+		if media == "application/json" && !strings.Contains(body, "new-order-created") {
+			req.Header["Ce-Specversion"], req.Header["Ce-Type"] = []string{"1.0"}, []string{"new-order-created"}
+			req.Header["Ce-Id"], req.Header["Ce-Source"], req.Header["Ce-Priority"] = []string{"e-1"}, []string{"orders"}, []string{"2"}
+		}
+		reply, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		text, err := io.ReadAll(reply.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.StatusCode, string(text)
+	}
+	if status, text := post("application/json", fmt.Sprintf(plain, 1)); status != http.StatusAccepted {
+		t.Fatalf("have %d: %s", status, text)
+	}
+	for door, d := range map[string]struct {
+		media, body string
+		status      int
+		at          []string
+	}{
+		"plain":        {"application/json", fmt.Sprintf(plain, 2), http.StatusConflict, []string{`"/payload/n"`}},
+		"array":        {"application/json", "[" + fmt.Sprintf(plain, 2) + "]", http.StatusUnprocessableEntity, nil},
+		"one of two":   {"application/json", "[" + fmt.Sprintf(plain, 2) + good, http.StatusMultiStatus, []string{`"/0/payload/n"`}},
+		"structured":   {"application/cloudevents+json", fmt.Sprintf(cloud, 2), http.StatusConflict, []string{`"/data/n"`}},
+		"batch":        {"application/cloudevents-batch+json", "[" + fmt.Sprintf(cloud, 2) + "]", http.StatusUnprocessableEntity, nil},
+		"binary":       {"application/json", `{"order-id": "o-1", "n": 2}`, http.StatusConflict, []string{`"/n"`, `"header/ce-priority"`}},
+		"binary as it": {"application/json", `{"order-id": "o-1", "n": 1}`, http.StatusConflict, []string{`"header/ce-priority"`}},
+	} {
+		status, text := post(d.media, d.body)
+		says := "here payload.n has another value"
+		if strings.HasPrefix(door, "binary") {
+			says = "here priority has another value"
+		}
+		if status != d.status || !strings.Contains(text, "id_conflict") || !strings.Contains(text, says) {
+			t.Errorf("%s: want %d with %q, have %d: %s", door, d.status, says, status, text)
+		}
+		for _, at := range d.at {
+			if !strings.Contains(text, `"location":`+at) {
+				t.Errorf("%s: want the location %s, have %s", door, at, text)
+			}
+		}
+	}
+}
+
 func TestConfigsAreLive(t *testing.T) {
 	t.Parallel()
 	n, ctx := newNode(t), t.Context()

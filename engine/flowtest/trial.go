@@ -83,6 +83,7 @@ type trial struct {
 // A handed event is one of the test, and what became of it.
 type handed struct {
 	event   *Event
+	ev      model.Event // as submitted
 	run     string
 	refused *intake.Error
 
@@ -327,14 +328,19 @@ func (t *trial) problem(at diag.Span, d Difference) {
 // hand hands an event in, which ev is for the engine.
 func (t *trial) hand(ctx context.Context, e *Event, ev model.Event) error {
 	h := &handed{event: e}
-	t.handed = append(t.handed, h)
-	ev.Time = t.clock.Now()
 	if ev.ID == "" {
-		ev.ID = fmt.Sprintf("event-%d", len(t.handed))
+		ev.ID = fmt.Sprintf("event-%d", len(t.handed)+1)
 	}
 	if e.Delay > 0 {
 		ev.At = t.clock.Now().Add(e.Delay)
+		// Who sends an event again sends the same time.
+		first := slices.IndexFunc(t.handed, func(f *handed) bool { return f.ev.ID == ev.ID && f.ev.Source == ev.Source })
+		if first >= 0 && t.handed[first].event.Delay == e.Delay {
+			ev.At = t.handed[first].ev.At
+		}
 	}
+	h.ev = ev
+	t.handed = append(t.handed, h)
 	out, err := t.v.Engine().SubmitOwn(ctx, []intake.Submission{{Event: ev, Signed: true}})
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ type Acceptor struct {
 // Parts are the parts that an [Acceptor] uses.
 type Parts struct {
 	Inbox   store.Inbox
+	Runs    RunReader
 	Library *definitions.Library
 	Room    Room
 	Turns   *Turns
@@ -116,9 +117,14 @@ func (a *Acceptor) SubmitOwn(ctx context.Context, events []Submission) ([]Submit
 	if err := a.awaitMoving(ctx, runs, results); err != nil {
 		return nil, fmt.Errorf("accept events: %w", err)
 	}
+	var unread error
 	for i, r := range results {
 		if r.failure != nil && !store.IsOfData(r.failure) {
 			return nil, fmt.Errorf("accept events: %w", r.failure)
+		}
+		if errors.Is(r.Err, store.ErrConflict) {
+			out[places[i]].Err, unread = a.conflict(ctx, events[places[i]].Event, r.Run, unread)
+			continue
 		}
 		out[places[i]] = r.submitted(&runs[i])
 	}
@@ -189,7 +195,7 @@ type accepted struct {
 	failure error
 }
 
-// submitted converts it to the result for the sender.
+// submitted converts it to the result for the sender, except a conflict.
 func (r accepted) submitted(in *model.Intake) Submitted {
 	switch {
 	case errors.Is(r.failure, store.ErrRefused):
@@ -198,12 +204,6 @@ func (r accepted) submitted(in *model.Intake) Submitted {
 		}}
 	case r.failure != nil:
 		return Submitted{Err: r.failure}
-	case errors.Is(r.Err, store.ErrConflict):
-		return Submitted{Err: &Error{
-			Code: "id_conflict", Field: "id",
-			Message: fmt.Sprintf("event %s of source %q was accepted before with another content; "+
-				"send it with its own id", in.Event.ID, in.Event.Source),
-		}}
 	case errors.Is(r.Err, store.ErrRejected):
 		return Submitted{Err: &Error{
 			Code: "event_rejected", Field: "type",

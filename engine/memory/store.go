@@ -225,7 +225,7 @@ func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted)
 	event := eventKey{in.Event.Namespace(), in.Event.ID}
 	if old := m.events[event]; in.Dedup && old != nil {
 		if old.Hash != in.Hash {
-			return nil, store.Accepted{Err: store.ErrConflict}
+			return nil, store.Accepted{Run: old.ID, Err: store.ErrConflict}
 		}
 		return nil, store.Accepted{Run: old.ID, Duplicate: true}
 	}

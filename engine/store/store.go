@@ -88,7 +88,7 @@ type Inbox interface {
 	// Accept stores every event and its run in one transaction. It returns one result per event, in
 	// order. It does not store an event marked Dedup again if its source and id were accepted
 	// before, also in this batch. With the same hash the result is a duplicate, with another one
-	// [ErrConflict]. The error is for the whole batch. Nothing is stored if it is [ErrFenced] or
+	// [ErrConflict]. Both have the first run. The error is for the whole batch. Nothing is stored if it is [ErrFenced] or
 	// reports invalid data. After any other error the outcome is unknown: accept events marked
 	// Dedup again to find out. With a node other than 0, the node owns runs marked Own that may
 	// start at once, as if it had claimed them. The error is [ErrFenced] if that node may no longer
@@ -196,7 +196,7 @@ func SortAside(list []AsideRuns) []AsideRuns {
 
 // Accepted is the result of one event.
 type Accepted struct {
-	Run       string
+	Run       string // of a duplicate and a conflict: the first run
 	Duplicate bool
 	Undecided bool     // accepted, but the automaton may still refuse it
 	Err       error    // ErrConflict or ErrRejected; nil if accepted or duplicate

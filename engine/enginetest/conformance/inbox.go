@@ -56,6 +56,7 @@ var inboxCases = []storeCase{
 		have := p.acceptFor(0, in, again, other, p.event("k"))
 		p.equal("first three", have[:2], []store.Accepted{{Run: in.ID}, {Run: in.ID, Duplicate: true}})
 		p.wantErr("reuse within the batch", have[2].Err, store.ErrConflict)
+		p.equal("run of the first", have[2].Run, in.ID)
 		if have[3].Err != nil {
 			p.Fatalf("the event after a refused one: %v", have[3].Err)
 		}
@@ -68,6 +69,7 @@ var inboxCases = []storeCase{
 		other.ID, other.Hash, other.Key = "other", "other", "k2"
 		have := p.acceptFor(0, other, p.event("k3"))
 		p.wantErr("reuse", have[0].Err, store.ErrConflict)
+		p.equal("run of the first", have[0].Run, in.ID)
 		if have[1].Err != nil {
 			p.Fatalf("the event after a refused one: %v", have[1].Err)
 		}
