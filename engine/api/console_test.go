@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"compress/gzip"
+	"html"
 	"io"
 	"maps"
 	"net/http"
@@ -252,6 +253,53 @@ func TestConsoleRefusesFormsOfOtherSites(t *testing.T) {
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusForbidden {
 		t.Errorf("have %d %s", w.Code, w.Body)
+	}
+}
+
+// A key is any text. Each has a page that the list of runs links to, as a browser reads the link, and a place in the API.
+func TestAnyKeyHasAPage(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	c := browser(t)
+	dots := regexp.MustCompile(`(?i)%2e`)
+	for _, key := range []string{
+		".", "..", "...", "/", "//", "a//b", "../x", "x/..", "a/../b", "%", "%2e%2e", "%2F", "a?b#c", "a b", "a+b", `a\b`, "a;b&key=c", "<i>", "ключ", "{key}", ":",
+	} {
+		e := wire.Event{Type: "new-order-created", Source: "test", Payload: map[string]any{"order-id": key}}
+		receipt, err := n.SubmitEvent(t.Context(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entity, err := n.Entity(t.Context(), "taxi-order", key)
+		if err != nil || entity.Key != key || len(entity.Runs) != 1 || entity.Runs[0].ID != receipt.Run {
+			t.Errorf("%q over the API: have %v, %+v", key, err, entity)
+		}
+		_, _, list := do(t, c, http.MethodGet, n.url+"/console/runs?key="+url.QueryEscape(key), nil)
+		link := regexp.MustCompile(`<tr id="run-` + receipt.Run + `"><td><a href="([^"]*)"`).FindStringSubmatch(list)
+		if link == nil {
+			t.Errorf("%q has no link in\n%s", key, list)
+			continue
+		}
+		at, err := url.Parse(html.UnescapeString(link[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := &url.URL{Scheme: "http", Host: strings.TrimPrefix(n.url, "http://"), Path: "/console/runs"}
+		segments := strings.Split(at.EscapedPath(), "/")
+		for i, s := range segments { // a browser decodes the dots of a segment that is only dots
+			if plain := dots.ReplaceAllString(s, "."); plain == "." || plain == ".." {
+				segments[i] = plain
+			}
+		}
+		at.Path, at.RawPath = strings.Join(segments, "/"), ""
+		if at.Path, err = url.PathUnescape(at.Path); err != nil {
+			t.Fatal(err)
+		}
+		at.RawPath = strings.Join(segments, "/")
+		code, _, page := do(t, c, http.MethodGet, base.ResolveReference(at).String(), nil)
+		if code != http.StatusOK || !strings.Contains(page, receipt.Run) {
+			t.Errorf("%q: %s: have %d\n%s", key, link[1], code, page)
+		}
 	}
 }
 

@@ -81,12 +81,12 @@ func (c *Client) Versions(ctx context.Context, limit int) ([]definitions.Version
 
 // Version reads one version.
 func (c *Client) Version(ctx context.Context, name string) (definitions.VersionDetail, error) {
-	return Send[definitions.VersionDetail](ctx, c, http.MethodGet, "/v1/versions/"+url.PathEscape(name), nil, nil)
+	return Send[definitions.VersionDetail](ctx, c, http.MethodGet, "/v1/versions/"+Segment(name), nil, nil)
 }
 
 // DiffVersions compares two versions.
 func (c *Client) DiffVersions(ctx context.Context, old, now string) (diff.Diff, error) {
-	path := "/v1/versions/" + url.PathEscape(old) + "/diff/" + url.PathEscape(now)
+	path := "/v1/versions/" + Segment(old) + "/diff/" + Segment(now)
 	return Send[diff.Diff](ctx, c, http.MethodGet, path, nil, nil)
 }
 
@@ -136,5 +136,5 @@ func (c *Client) RevokeToken(ctx context.Context, name, reason string) (credenti
 	if reason != "" {
 		q = "?" + url.Values{"reason": {reason}}.Encode()
 	}
-	return Send[credentials.TokenView](ctx, c, http.MethodDelete, "/admin/v1/tokens/"+url.PathEscape(name)+q, nil, nil)
+	return Send[credentials.TokenView](ctx, c, http.MethodDelete, "/admin/v1/tokens/"+Segment(name)+q, nil, nil)
 }

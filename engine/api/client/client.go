@@ -54,6 +54,14 @@ func (c *Client) Lasting(wait time.Duration) *Client {
 	return &longer
 }
 
+// Segment encodes text as one segment of a path. So are . and .., which a server would otherwise take for steps.
+func Segment(text string) string {
+	if text == "." || text == ".." {
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
+}
+
 // Send sends one request with a body as JSON, and decodes the reply. A nil body
 // sends none. The path may have a query.
 func Send[T any](ctx context.Context, c *Client, method, path string, body any, h http.Header) (reply T, err error) {

@@ -65,14 +65,14 @@ func (c *Client) SetConfig(ctx context.Context, name string, change wire.ConfigC
 	if ifRevision >= 0 {
 		h.Set("If-Match", wire.ETag(ifRevision))
 	}
-	return Send[settings.ConfigView](ctx, c, http.MethodPut, "/admin/v1/configs/"+url.PathEscape(name), change, h)
+	return Send[settings.ConfigView](ctx, c, http.MethodPut, "/admin/v1/configs/"+Segment(name), change, h)
 }
 
 // controlURL returns the address of a control.
 func controlURL(path string) string {
 	parts := strings.Split(path, "/")
 	for i := range parts {
-		parts[i] = url.PathEscape(parts[i])
+		parts[i] = Segment(parts[i])
 	}
 	return "/admin/v1/controls/" + strings.Join(parts, "/")
 }

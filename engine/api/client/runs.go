@@ -31,19 +31,19 @@ const (
 
 // Run reads a run. If there is none, the error is a [*problem.Problem] with the code run_not_found.
 func (c *Client) Run(ctx context.Context, id string) (checkpoint.RunView, error) {
-	return Send[checkpoint.RunView](ctx, c, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
+	return Send[checkpoint.RunView](ctx, c, http.MethodGet, "/v1/runs/"+Segment(id), nil, nil)
 }
 
 // AwaitRun waits for the end of a run, at most [rest.MaxWait], and reads it. The status of the run
 // says whether it has ended.
 func (c *Client) AwaitRun(ctx context.Context, id string, wait time.Duration) (checkpoint.RunView, error) {
-	return Send[checkpoint.RunView](ctx, c.Lasting(wait), http.MethodGet, "/v1/runs/"+url.PathEscape(id)+"?wait="+wait.String(), nil, nil)
+	return Send[checkpoint.RunView](ctx, c.Lasting(wait), http.MethodGet, "/v1/runs/"+Segment(id)+"?wait="+wait.String(), nil, nil)
 }
 
 // FollowRun reads the steps of a run, the current state first. It calls step for each, the end
 // last. Without an end, the stream was cut: call it again.
 func (c *Client) FollowRun(ctx context.Context, id string, step func(v checkpoint.RunView, ended bool) error) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/v1/runs/"+url.PathEscape(id)+"/progress", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/v1/runs/"+Segment(id)+"/progress", http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -110,44 +110,44 @@ func (c *Client) Recordings(ctx context.Context, f store.RunFilter) (wire.Page[r
 // Explain returns why a handler ran in a run, or did not. The path may be shortened from
 // the left.
 func (c *Client) Explain(ctx context.Context, run, path string) (explain.Explanation, error) {
-	return Send[explain.Explanation](ctx, c, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+
+	return Send[explain.Explanation](ctx, c, http.MethodGet, "/v1/runs/"+Segment(run)+"/explain?"+
 		url.Values{"path": {path}}.Encode(), nil, nil)
 }
 
 // Entity reads a key of a flow.
 func (c *Client) Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error) {
-	return Send[checkpoint.EntityView](ctx, c, http.MethodGet, "/v1/flows/"+url.PathEscape(flow)+"/keys/"+url.PathEscape(key), nil,
+	return Send[checkpoint.EntityView](ctx, c, http.MethodGet, "/v1/flows/"+Segment(flow)+"/keys/"+Segment(key), nil,
 		nil)
 }
 
 // Retry continues a run that has failed or waits for an operator. The reason may be empty.
 func (c *Client) Retry(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
-	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", wire.Reason{Reason: reason}, nil)
+	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+Segment(id)+"/retry", wire.Reason{Reason: reason}, nil)
 }
 
 // Cancel ends a run. If its pipeline has compensations, the run first undoes what it has done. The
 // reason may be empty.
 func (c *Client) Cancel(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
-	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel",
+	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+Segment(id)+"/cancel",
 		wire.Cancellation{Reason: reason}, nil)
 }
 
 // Abandon ends a run as it is, without undoing what it has done. The reason may be empty.
 func (c *Client) Abandon(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	how := wire.Cancellation{Reason: reason, Compensate: new(bool)}
-	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", how, nil)
+	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+Segment(id)+"/cancel", how, nil)
 }
 
 // Rerun repeats a run as a new one, from a stage on, or completely if that is empty. The reason may
 // be empty.
 func (c *Client) Rerun(ctx context.Context, id, stage, reason string) (checkpoint.RunView, error) {
-	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
+	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+Segment(id)+"/rerun",
 		wire.Rerun{From: stage, Reason: reason}, nil)
 }
 
 // RerunPlan returns what Rerun would do.
 func (c *Client) RerunPlan(ctx context.Context, id, stage string) (intake.RerunPlan, error) {
-	return Send[intake.RerunPlan](ctx, c, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
+	return Send[intake.RerunPlan](ctx, c, http.MethodPost, "/v1/runs/"+Segment(id)+"/rerun",
 		wire.Rerun{From: stage, Preview: true}, nil)
 }
 
@@ -182,5 +182,5 @@ func migratePath(id string) string {
 	if id == "" {
 		return "/v1/runs/migrate"
 	}
-	return "/v1/runs/" + url.PathEscape(id) + "/migrate"
+	return "/v1/runs/" + Segment(id) + "/migrate"
 }

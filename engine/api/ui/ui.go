@@ -155,6 +155,7 @@ func (c *Console) routes() *http.ServeMux {
 		"GET " + Root + "runs/{id}/why/{path...}": runPages{c}.why,
 		"GET " + Root + "runs/{id}/compare":       runPages{c}.compare,
 		"GET " + Root + "keys/{flow}/{key...}":    runPages{c}.key,
+		"GET " + Root + "keys/{flow}":             runPages{c}.key,
 		"GET " + Root + "queue":                   systems{c}.queue,
 		"GET " + Root + "incidents":               c.incidents,
 		"GET " + Root + "incidents.md":            c.incidents,

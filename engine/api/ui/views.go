@@ -315,7 +315,7 @@ type keyData struct {
 }
 
 func (c runPages) key(w http.ResponseWriter, r *http.Request) error {
-	flow, key := r.PathValue("flow"), r.PathValue("key")
+	flow, key := r.PathValue("flow"), cmp.Or(r.PathValue("key"), r.FormValue("key"))
 	entity, err := c.o.Engine.Entity(r.Context(), flow, key)
 	if errors.Is(err, store.ErrNotFound) {
 		var known []string

@@ -37,7 +37,7 @@ func ExplainPartition(ctx context.Context, c *client.Client, id string, partitio
 
 // PullLever pulls or releases a lever of a cluster.
 func PullLever(ctx context.Context, c *client.Client, id string, pull clusters.LeverPull, reason string) (clusters.Levers, error) {
-	path := clusterPath(id) + "/levers/" + url.PathEscape(pull.Lever)
+	path := clusterPath(id) + "/levers/" + client.Segment(pull.Lever)
 	if !pull.Release {
 		change := LeverChange{Worker: pull.Worker, Zone: pull.Zone, Until: pull.Until, Reason: reason}
 		if pull.Partition >= 0 {
@@ -58,4 +58,4 @@ func PullLever(ctx context.Context, c *client.Client, id string, pull clusters.L
 }
 
 // clusterPath returns the path of operators' calls for a cluster.
-func clusterPath(id string) string { return "/admin/v1/clusters/" + url.PathEscape(id) }
+func clusterPath(id string) string { return "/admin/v1/clusters/" + client.Segment(id) }

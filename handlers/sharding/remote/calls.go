@@ -39,7 +39,7 @@ func Shards(ctx context.Context, c *client.Client, shardMap string) ([]transfers
 
 // SetShard changes the settings of a shard.
 func SetShard(ctx context.Context, c *client.Client, shardMap, shard string, change ShardChangeRequest) (transfers.ShardView, error) {
-	return client.Send[transfers.ShardView](ctx, c, http.MethodPut, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)), change,
+	return client.Send[transfers.ShardView](ctx, c, http.MethodPut, "/admin"+shardPath(shardMap, "/shards/"+client.Segment(shard)), change,
 		nil)
 }
 
@@ -61,7 +61,7 @@ func CheckShards(ctx context.Context, c *client.Client, shardMap, shard string) 
 
 // EnrollShard prepares a shard.
 func EnrollShard(ctx context.Context, c *client.Client, shardMap, shard string) (transfers.ShardEnrollment, error) {
-	return client.Send[transfers.ShardEnrollment](ctx, c, http.MethodPost, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)+
+	return client.Send[transfers.ShardEnrollment](ctx, c, http.MethodPost, "/admin"+shardPath(shardMap, "/shards/"+client.Segment(shard)+
 		"/enroll"), nil, nil)
 }
 
@@ -77,10 +77,10 @@ func ShardTransfers(ctx context.Context, c *client.Client, shardMap string) ([]t
 
 // OrderShardTransfer sends an order to a transfer.
 func OrderShardTransfer(ctx context.Context, c *client.Client, id string, order TransferOrderRequest) (transfers.ShardTransfer, error) {
-	return client.Send[transfers.ShardTransfer](ctx, c, http.MethodPost, "/admin/v1/transfers/"+url.PathEscape(id)+"/order", order, nil)
+	return client.Send[transfers.ShardTransfer](ctx, c, http.MethodPost, "/admin/v1/transfers/"+client.Segment(id)+"/order", order, nil)
 }
 
 // shardPath returns the path of a part of a shard map.
 func shardPath(shardMap, rest string) string {
-	return "/v1/shard-maps/" + url.PathEscape(shardMap) + rest
+	return "/v1/shard-maps/" + client.Segment(shardMap) + rest
 }

@@ -201,8 +201,11 @@ func ShortHash(hash string) string {
 // HandlerURL is the address of the page of a handler.
 func HandlerURL(p string) string { return Root + "handlers/" + p }
 
-// KeyURL is the address of the page of a key.
+// KeyURL is the address of the page of a key. Browsers take . and .. for steps in a path, even when they are encoded.
 func KeyURL(flow, key string) string {
+	if key == "." || key == ".." {
+		return Root + "keys/" + flow + "?key=" + key
+	}
 	return Root + "keys/" + template.URLQueryEscaper(flow) + "/" + strings.ReplaceAll(template.URLQueryEscaper(key), "+", "%20")
 }
 
