@@ -13,6 +13,9 @@ import (
 // crash only its unfinished handlers run again. Events of the key wait until everything is done. Its switches, limits
 // and metrics are those of its own paths, for every caller.
 //
+// Handlers that move into a called pipeline get other paths. So their switches, mocks and metrics must move too, and a
+// replay reports recorded runs as different. A template keeps the paths.
+//
 // When one of its critical handlers fails, this handler fails with that error. An operator's retry of the run resumes inside it.
 type Call struct {
 	Span diag.Span `yaml:"-"`

@@ -50,13 +50,14 @@ type Handler struct {
 	// Enabled says whether the run includes the handler.
 	Enabled *expr.Value `yaml:"enabled" kind:"bool"`
 
-	// Use inserts the handler of a template. Fields next to it replace those of the template.
+	// Use inserts the handler of a template, which keeps the path of this one. Fields next to it replace those of the
+	// template.
 	Use *Use `yaml:"use"`
 
 	// Await makes the handler wait for an event of the same key, instead of a call.
 	Await *Await `yaml:"await"`
 
-	// Call runs another pipeline, instead of a call of a service.
+	// Call runs another pipeline, instead of a call of a service. The handlers have the paths of that pipeline.
 	Call *Call `yaml:"call"`
 
 	// ForEach repeats the call for each element of a list.

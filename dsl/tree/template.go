@@ -26,7 +26,8 @@ type Template struct {
 	Contracts map[string]*contracts.Contract `yaml:"-"` // of parameters
 }
 
-// A Use inserts the handler of a template. Fields of the handler itself replace those of the template.
+// A Use inserts the handler of a template. Fields of the handler itself replace those of the template. The path of the
+// handler stays, with its switches, mocks, metrics and recorded runs. A call would change it.
 type Use struct {
 	Span diag.Span `yaml:"-"`
 
