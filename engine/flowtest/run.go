@@ -221,7 +221,7 @@ func (s *Suite) run(ctx context.Context, test *Test, r *Result, o Options, share
 	}
 	found := unused(test.Mocks, used)
 	if len(found) > 0 && !o.Chaos && r.Passed() {
-		if err := s.useByChaos(ctx, test, base, used); err != nil {
+		if err := s.useByChaos(ctx, test, base, test.Mocks, used); err != nil {
 			return err
 		}
 		found = unused(test.Mocks, used)
@@ -233,15 +233,27 @@ func (s *Suite) run(ctx context.Context, test *Test, r *Result, o Options, share
 }
 
 // useByChaos adds the answers that the variants of a test use. A mock may be there only for --chaos, such as that of a
-// handler that stands in for one that is left out. What else becomes of the variants is not looked at.
-func (s *Suite) useByChaos(ctx context.Context, test *Test, base *trial, used map[*Answer]bool) error {
+// handler that stands in for one that is left out. A crash repeats calls, so what it uses counts only for handlers that
+// have no other calls. What else becomes of the variants is not looked at.
+func (s *Suite) useByChaos(ctx context.Context, test *Test, base *trial, mocks map[string][]*Answer, used map[*Answer]bool) error {
+	called := map[*Answer]bool{} // answers of handlers that are called without chaos
+	for _, answers := range mocks {
+		if slices.ContainsFunc(answers, func(a *Answer) bool { return used[a] }) {
+			for _, a := range answers {
+				called[a] = true
+			}
+		}
+	}
 	for _, v := range base.variants() {
 		t, err := s.try(ctx, test, v, base)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err == nil {
-			maps.Copy(used, t.used)
+		if err != nil {
+			continue
+		}
+		for a := range t.used {
+			used[a] = used[a] || v.Off != "" || !called[a]
 		}
 	}
 	return nil
@@ -287,7 +299,7 @@ func (s *Suite) unusedOfFile(ctx context.Context, shared *sharedMocks, r *Result
 		}
 		base, err := s.try(ctx, test, Variant{}, nil)
 		if err == nil && len(base.found) == 0 {
-			err = s.useByChaos(ctx, test, base, shared.used)
+			err = s.useByChaos(ctx, test, base, s.File.Mocks, shared.used)
 		}
 		if ctx.Err() != nil {
 			return err
