@@ -27,7 +27,7 @@ func openQueue(ctx context.Context, b *bench, schema string) (*queue.Store, stri
 	if err != nil {
 		return nil, "", err
 	}
-	if _, _, err := postgres.Migrate(ctx, dsn); err != nil {
+	if _, err := postgres.Migrate(ctx, dsn); err != nil {
 		return nil, "", err
 	}
 	s, err := queue.Open(ctx, dsn, queue.Options{})

@@ -48,6 +48,9 @@ type Addon struct {
 	// Types are its handler types as the language sees them. Those of [Part.Types] replace them on a node.
 	Types []engine.HandlerType
 
+	// Tables are the migrations of its tables, in a sequence of its own behind that of the store. Its Name is that of the add-on.
+	Tables store.Tables
+
 	// Alerts returns its alerting rules, whose commands name a server.
 	Alerts func(server string) []alert.Rule
 

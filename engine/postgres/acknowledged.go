@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
 
@@ -151,18 +152,14 @@ func formatLSN(lsn int64) string { return fmt.Sprintf("%X/%X", uint64(lsn)>>32, 
 // what was acknowledged, or another error if somebody has brought newer tables. A connection asks the
 // server when it is made. Behind a pooler, another server may be behind the same connection.
 func (d *database) intact(ctx context.Context) error {
-	known, err := latestSchema()
-	if err != nil {
-		return err
-	}
 	return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 		if err := d.acked.check(ctx, c.Conn()); err != nil {
 			return err
 		}
-		var version int64
-		if err := c.QueryRow(ctx, schemaVersion).Scan(&version); err != nil {
+		have, err := versions(ctx, d.known, c)
+		if err != nil {
 			return err
 		}
-		return refuseNewer(version, known)
+		return sqlstore.RefuseNewer(d.known, have)
 	})
 }

@@ -58,6 +58,7 @@ type database struct {
 	cell   atomic.Bool // it is a cell, which may have any number of slots; see [store.Cell]
 	hints  *hints      // notified when runs become ready
 	acked  *acknowledged
+	known  []sqlstore.History // the versions of the tables that this program knows
 }
 
 var _ sqlstore.DB = (*database)(nil)
@@ -125,7 +126,8 @@ const (
 	firstPause = 5 * time.Millisecond
 )
 
-// tx runs a transaction. It retries a transaction that certainly wrote nothing.
+// tx runs a transaction. It retries a transaction that certainly wrote nothing. Do may run several times, so it must not build on results
+// of an earlier try. A transaction whose outcome is unknown is never run again here: its caller knows by ids and versions what is written.
 func (d *database) tx(ctx context.Context, do func(*tx) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {

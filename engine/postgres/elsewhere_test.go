@@ -16,7 +16,7 @@ import (
 func TestStoreIsNotMadeTwiceInADatabase(t *testing.T) {
 	t.Parallel()
 	dsn := enginetest.Postgres(t)
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
 	u, err := url.Parse(dsn)
@@ -33,14 +33,14 @@ func TestStoreIsNotMadeTwiceInADatabase(t *testing.T) {
 	}
 	defer c.Close(t.Context())
 	// As long as there is no such schema, the path says nothing else.
-	if _, _, err := postgres.Migrate(t.Context(), u.String()); err != nil {
+	if _, err := postgres.Migrate(t.Context(), u.String()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Exec(t.Context(), "create schema "+schema+"_later"); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = c.Exec(t.Context(), "drop schema "+schema+"_later cascade") }()
-	_, _, migrated := postgres.Migrate(t.Context(), u.String())
+	_, migrated := postgres.Migrate(t.Context(), u.String())
 	store, opened := postgres.Open(t.Context(), u.String(), postgres.Options{})
 	if opened == nil {
 		defer store.Close()

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/model"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
 
@@ -21,17 +22,12 @@ const (
 	forgetNodes = "delete from nodes where gone < now() - $1 * interval '1 microsecond'"
 )
 
-// Join implements [store.Ledger].
+// Join implements [store.Ledger]. It reads the versions of the tables under the lock that migrations take. So the node joins either
+// before a migration, which then sees it, or after one, and refuses tables that it does not know.
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	enrolled := false
-	known, err := latestSchema()
-	if err != nil {
-		return 0, err
-	}
 	err = s.db.tx(ctx, func(t *tx) error {
 		t.queue(lockJoin)
-		var version int64
-		t.queue(schemaVersion).QueryRow(value(&version))
 		t.queue(lockSlots)
 		t.queue("select exists (select from inbox_cell)").QueryRow(value(&enrolled))
 		t.queue(forgetNodes, store.NodesRemembered.Microseconds())
@@ -41,7 +37,11 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 		if err := t.send(ctx); err != nil {
 			return err
 		}
-		if err := refuseNewer(version, known); err != nil {
+		have, err := versions(ctx, s.db.known, t.conn) // under the lock
+		if err == nil {
+			err = sqlstore.RefuseNewer(s.db.known, have)
+		}
+		if err != nil {
 			return err
 		}
 		node = store.NodeNumber(drawn)
@@ -102,7 +102,9 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 	return append(runs, aside...), nil
 }
 
-// claim gives ready runs to a node, without their entities. It sets runs aside that cannot be read.
+// claim gives ready runs to a node, without their entities. It sets runs aside that cannot be read. It reads the queue from the horizon
+// on: before it, only dead rows are left. The horizon moves on only after a claim that has succeeded, because a claim whose outcome is
+// unknown may have left runs in front of it.
 func (s *Store) claim(ctx context.Context, node int64, limit int, bundle string) (got []claimedRow, aside []store.Claimed, err error) {
 	look := s.hints.horizon.look()
 	got, err = s.give(ctx, node, claim, limit, bundle, look.from.rank, look.from.at, int64(store.ClaimBytes))
@@ -123,7 +125,8 @@ func (s *Store) claim(ctx context.Context, node int64, limit int, bundle string)
 	return got, nil, nil
 }
 
-// give runs a statement that gives ready runs to a node.
+// give runs a statement that gives ready runs to a node. The lock of the node keeps a takeover away until the commit. So a node that was
+// taken for dead gets nothing, or what it gets is taken over with the rest.
 func (s *Store) give(ctx context.Context, node int64, statement string, args ...any) (got []claimedRow, err error) {
 	err = s.db.tx(ctx, func(t *tx) error {
 		at := t.asNode(node)
@@ -237,7 +240,8 @@ type heldRun struct {
 	cancel        bool
 }
 
-// release takes its runs, except those in keep, from a node that has died or continues.
+// release takes its runs, except those in keep, from a node that has died or continues. Runs keep the
+// checkpoint of their last commit. What the node did since then may be done again.
 func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) error {
 	if keep == nil {
 		keep = []string{} // null would match nothing
@@ -283,7 +287,8 @@ const (
 	lockNodeAlone = "select pg_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & 2147483647)::int)"
 )
 
-// Leave implements [store.Ledger].
+// Leave implements [store.Ledger]. Its number is gone for good before the runs are released. So nothing that the node still sends can
+// change a run that another node has.
 func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	err := s.db.tx(ctx, func(t *tx) error {
 		if keep != nil {

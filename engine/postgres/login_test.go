@@ -68,7 +68,7 @@ func TestOpenRefusesADatabaseThatIsNotUTF8(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "SQL_ASCII, want UTF8") || postgres.IsAway(err) {
 		t.Errorf("want the encoding refused for good, have %v", err)
 	}
-	if _, _, err := postgres.Migrate(t.Context(), u.String()); err == nil || !strings.Contains(err.Error(), "want UTF8") {
+	if _, err := postgres.Migrate(t.Context(), u.String()); err == nil || !strings.Contains(err.Error(), "want UTF8") {
 		t.Errorf("want no tables made, have %v", err)
 	}
 }

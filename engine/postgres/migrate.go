@@ -8,7 +8,6 @@ import (
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -20,30 +19,58 @@ import (
 
 const schemaTable = "procaas_schema"
 
-// Migrate updates the schema at dsn, and returns the versions before and after. If several
-// processes call it at once, one does the work. It changes nothing while nodes are alive.
-func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
+// Migrate updates the schema at dsn, then the tables of add-ons, and returns the versions before and after, the schema's first. If
+// several processes call it at once, one does the work. It changes nothing while nodes are alive.
+func Migrate(ctx context.Context, dsn string, addons ...store.Tables) (done []store.Migration, err error) {
 	config, _, err := prepareConfig(ctx, dsn)
 	if err != nil {
-		return 0, 0, fmt.Errorf("migrate: %w", err)
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	known, err := histories(addons)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
 	}
 	db := stdlib.OpenDB(*config.ConnConfig)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var elsewhere, first string
 	err = db.QueryRowContext(ctx, storeElsewhere).Scan(&elsewhere, &first)
 	if err = misplaced(err, sql.ErrNoRows, elsewhere, first); err != nil {
-		return 0, 0, fmt.Errorf("migrate: %w", err)
+		return nil, fmt.Errorf("migrate: %w", err)
 	}
-	p, err := migrations(db)
+	for _, h := range known {
+		if h.Latest == 0 {
+			continue
+		}
+		m, err := migrate(ctx, db, h, known)
+		if err != nil {
+			return nil, fmt.Errorf("migrate: %w", err)
+		}
+		done = append(done, m)
+	}
+	return done, nil
+}
+
+// migrate makes the migrations of one history.
+func migrate(ctx context.Context, db *sql.DB, h sqlstore.History, known []sqlstore.History) (store.Migration, error) {
+	m := store.Migration{Of: h.Of}
+	options := []goose.ProviderOption{
+		goose.WithTableName(h.Table), goose.WithSessionLocker(&migrationLock{db: db, known: known}), goose.WithDisableGlobalRegistry(true),
+	}
+	if h.Of == "" {
+		options = append(options, goose.WithGoMigrations(
+			goose.NewGoMigration(sqlstore.HorizonVersion, &goose.GoFunc{RunTx: adoptHorizon}, nil)))
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, h.Files, options...)
 	if err != nil {
-		return 0, 0, fmt.Errorf("migrate: %w", err)
+		return m, err
 	}
 	results, err := p.Up(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("migrate: %w", err)
+		return m, err
 	}
-	to, err = p.GetDBVersion(ctx)
-	return before(p.ListSources(), results, to), to, err
+	m.To, err = p.GetDBVersion(ctx)
+	m.From = before(p.ListSources(), results, m.To)
+	return m, err
 }
 
 // before returns the version from which migrations led to another. The numbers of files have gaps.
@@ -59,14 +86,13 @@ func before(files []*goose.Source, done []*goose.MigrationResult, to int64) (fro
 	return from
 }
 
-func migrations(db *sql.DB) (*goose.Provider, error) {
-	files, err := fs.Sub(schemas.Postgres, "postgres")
+// histories lists the migrations of the store and of add-ons.
+func histories(addons []store.Tables) ([]sqlstore.History, error) {
+	own, err := fs.Sub(schemas.Postgres, "postgres")
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(schemaTable),
-		goose.WithSessionLocker(&migrationLock{db: db}), goose.WithDisableGlobalRegistry(true),
-		goose.WithGoMigrations(goose.NewGoMigration(sqlstore.HorizonVersion, &goose.GoFunc{RunTx: adoptHorizon}, nil)))
+	return sqlstore.Histories(own, addons, func(t store.Tables) fs.FS { return t.Postgres })
 }
 
 // adoptHorizon is the migration that is no file; see [sqlstore.AdoptHorizon].
@@ -75,16 +101,6 @@ func adoptHorizon(ctx context.Context, t *sql.Tx) error {
 		Read:  "select audit_base, audit_base_hash, revision, clock_timestamp() from settings for update",
 		Count: "update settings set revision = $1",
 	})
-}
-
-// latestSchema returns the version that this program knows.
-func latestSchema() (int64, error) {
-	files, err := fs.ReadDir(schemas.Postgres, "postgres")
-	if err != nil {
-		return 0, err
-	}
-	last, err := goose.NumericComponent(files[len(files)-1].Name())
-	return max(last, sqlstore.HorizonVersion), err
 }
 
 // storeElsewhere returns the schemas if a store's tables are not in the schema where new tables
@@ -108,29 +124,28 @@ func misplaced(err, none error, elsewhere, first string) error {
 		elsewhere)
 }
 
-const schemaVersion = "select coalesce(max(version_id), 0) from " + schemaTable + " where is_applied"
+// existing is a statement for [sqlstore.Versions].
+const existing = "select coalesce(string_agg(t, ','), '') from unnest(array[%s]) t where to_regclass(t) is not null"
 
-func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	want, err := latestSchema()
-	if err != nil {
-		return err
-	}
+// A querier is a connection, a pool or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// versions reads the versions of the tables.
+func versions(ctx context.Context, known []sqlstore.History, q querier) ([]int64, error) {
+	return sqlstore.Versions(known, existing, func(sql string) interface{ Scan(...any) error } { return q.QueryRow(ctx, sql) })
+}
+
+func checkSchema(ctx context.Context, pool *pgxpool.Pool, known []sqlstore.History) error {
 	var elsewhere, first string
-	err = pool.QueryRow(ctx, storeElsewhere).Scan(&elsewhere, &first)
+	err := pool.QueryRow(ctx, storeElsewhere).Scan(&elsewhere, &first)
 	if err := misplaced(err, pgx.ErrNoRows, elsewhere, first); err != nil {
 		return err
 	}
-	var have int64
-	err = pool.QueryRow(ctx, schemaVersion).Scan(&have)
-	var code *pgconn.PgError
-	if errors.As(err, &code) && code.Code == "42P01" { // undefined_table: never migrated
-		err = nil
-	}
-	switch {
-	case err != nil:
+	have, err := versions(ctx, known, pool)
+	if err != nil {
 		return err
-	case have < want:
-		return fmt.Errorf("%w %d, want %d: run procaas store migrate", store.ErrOutdated, have, want)
 	}
-	return refuseNewer(have, want)
+	return sqlstore.Check(known, have)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"procaas/engine/sqlstore"
 )
 
 // Nodes of two releases must not use tables of different versions at once: the older ones would fail
@@ -17,24 +19,27 @@ import (
 const (
 	lockJoin = "select pg_advisory_xact_lock_shared(hashtext(current_schema))" // see migrationLock
 
-	hasLeases     = "select to_regclass('" + schemaTable + "') is not null, to_regclass('leases') is not null"
+	hasLeases     = "select to_regclass('leases') is not null"
 	findLive      = "select node, name, lease_until from nodes join leases using (node)" + isAlive
 	findLiveFirst = "select node, name, lease_until from nodes" + isAlive // before version 8
 	isAlive       = " where gone is null and lease_until >= clock_timestamp() order by node"
 )
 
-// refuseLive returns an error if the migration is due while nodes are alive.
-func refuseLive(ctx context.Context, tx *sql.Tx) error {
-	want, err := latestSchema()
-	if err != nil {
+// refuseLive returns an error if a migration is due while nodes are alive.
+func refuseLive(ctx context.Context, tx *sql.Tx, known []sqlstore.History) error {
+	have, err := sqlstore.Versions(known, existing, func(sql string) interface{ Scan(...any) error } { return tx.QueryRowContext(ctx, sql) })
+	if err != nil || have[0] == 0 { // a new store
 		return err
 	}
-	var made, leases bool
-	if err := tx.QueryRowContext(ctx, hasLeases).Scan(&made, &leases); err != nil || !made {
-		return err
+	due := 0
+	for due < len(known) && have[due] >= known[due].Latest {
+		due++
 	}
-	var have int64
-	if err := tx.QueryRowContext(ctx, schemaVersion).Scan(&have); err != nil || have == 0 || have >= want {
+	if due == len(known) {
+		return nil
+	}
+	var leases bool
+	if err := tx.QueryRowContext(ctx, hasLeases).Scan(&leases); err != nil {
 		return err
 	}
 	find := findLive
@@ -61,13 +66,5 @@ func refuseLive(ctx context.Context, tx *sql.Tx) error {
 	}
 	return fmt.Errorf("older nodes are alive, which cannot work with newer tables: %s. They use version %d, and this program brings "+
 		"version %d. Stop them all, or wait until the leases of nodes that have died end, and try again. Nothing was changed",
-		strings.Join(live, ", "), have, want)
-}
-
-// refuseNewer returns an error if the tables are newer than this program.
-func refuseNewer(have, want int64) error {
-	if have <= want {
-		return nil
-	}
-	return fmt.Errorf("schema has version %d, newer than %d, the last that this procaas knows: use a newer procaas", have, want)
+		strings.Join(live, ", "), have[due], known[due].Latest)
 }

@@ -31,11 +31,11 @@ func TestMigrationIsRefusedWhileOlderNodesLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Errorf("want nothing to refuse while the tables are up to date, have %v", err)
 	}
 	newest := earlier(t, c)
-	_, _, migrate := postgres.Migrate(t.Context(), dsn)
+	_, migrate := postgres.Migrate(t.Context(), dsn)
 	_, start := postgres.Open(t.Context(), dsn, postgres.Options{Migrate: true})
 	for what, err := range map[string]error{"migrate": migrate, "start": start} {
 		for _, want := range []string{fmt.Sprintf("node %d (host-7, until ", node), fmt.Sprintf("version %d", newest),
@@ -50,7 +50,7 @@ func TestMigrationIsRefusedWhileOlderNodesLive(t *testing.T) {
 		t.Errorf("want the version before %d, have %d, %v", newest, version, err)
 	}
 	run(t, c, "update leases set lease_until = clock_timestamp()")
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil && strings.Contains(err.Error(), "alive") {
+	if _, err := postgres.Migrate(t.Context(), dsn); err != nil && strings.Contains(err.Error(), "alive") {
 		t.Errorf("want a node whose lease has ended ignored, have %v", err)
 	}
 }

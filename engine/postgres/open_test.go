@@ -91,9 +91,9 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 	newest = max(newest, sqlstore.HorizonVersion) // which is no file
 	wantOpenError(t, dsn, fmt.Sprintf("schema has version 0, want %d", newest), "run procaas store migrate")
 	for _, want := range [][2]int64{{0, newest}, {newest, newest}} {
-		from, to, err := postgres.Migrate(t.Context(), dsn)
-		if err != nil || [2]int64{from, to} != want {
-			t.Fatalf("migrate: want %v, have %d to %d, %v", want, from, to, err)
+		done, err := postgres.Migrate(t.Context(), dsn)
+		if err != nil || len(done) != 1 || [2]int64{done[0].From, done[0].To} != want {
+			t.Fatalf("migrate: want %v, have %v, %v", want, done, err)
 		}
 	}
 	s, err := postgres.Open(t.Context(), dsn, postgres.Options{})
@@ -136,7 +136,7 @@ func TestMigrationMovesCheckpointsBehind(t *testing.T) {
 	run(t, c, "alter table shards drop column drain_asked, drop column place")
 	run(t, c, "delete from procaas_schema where version_id >= 50")
 	run(t, c, "update leases set lease_until = now()")
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]int64{"begun": 1, "waits": 0} {
@@ -181,7 +181,7 @@ func TestProcessesMigrateAtOnce(t *testing.T) {
 func TestOpenRefusesAServerThatForgets(t *testing.T) {
 	t.Parallel()
 	dsn := enginetest.Postgres(t)
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
 	forgets := with(t, dsn, "options", "-c synchronous_commit=off")

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"procaas/engine/sqlstore"
 )
 
 // Behind a pooler, the store does without session state: see [pgkit.Pooled].
@@ -17,8 +19,9 @@ const localSettings = `select set_config('statement_timeout', $1, true), set_con
 // A migrationLock lets one process migrate at a time. A transaction holds it, so that it works
 // through a pooler, too.
 type migrationLock struct {
-	db *sql.DB
-	tx *sql.Tx
+	db    *sql.DB
+	tx    *sql.Tx
+	known []sqlstore.History
 }
 
 // SessionLock implements goose's lock.SessionLocker.
@@ -31,7 +34,7 @@ func (l *migrationLock) SessionLock(ctx context.Context, _ *sql.Conn) (err error
 		_ = l.tx.Rollback()
 		return fmt.Errorf("wait for another process that migrates: %w", err)
 	}
-	if err := refuseLive(ctx, l.tx); err != nil {
+	if err := refuseLive(ctx, l.tx, l.known); err != nil {
 		return errors.Join(err, l.tx.Rollback())
 	}
 	return nil

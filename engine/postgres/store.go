@@ -46,6 +46,9 @@ type Options struct {
 	// Migrate updates the schema. Without it, Open refuses an outdated schema.
 	Migrate bool
 
+	// Addons are the tables of add-ons, which Migrate updates, too.
+	Addons []store.Tables
+
 	// Unsafe allows a server that may lose acknowledged data: one with fsync, full_page_writes or
 	// synchronous_commit off.
 	Unsafe bool
@@ -109,20 +112,24 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if !strings.Contains(dsn, "pool_max_conns") {
 		config.MaxConns = maxConns
 	}
+	known, err := histories(o.Addons)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	h := &hints{wake: make(chan struct{}, 1), tell: make(chan struct{}, 1)}
 	s := &Store{
-		db: &database{pool: pool, pooled: pooled, hints: h, acked: acked}, hints: h, log: log, tellChanged: make(chan struct{}, 1),
+		db: &database{pool: pool, pooled: pooled, hints: h, acked: acked, known: known}, hints: h, log: log, tellChanged: make(chan struct{}, 1),
 		process: nameProcess(os.Getpid()), presence: presence{told: map[int64]*session{}},
 	}
 	s.common = sqlstore.New(s.db)
 	s.OnSettings = func() { h.hint(endOfQueue) } // makes nodes look at once
 	s.OnDocuments = func() { pgkit.Signal(s.tellChanged) }
-	if err = checkSchema(ctx, pool); o.Migrate && errors.Is(err, store.ErrOutdated) {
-		_, _, err = Migrate(ctx, dsn)
+	if err = checkSchema(ctx, pool, known); o.Migrate && errors.Is(err, store.ErrOutdated) {
+		_, err = Migrate(ctx, dsn, o.Addons...)
 	}
 	if err == nil {
 		err = s.start(ctx, o.Cell)

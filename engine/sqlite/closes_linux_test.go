@@ -26,7 +26,7 @@ func TestNothingClosesAFileOfAnOpenStore(t *testing.T) {
 	s := open(t, path)
 	for _, again := range []func() error{
 		func() error { _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); return err },
-		func() error { _, _, err := sqlite.Migrate(t.Context(), path); return err },
+		func() error { _, err := sqlite.Migrate(t.Context(), path); return err },
 	} {
 		if again() == nil {
 			t.Fatal("want the file refused: it is in use")
@@ -65,7 +65,7 @@ func TestOpenRefusesTheSameFileByAnyPath(t *testing.T) {
 	}
 	for _, name := range []string{path, link} {
 		wantOpenError(t, name, "in use by another process", "another path")
-		if _, _, err := sqlite.Migrate(t.Context(), name); err == nil || !strings.Contains(err.Error(), "in use") {
+		if _, err := sqlite.Migrate(t.Context(), name); err == nil || !strings.Contains(err.Error(), "in use") {
 			t.Errorf("want migrate to refuse %s, have %v", name, err)
 		}
 		// SQLite's locks are gone, because this process has closed the file. The store's own hold.

@@ -47,7 +47,7 @@ func TestOpenRefusesAFileInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantOpenError(t, link, "in use by another process")
-	if _, _, err := sqlite.Migrate(t.Context(), path); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := sqlite.Migrate(t.Context(), path); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("want migrate to refuse a file in use, have %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -70,9 +70,9 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 	newest = max(newest, sqlstore.HorizonVersion) // which is no file
 	wantOpenError(t, path, fmt.Sprintf("schema has version 0, want %d", newest), "run procaas store migrate")
 	for _, want := range [][2]int64{{0, newest}, {newest, newest}} {
-		from, to, err := sqlite.Migrate(t.Context(), path)
-		if err != nil || [2]int64{from, to} != want {
-			t.Fatalf("migrate: want %v, have %d to %d, %v", want, from, to, err)
+		done, err := sqlite.Migrate(t.Context(), path)
+		if err != nil || len(done) != 1 || [2]int64{done[0].From, done[0].To} != want {
+			t.Fatalf("migrate: want %v, have %v, %v", want, done, err)
 		}
 	}
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{Fast: true})

@@ -35,6 +35,9 @@ type Options struct {
 	// refuses an outdated file.
 	Migrate bool
 
+	// Addons are the tables of add-ons, which Migrate updates, too.
+	Addons []store.Tables
+
 	// Fast lets the operating system decide when to flush. Acknowledged data then survives the
 	// death of the process, but not a power failure.
 	Fast bool
@@ -64,8 +67,6 @@ func (s *Store) Ports() store.Store {
 	}
 }
 
-const schemaTable = "procaas_schema"
-
 // Open opens the store in the file at path. It returns an error if another process has the file
 // open, or if the program does not know the schema's version.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
@@ -91,12 +92,14 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 		"cache_size(-65536)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"); err != nil {
 		return err
 	}
-	if o.Migrate {
-		if _, _, err := migrate(ctx, s.db); err != nil {
-			return err
-		}
+	known, err := histories(o.Addons)
+	if err == nil && o.Migrate {
+		_, err = migrateAll(ctx, s.db, known)
 	}
-	if err := checkSchema(ctx, s.db); err != nil {
+	if err == nil {
+		err = checkSchema(ctx, s.db, known)
+	}
+	if err != nil {
 		return err
 	}
 	if s.read, err = openReaders(ctx, path); err != nil {
@@ -176,48 +179,72 @@ func (s *Store) signal() {
 	}
 }
 
-// Migrate updates the schema of the file at path, and creates the file if needed. It returns the
-// versions before and after.
-func Migrate(ctx context.Context, path string) (from, to int64, err error) {
+// Migrate updates the schema of the file at path, then the tables of add-ons, and creates the file if needed. It returns the
+// versions before and after, the schema's first.
+func Migrate(ctx context.Context, path string, addons ...store.Tables) (done []store.Migration, err error) {
+	known, err := histories(addons)
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", path, err)
+	}
 	owner, err := own(ctx, path)
 	if err != nil {
-		return 0, 0, fmt.Errorf("store %s: %w", path, err)
+		return nil, fmt.Errorf("store %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, owner.Close()) }()
 	db, err := openDB(path, 1, "journal_mode(wal)", "synchronous(full)")
 	if err != nil {
-		return 0, 0, fmt.Errorf("store %s: %w", path, err)
+		return nil, fmt.Errorf("store %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if from, to, err = migrate(ctx, db); err != nil {
-		return 0, 0, fmt.Errorf("store %s: %w", path, err)
+	if done, err = migrateAll(ctx, db, known); err != nil {
+		return nil, fmt.Errorf("store %s: %w", path, err)
 	}
-	return from, to, nil
+	return done, nil
 }
 
-func migrate(ctx context.Context, db *sql.DB) (from, to int64, err error) {
-	p, err := migrations(db)
-	if err != nil {
-		return 0, 0, err
+func migrateAll(ctx context.Context, db *sql.DB, known []sqlstore.History) (done []store.Migration, err error) {
+	for _, h := range known {
+		if h.Latest == 0 {
+			continue
+		}
+		m, err := migrate(ctx, db, h)
+		if err != nil {
+			return nil, err
+		}
+		done = append(done, m)
 	}
-	if from, err = p.GetDBVersion(ctx); err != nil {
-		return 0, 0, err
+	return done, nil
+}
+
+// migrate makes the migrations of one history.
+func migrate(ctx context.Context, db *sql.DB, h sqlstore.History) (m store.Migration, err error) {
+	options := []goose.ProviderOption{goose.WithTableName(h.Table), goose.WithDisableGlobalRegistry(true)}
+	if h.Of == "" {
+		options = append(options, goose.WithGoMigrations(
+			goose.NewGoMigration(sqlstore.HorizonVersion, &goose.GoFunc{RunTx: adoptHorizon}, nil)))
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, h.Files, options...)
+	if err != nil {
+		return m, err
+	}
+	m.Of = h.Of
+	if m.From, err = p.GetDBVersion(ctx); err != nil {
+		return m, err
 	}
 	if _, err := p.Up(ctx); err != nil {
-		return 0, 0, fmt.Errorf("migrate: %w", err)
+		return m, fmt.Errorf("migrate: %w", err)
 	}
-	to, err = p.GetDBVersion(ctx)
-	return from, to, err
+	m.To, err = p.GetDBVersion(ctx)
+	return m, err
 }
 
-func migrations(db *sql.DB) (*goose.Provider, error) {
-	files, err := fs.Sub(schemas.SQLite, "sqlite")
+// histories lists the migrations of the store and of add-ons.
+func histories(addons []store.Tables) ([]sqlstore.History, error) {
+	own, err := fs.Sub(schemas.SQLite, "sqlite")
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithTableName(schemaTable), goose.WithDisableGlobalRegistry(true),
-		goose.WithGoMigrations(goose.NewGoMigration(sqlstore.HorizonVersion, &goose.GoFunc{RunTx: adoptHorizon}, nil)))
+	return sqlstore.Histories(own, addons, func(t store.Tables) fs.FS { return t.SQLite })
 }
 
 // adoptHorizon is the migration that is no file; see [sqlstore.AdoptHorizon].
@@ -228,34 +255,15 @@ func adoptHorizon(ctx context.Context, t *sql.Tx) error {
 	})
 }
 
-const (
-	findSchemaTable = "select count(*) from sqlite_master where type = 'table' and name = '" + schemaTable + "'"
-	schemaVersion   = "select coalesce(max(version_id), 0) from " + schemaTable + " where is_applied"
-)
+// existing is a statement for [sqlstore.Versions].
+const existing = "select coalesce(group_concat(name, ','), '') from sqlite_master where type = 'table' and name in (%s)"
 
-func checkSchema(ctx context.Context, db *sql.DB) error {
-	p, err := migrations(db)
+func checkSchema(ctx context.Context, db *sql.DB, known []sqlstore.History) error {
+	have, err := sqlstore.Versions(known, existing, func(sql string) interface{ Scan(...any) error } { return db.QueryRowContext(ctx, sql) })
 	if err != nil {
 		return err
 	}
-	sources := p.ListSources()
-	want := sources[len(sources)-1].Version
-	var tables, have int64
-	if err := db.QueryRowContext(ctx, findSchemaTable).Scan(&tables); err != nil {
-		return err
-	}
-	if tables > 0 {
-		if err := db.QueryRowContext(ctx, schemaVersion).Scan(&have); err != nil {
-			return err
-		}
-	}
-	if have < want {
-		return fmt.Errorf("%w %d, want %d: run procaas store migrate", store.ErrOutdated, have, want)
-	}
-	if have > want {
-		return fmt.Errorf("schema has version %d, newer than %d, the last that this procaas knows: use a newer procaas", have, want)
-	}
-	return nil
+	return sqlstore.Check(known, have)
 }
 
 func openDB(path string, connections int, pragmas ...string) (*sql.DB, error) {

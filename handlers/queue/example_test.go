@@ -80,7 +80,7 @@ func database(ctx context.Context) (dsn string, drop func()) {
 			panic(err)
 		}
 	}
-	if _, _, err := postgres.Migrate(ctx, dsn); err != nil {
+	if _, err := postgres.Migrate(ctx, dsn); err != nil {
 		panic(err)
 	}
 	return dsn, drop

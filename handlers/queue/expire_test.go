@@ -68,7 +68,7 @@ func TestExpireDropsOldDays(t *testing.T) {
 func TestPutInATransactionNeedsOneConnection(t *testing.T) {
 	t.Parallel()
 	dsn := enginetest.Postgres(t)
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
 	config, err := pgxpool.ParseConfig(dsn)

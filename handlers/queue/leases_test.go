@@ -125,7 +125,7 @@ func TestMigrationKeepsTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, dsn)

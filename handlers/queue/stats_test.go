@@ -14,7 +14,7 @@ import (
 func opened(t *testing.T) *Store {
 	t.Helper()
 	dsn := enginetest.Postgres(t)
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(t.Context(), dsn, Options{})

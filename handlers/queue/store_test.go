@@ -20,7 +20,7 @@ import (
 
 func open(t testing.TB, dsn string) *queue.Store {
 	t.Helper()
-	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
 	s, err := queue.Open(t.Context(), dsn, queue.Options{})

@@ -36,7 +36,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	dsn := enginetest.Postgres(t)
-	if _, _, err := postgres.Migrate(ctx, dsn); err != nil {
+	if _, err := postgres.Migrate(ctx, dsn); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.NewReplacer("HOST1", primary.Addr(), "STANDBY", standby.Addr(), "HOST2", other.Addr()).Replace(`shard-maps:

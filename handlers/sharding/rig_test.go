@@ -69,7 +69,7 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 	} else {
 		r.dsn = enginetest.Postgres(t)
 	}
-	if _, _, err := postgres.Migrate(t.Context(), r.dsn); err != nil {
+	if _, err := postgres.Migrate(t.Context(), r.dsn); err != nil {
 		t.Fatal(err)
 	}
 	r.shards["map"] = r.dsn

@@ -24,7 +24,7 @@ func TestStoreOfTheMapMovesToAnotherServer(t *testing.T) {
 	old := enginetest.OwnPostgres(t)
 	standby := enginetest.StandbyOf(t, old)
 	dsn := fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable&target_session_attrs=read-write", old.Addr(), standby.Addr())
-	if _, _, err := postgres.Migrate(ctx, dsn); err != nil {
+	if _, err := postgres.Migrate(ctx, dsn); err != nil {
 		t.Fatal(err)
 	}
 	shard, err := logicalClusters[0]()

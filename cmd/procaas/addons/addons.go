@@ -12,6 +12,7 @@ import (
 	"procaas/engine/alert"
 	"procaas/engine/api/problem"
 	"procaas/engine/diff"
+	"procaas/engine/store"
 	"procaas/handlers"
 )
 
@@ -49,6 +50,17 @@ func Compare() []diff.Comparer {
 		if a.Compare != nil {
 			all = append(all, a.Compare)
 		}
+	}
+	return all
+}
+
+// Tables lists the migrations of add-ons. One without any is listed too: a newer program may have made some, which this one refuses.
+func Tables() []store.Tables {
+	var all []store.Tables
+	for _, a := range All() {
+		t := a.Tables
+		t.Name = a.Name
+		all = append(all, t)
 	}
 	return all
 }

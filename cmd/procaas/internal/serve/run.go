@@ -139,7 +139,7 @@ func (r oneRun) execute(ctx context.Context, b *tree.Bundle, services map[string
 		return checkpoint.RunView{}, err
 	}
 	defer remove()
-	store, err := sqlite.Open(ctx, filepath.Join(dir, "run.db"), sqlite.Options{Migrate: true})
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "run.db"), sqlite.Options{Migrate: true, Addons: addons.Tables()})
 	if err != nil {
 		return checkpoint.RunView{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/engine/addon"
 	"procaas/engine/api/cli"
 	"procaas/engine/clock"
@@ -56,7 +57,7 @@ type kind struct {
 	prefix  string // of its DSNs
 	at      string // placeholder after the prefix, for messages; empty for none
 	open    func(ctx context.Context, at string, migrate bool) (store.Store, error)
-	migrate func(ctx context.Context, at string) (from, to int64, err error) // nil if the schema is temporary
+	migrate func(ctx context.Context, at string) ([]store.Migration, error) // nil if the schema is temporary
 }
 
 // kinds returns all kinds.
@@ -80,7 +81,7 @@ func openSQLite(ctx context.Context, path string, migrate bool) (store.Store, er
 	if err := makeDir(path); err != nil {
 		return store.Store{}, err
 	}
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Migrate: migrate})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Migrate: migrate, Addons: addons.Tables()})
 	if err != nil {
 		return store.Store{}, err
 	}
@@ -96,16 +97,20 @@ func makeDir(path string) error {
 	return fmt.Errorf("%w; want --store sqlite:FILE in a directory that this user may write to", err)
 }
 
-func migrateSQLite(ctx context.Context, path string) (from, to int64, err error) {
+func migrateSQLite(ctx context.Context, path string) ([]store.Migration, error) {
 	if err := makeDir(path); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	return sqlite.Migrate(ctx, path)
+	return sqlite.Migrate(ctx, path, addons.Tables()...)
+}
+
+func migratePostgres(ctx context.Context, dsn string) ([]store.Migration, error) {
+	return postgres.Migrate(ctx, dsn, addons.Tables()...)
 }
 
 // openPostgres opens a database: a cell, or the only one.
 func (o Options) openPostgres(ctx context.Context, dsn string, cell bool, log *slog.Logger) (*store.Cell, error) {
-	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Cell: cell, Log: log})
+	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Addons: addons.Tables(), Cell: cell, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -203,21 +208,31 @@ func migrate(ctx context.Context, s cli.Streams, dsn string) error {
 	if err := checkDSN(dsn); err != nil {
 		return err
 	}
-	bring, at := postgres.Migrate, dsn
+	bring, at := migratePostgres, dsn
 	if k, rest, ok := kindOf(dsn); ok {
 		bring, at = k.migrate, rest
 	}
 	if bring == nil {
 		return cli.Usagef("--store %s has no schema to bring up to date", dsn)
 	}
-	from, to, err := bring(ctx, at)
+	done, err := bring(ctx, at)
 	if err != nil {
 		return fmt.Errorf("migrate %s: %w", pgkit.Redact(dsn), err)
 	}
-	if from == to {
-		return s.Printf("schema is at version %d already\n", to)
+	for _, m := range done {
+		what := "schema"
+		if m.Of != "" {
+			what = "tables for the " + m.Of
+		}
+		said := fmt.Sprintf("%s is at version %d already\n", what, m.To)
+		if m.From != m.To {
+			said = fmt.Sprintf("%s migrated from version %d to %d\n", what, m.From, m.To)
+		}
+		if err := s.Printf("%s", said); err != nil {
+			return err
+		}
 	}
-	return s.Printf("schema migrated from version %d to %d\n", from, to)
+	return nil
 }
 
 // Describe describes a store for messages.
