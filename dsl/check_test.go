@@ -15,15 +15,25 @@ import (
 	"procaas/dsl/render"
 )
 
+// checkFiles lists the goldens of checks: those of the language's core, and those of each add-on.
+func checkFiles(t testing.TB) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"../testdata/dsl/check_*.txt", "../handlers/*/language/testdata/check_*.txt"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("no goldens %s: %v", pattern, err)
+		}
+		all = append(all, paths...)
+	}
+	return all
+}
+
 // TestChecks loads the files of each case and compares what an author sees.
 // Lines separate several files such as "-- bonus.yaml --".
 func TestChecks(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob("../testdata/dsl/check_*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no goldens: %v", err)
-	}
-	for _, path := range paths {
+	for _, path := range checkFiles(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			t.Parallel()
 			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

@@ -23,6 +23,7 @@ func TestGoldensShowEveryRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths = append(paths, "../testdata/cli/test_checks.txtar") // of the rules about tests
+	paths = append(paths, checkFiles(t)...)                    // also those of add-ons; a finding counts once
 	different := make(map[string]bool)
 	byCode := make(map[diag.Code]int)
 	for _, path := range paths {

@@ -3,7 +3,6 @@ package dsl_test
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,11 +22,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(data, []byte("handlers: [{id: x, into: new-order-created/pause, critical: false, wait: {for: 1s}}]"))
 	}
-	cases, err := filepath.Glob("../testdata/dsl/check_*.txt")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, path := range cases {
+	for _, path := range checkFiles(f) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			f.Fatal(err)

@@ -205,6 +205,11 @@ func goldenInputs(f *testing.F) []string {
 	if err != nil || len(files) == 0 {
 		f.Fatalf("no goldens: %v", err)
 	}
+	ofAddons, err := filepath.Glob("../../handlers/*/language/testdata/*.txt")
+	if err != nil || len(ofAddons) == 0 {
+		f.Fatalf("no goldens of add-ons: %v", err)
+	}
+	files = append(files, ofAddons...)
 	var inputs []string
 	for _, name := range files {
 		text, err := os.ReadFile(name)
