@@ -42,7 +42,7 @@ const (
 // result and error are those of the root. Values in env may be [datum.Unknown]. What it keeps is limited. If
 // ctx ends, the error is that of ctx.
 func (e *Expr) Trace(ctx context.Context, env datum.Env) *Trace {
-	w := &tracer{ctx: ctx, room: room{nodes: maxTraceNodes, bytes: maxTraceBytes}}
+	w := &tracer{ctx: ctx, left: allowance{nodes: maxTraceNodes, bytes: maxTraceBytes}}
 	p := e.watched(w)
 	// The result and the limits are those of Eval. The parts are recorded meanwhile.
 	result, err := p.run(e, env, new(total))
@@ -137,9 +137,9 @@ func (t *Trace) UnmarshalJSON(data []byte) error {
 type tracer struct {
 	ctx  context.Context // of the one evaluation
 	root *Trace
-	open []*Trace // parts that are being compiled, innermost last
-	room room     // left for values
-	seen int      // number of values, including dropped ones
+	open []*Trace  // parts that are being compiled, innermost last
+	left allowance // for values
+	seen int       // number of values, including dropped ones
 }
 
 func (w *tracer) enter(b *builder, n ast.Node) {
@@ -195,10 +195,10 @@ func (w *tracer) note(t *Trace, v any) {
 	t.Times++
 	switch {
 	// Half of the room is for first values, so that one loop cannot use all of it.
-	case len(t.Values) == maxTraced || len(t.Values) > 0 && (w.room.nodes < maxTraceNodes/2 || w.room.bytes < maxTraceBytes/2):
+	case len(t.Values) == maxTraced || len(t.Values) > 0 && (w.left.nodes < maxTraceNodes/2 || w.left.bytes < maxTraceBytes/2):
 		t.Cut = true
 	default:
-		kept, whole := w.room.keep(v)
+		kept, whole := w.left.keep(v)
 		t.Values, t.Cut = append(t.Values, kept), t.Cut || !whole
 	}
 }

@@ -142,7 +142,7 @@ func ShowValue(v any) string {
 	if s, ok := v.(datum.Secret); ok {
 		return "!secret " + s.Name
 	}
-	r := room{nodes: maxKeptNodes, bytes: maxKeptBytes} // much more than is shown
+	r := allowance{nodes: maxKeptNodes, bytes: maxKeptBytes} // much more than is shown
 	kept, _ := r.keep(v)
 	data, err := datum.FormatJSON(kept)
 	if err != nil {

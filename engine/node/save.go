@@ -77,17 +77,17 @@ func (j *job) save() bool {
 	return status == model.Running
 }
 
-// rooms has memory for the records of checkpoints.
-var rooms = sync.Pool{New: func() any { return new([]checkpoint.Record) }}
+// spareRecords has memory for the records of checkpoints.
+var spareRecords = sync.Pool{New: func() any { return new([]checkpoint.Record) }}
 
 // change returns the change of the run since the last save, with its checkpoint.
 func (j *job) change() model.Change {
-	room, _ := rooms.Get().(*[]checkpoint.Record)
-	j.run.Room = *room
+	spare, _ := spareRecords.Get().(*[]checkpoint.Record)
+	j.run.Room = *spare
 	c := j.run.Change()
 	clear(j.run.Room)
-	*room, j.run.Room = j.run.Room, nil
-	rooms.Put(room)
+	*spare, j.run.Room = j.run.Room, nil
+	spareRecords.Put(spare)
 	return c
 }
 

@@ -39,17 +39,17 @@ func isBinary(h http.Header) bool {
 }
 
 // decodeCloudEvents decodes the structured or the batched mode.
-func decodeCloudEvents(body []byte, many bool) (intake, error) {
+func decodeCloudEvents(body []byte, many bool) (submission, error) {
 	v, err := rest.Parse(body)
 	if err != nil {
-		return intake{}, err
+		return submission{}, err
 	}
 	if _, isList := v.([]any); isList != many {
 		want := "an object, or the Content-Type " + mediaCloudBatch
 		if many {
 			want = "an array, or the Content-Type " + mediaCloudEvent
 		}
-		return intake{}, problem.New(problem.InvalidBody, "want %s, have %s", want, datum.JSONKind(v))
+		return submission{}, problem.New(problem.InvalidBody, "want %s, have %s", want, datum.JSONKind(v))
 	}
 	return decodeList(v, structuredEvent, dataPointerOf)
 }
@@ -151,7 +151,7 @@ func cloudEvent(f *rest.Fields, data any) model.Event {
 }
 
 // decodeBinary decodes the binary mode: attributes in headers, data in the body.
-func decodeBinary(h http.Header, body []byte) (intake, error) {
+func decodeBinary(h http.Header, body []byte) (submission, error) {
 	attributes := map[string]any{}
 	f := rest.TextFields("header/ce-", attributes)
 	for name, values := range h {
@@ -172,7 +172,7 @@ func decodeBinary(h http.Header, body []byte) (intake, error) {
 	}
 	slices.SortFunc(f.Faults, func(a, b problem.Fault) int { return strings.Compare(a.Location, b.Location) })
 	if t := h.Get("Content-Type"); t != "" && !rest.IsJSON(t) {
-		return intake{}, problem.New(problem.UnsupportedMedia, "the data of the event is %s; want JSON, such as application/json: it is what "+
+		return submission{}, problem.New(problem.UnsupportedMedia, "the data of the event is %s; want JSON, such as application/json: it is what "+
 			"expressions read", t).
 			With("Accept-Post", strings.Join([]string{rest.MediaJSON, mediaCloudEvent, mediaCloudBatch}, ", "))
 	}
@@ -180,12 +180,12 @@ func decodeBinary(h http.Header, body []byte) (intake, error) {
 	if len(body) > 0 {
 		var err error
 		if data, err = rest.Parse(body); err != nil {
-			return intake{}, err
+			return submission{}, err
 		}
 	}
 	f.Forget() // the three above are not attributes to suggest
 	e := cloudEvent(f, data)
-	in := intake{events: []model.Event{e}, field: binaryPlaceOf}
+	in := submission{events: []model.Event{e}, field: binaryPlaceOf}
 	return in, problem.Body(f.Faults)
 }
 

@@ -28,8 +28,8 @@ const (
 // maxEvents bounds the events of one request, because one short transaction stores them.
 const maxEvents = 1000
 
-// An intake has the events of one request.
-type intake struct {
+// A submission has the events of one request.
+type submission struct {
 	events []model.Event
 	queue  string              // the pipeline whose tasks they are; empty for none
 	many   bool                // the sender sent an array, and gets one
@@ -76,7 +76,7 @@ func (g *Group) mayTakeIn() error {
 }
 
 // trace sets the trace context of events without one to that of their request.
-func (in *intake) trace(h http.Header) {
+func (in *submission) trace(h http.Header) {
 	parent, state := tracing.Context(h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ","))
 	for i := range in.events {
 		if e := &in.events[i]; e.TraceParent == "" {
@@ -86,28 +86,28 @@ func (in *intake) trace(h http.Header) {
 }
 
 // eventDecoder chooses the decoder by the request's headers.
-func eventDecoder(c *rest.Call) (func([]byte) (intake, error), error) {
+func eventDecoder(c *rest.Call) (func([]byte) (submission, error), error) {
 	if isBinary(c.R.Header) {
-		return func(body []byte) (intake, error) { return decodeBinary(c.R.Header, body) }, nil
+		return func(body []byte) (submission, error) { return decodeBinary(c.R.Header, body) }, nil
 	}
 	media, err := c.Media(rest.MediaJSON, mediaCloudEvent, mediaCloudBatch)
 	switch {
 	case err != nil:
 		return nil, err
 	case media == mediaCloudEvent:
-		return func(body []byte) (intake, error) { return decodeCloudEvents(body, false) }, nil
+		return func(body []byte) (submission, error) { return decodeCloudEvents(body, false) }, nil
 	case media == mediaCloudBatch:
-		return func(body []byte) (intake, error) { return decodeCloudEvents(body, true) }, nil
+		return func(body []byte) (submission, error) { return decodeCloudEvents(body, true) }, nil
 	}
 	return decodePlain, nil
 }
 
 // decodePlain decodes one event of the plain form, or an array of them. CloudEvents are recognized
 // by their specversion, because many clients send all JSON as application/json.
-func decodePlain(body []byte) (intake, error) {
+func decodePlain(body []byte) (submission, error) {
 	v, err := rest.Parse(body)
 	if err != nil {
-		return intake{}, err
+		return submission{}, err
 	}
 	first := v
 	if list, ok := v.([]any); ok && len(list) > 0 {
@@ -120,7 +120,7 @@ func decodePlain(body []byte) (intake, error) {
 }
 
 // decodeList decodes one object, or an array of them.
-func decodeList(v any, one func(*rest.Fields) model.Event, field func(string) string) (in intake, err error) {
+func decodeList(v any, one func(*rest.Fields) model.Event, field func(string) string) (in submission, err error) {
 	in.field = field
 	in.many, err = rest.Each(v, maxEvents, func(f *rest.Fields) { in.events = append(in.events, one(f)) })
 	return in, err
@@ -185,7 +185,7 @@ func pointerTo(path []string) string {
 
 // submit submits events and replies. The reply to a single event may wait for the end of its run.
 // It serves no client that has gone, because it will send again.
-func (g *Group) submit(c *rest.Call, in intake, wait time.Duration) error {
+func (g *Group) submit(c *rest.Call, in submission, wait time.Duration) error {
 	if err := c.Context().Err(); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (g *Group) submit(c *rest.Call, in intake, wait time.Duration) error {
 
 // replyEnd waits for the end of a run and replies with it. If that takes too long, the reply is
 // that of an accepted event.
-func (g *Group) replyEnd(c *rest.Call, in intake, result engineintake.Submitted, wait time.Duration) error {
+func (g *Group) replyEnd(c *rest.Call, in submission, result engineintake.Submitted, wait time.Duration) error {
 	if err := rest.LetLast(c.W, wait+rest.WriteTime); err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func signed(c *rest.Call, source string) bool {
 
 // replyOne replies with a receipt: by default 202 for a new event, and 200 for one that was stored
 // before.
-func replyOne(c *rest.Call, in intake, result engineintake.Submitted, status int) error {
+func replyOne(c *rest.Call, in submission, result engineintake.Submitted, status int) error {
 	if result.Err != nil {
 		return eventProblem(result.Err, in.field)
 	}
@@ -318,7 +318,7 @@ func replyOne(c *rest.Call, in intake, result engineintake.Submitted, status int
 	return c.Reply(status, receiptOf(in, result.Receipt))
 }
 
-func receiptOf(in intake, rc model.Receipt) wire.Receipt {
+func receiptOf(in submission, rc model.Receipt) wire.Receipt {
 	return wire.Receipt{
 		Event: rc.Event, Run: rc.Run, Duplicate: rc.Duplicate, Undecided: rc.Undecided,
 		Key: otherKey(in.events[0], rc),
@@ -335,7 +335,7 @@ func otherKey(e model.Event, rc model.Receipt) string {
 }
 
 // replyMany replies 202 if no event was refused, 207 if some were, and with a problem if all were.
-func replyMany(c *rest.Call, in intake, results []engineintake.Submitted) error {
+func replyMany(c *rest.Call, in submission, results []engineintake.Submitted) error {
 	reply, refused := wire.Receipts{}, []problem.Fault(nil)
 	for i, result := range results {
 		if result.Err == nil {

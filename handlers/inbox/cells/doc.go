@@ -9,7 +9,7 @@
 // A process may use an old map. The cell decides: in the transaction that accepts an event, it
 // refuses a slot that it does not have. Then the process reads the map again.
 //
-// The types of the package are its rooms:
+// These are the types of the package:
 //
 //   - [Chart] is the map, a document.
 //   - directory knows the map and the cells, and follows both.

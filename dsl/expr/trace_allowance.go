@@ -22,13 +22,13 @@ const (
 // ellipsis marks an omission in a value.
 const ellipsis = "…"
 
-// A room is what may still be kept.
-type room struct{ nodes, bytes int }
+// An allowance is what may still be kept.
+type allowance struct{ nodes, bytes int }
 
-func (r *room) full() bool { return r.nodes <= 0 || r.bytes <= 0 }
+func (r *allowance) full() bool { return r.nodes <= 0 || r.bytes <= 0 }
 
-// take uses some of the room. It returns false if there is not enough.
-func (r *room) take(bytes int) bool {
+// take uses some of the allowance. It returns false if there is not enough.
+func (r *allowance) take(bytes int) bool {
 	if r.full() {
 		return false
 	}
@@ -38,8 +38,8 @@ func (r *room) take(bytes int) bool {
 }
 
 // keep copies a value as far as there is room. whole reports whether nothing is missing.
-func (r *room) keep(v any) (kept any, whole bool) {
-	own := room{nodes: min(r.nodes, maxKeptNodes), bytes: min(r.bytes, maxKeptBytes)}
+func (r *allowance) keep(v any) (kept any, whole bool) {
+	own := allowance{nodes: min(r.nodes, maxKeptNodes), bytes: min(r.bytes, maxKeptBytes)}
 	before := own
 	kept, whole = own.copy(v, 0)
 	r.nodes -= before.nodes - own.nodes
@@ -47,7 +47,7 @@ func (r *room) keep(v any) (kept any, whole bool) {
 	return kept, whole
 }
 
-func (r *room) copy(v any, level int) (any, bool) {
+func (r *allowance) copy(v any, level int) (any, bool) {
 	if level > datum.MaxLevels || !r.take(8) {
 		return ellipsis, false
 	}
@@ -63,7 +63,7 @@ func (r *room) copy(v any, level int) (any, bool) {
 }
 
 // text keeps the beginning of a text. A character prints as up to six bytes.
-func (r *room) text(s string) (string, bool) {
+func (r *allowance) text(s string) (string, bool) {
 	size := len(s)
 	if !datum.IsPlainText(s) {
 		size = 6 * len(s)
@@ -80,7 +80,7 @@ func (r *room) text(s string) (string, bool) {
 	return strings.Clone(s[:n]) + ellipsis, false // a clone, since a slice would keep the rest in memory
 }
 
-func (r *room) list(list []any, level int) (any, bool) {
+func (r *allowance) list(list []any, level int) (any, bool) {
 	out, whole := make([]any, 0, min(len(list), max(0, r.nodes)+1)), true
 	for _, x := range list {
 		if r.full() {
@@ -93,7 +93,7 @@ func (r *room) list(list []any, level int) (any, bool) {
 }
 
 // mapping keeps the first names in sorted order, so the same value is always cut in the same way.
-func (r *room) mapping(m map[string]any, level int) (any, bool) {
+func (r *allowance) mapping(m map[string]any, level int) (any, bool) {
 	out, whole := map[string]any{}, true
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		text, all := r.text(name)
