@@ -15,6 +15,10 @@ import (
 var errTwice = fmt.Errorf("%w: a run occurs twice in one commit", store.ErrRefused)
 
 // Commit implements [store.Ledger].
+//
+// All changes that are not refused are one transaction: a crash leaves all of them or none. A refused change writes nothing and does not
+// hold up the others. A change is refused if its run has another version or another owner than the node believes. So a node that was
+// taken for dead, or whose last answer was lost, never overwrites what others wrote.
 func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	if len(changes) == 0 {
 		return []error{}, nil
@@ -30,6 +34,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 		plain = plain && (isCheckpoint(&changes[i]) || isPlainEnd(&changes[i]))
 	}
 	err := s.db.tx(ctx, func(t *tx) error {
+		// The transaction may run again, and nothing of the first try must be left.
 		w.steps, w.saved, w.ended = make([]step, len(changes)), nil, nil
 		for i := range changes {
 			w.steps[i].Change = &changes[i]
@@ -77,7 +82,8 @@ type work struct {
 
 const findCancelled = "select id, version from runs where node = $1 and id = any ($2::text[]) and cancel is not null"
 
-// explain finds out which of the refused changes are of cancelled runs.
+// explain finds out which of the refused changes are of cancelled runs. Only the owner of the present version learns of the cancel, since
+// it must stop the run. For everybody else the change is stale, cancelled or not.
 func (s *Store) explain(ctx context.Context, w *work) error {
 	var refused []string
 	versions := map[string]int64{}
@@ -109,6 +115,10 @@ func (s *Store) explain(ctx context.Context, w *work) error {
 
 // commit writes changes of all kinds in two round trips. It locks and reads what they touch,
 // decides, and writes. Plain checkpoints need no decision.
+//
+// The order of the statements is that of the locks in the package comment. What is read behind the locks stays true until the end, so
+// the decisions between the two round trips need no second look. The clock is read last: a run that begins after another one of its key
+// must not seem to have begun before that one ended.
 func (w *work) commit(ctx context.Context, t *tx) error {
 	emits, err := w.emits()
 	if err != nil {
@@ -181,7 +191,9 @@ const (
 	where r.id = any ($1::text[]) and r.ordered and k.flow = any (array[r.flow]) and k.key = any (array[r.key])`
 )
 
-// queueLocks locks and reads the runs with their entities, and the entities of events.
+// queueLocks locks and reads the runs with their entities, and the entities of events. Checkpoints need no lock before, because
+// saveCheckpoints checks version and owner itself. Keys come before runs, as in every transaction. An entity is read only for the
+// changes that write it.
 func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
 	var all, moving, ending []string
 	for i := range w.steps {
@@ -237,7 +249,8 @@ func (w *work) read(rows pgx.Rows) error {
 	return err
 }
 
-// refuse refuses changes by which a cancelled run would continue.
+// refuse refuses changes by which a cancelled run would continue. A run that has ended for good while somebody cancelled it has ended:
+// its work is done, and refusing the end would do it again.
 func (w *work) refuse() {
 	for i := range w.steps {
 		switch c := &w.steps[i]; {
@@ -291,7 +304,7 @@ func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 	return nil
 }
 
-// advance records how a run has changed its entity.
+// advance records how a run has changed its entity. Only a run that has succeeded changes it.
 func (k *keyring) advance(c *step) error {
 	e := k.entries[keyName{c.flow, c.key}]
 	if !c.ordered || c.Status != model.Succeeded || e == nil {
@@ -350,7 +363,8 @@ func (w *work) queueEmits(t *tx, emits []*intake, ring *keyring, touched *keySet
 			continue
 		}
 		if r.from.refused != nil {
-			r.left, r.result.Run = true, "" // the event is dropped, with its id
+			// The event is dropped, with its id. The run's present owner emits it again, and it must not be taken for a duplicate then.
+			r.left, r.result.Run = true, ""
 			continue
 		}
 		if e := ring.entries[keyName{r.Flow, r.Key}]; e != nil && r.Ordered {

@@ -7,6 +7,8 @@ import (
 	"procaas/engine/sqlstore"
 )
 
+// saveLeaves needs no condition, because the transaction has locked the runs and compared their versions. A run that is parked for the
+// same cause as before keeps the time since when it waits, so that people see how long it has been stuck.
 var saveLeaves = readying(`update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
 	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class,
 	place = c.place, node = 0, cancel = null, move = nullif(c.move, ''),

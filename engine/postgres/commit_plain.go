@@ -31,6 +31,8 @@ func isPlainEnd(c *model.Change) bool {
 	return c.Status == model.Succeeded && !touchesOthers && !changesKey && !says
 }
 
+// saveCheckpoints has all conditions of a change in itself: the version, the owner, no cancel, and a node that is not gone. So it needs
+// no read and no lock before it. It returns the runs that it has saved, and all others are refused.
 const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint,
 	losses = case when c.progress then 0 else r.losses end, tried = c.trial or r.tried and not c.progress
 	from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::bool[], $8::bool[]) as
@@ -39,6 +41,8 @@ const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.b
 	and exists (select from nodes where node = $1 and gone is null)
 	returning r.id`
 
+// endPlain does not look at cancel: a run that has succeeded before it heard of the cancel has succeeded.
+//
 // The ended run was the only run of its key in flight, so the next one may start. The update cannot
 // see its row any more, because the row comes from the delete.
 var endPlain = `with e as (
@@ -72,6 +76,9 @@ const endAlone = `with gone as (
 
 // commitPlain writes independent changes in one round trip. Most commits are of this kind. The
 // statements themselves write nothing for a node that may not write.
+//
+// A change that was not written is refused as stale. Only then is it worth another round trip to find out whether the node is gone,
+// because such a node must stop at once.
 func (w *work) commitPlain(ctx context.Context, t *tx) error {
 	t.lockNode(w.node)
 	w.queuePlainEnds(t)

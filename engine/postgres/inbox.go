@@ -39,6 +39,9 @@ func intakes(runs []model.Intake) ([]*intake, error) {
 }
 
 // Accept implements [store.Inbox].
+//
+// An event and its run are one transaction, so an acknowledged event has exactly one run. If the answer is lost, the sender repeats the
+// event, and its id finds the run. Events without an id of the sender cannot be found again, and are stored twice then.
 func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	if len(runs) == 0 {
 		return []store.Accepted{}, nil
@@ -97,6 +100,8 @@ func (t *tx) acceptPlain(ctx context.Context, node int64, in []*intake) error {
 	return nil
 }
 
+// accept stores events in two round trips. The first one locks their ids and their keys and reads what these decide. Two events of one id
+// wait for each other there, and so do two of one key: the order of acceptance is the order of these locks.
 func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	t.lockNode(node)
 	news := t.queueEvents(in)
@@ -184,7 +189,8 @@ const (
 	where e.source = any (array[u.source]) and e.id = any (array[u.id])`
 )
 
-// queueEvents stores the ids of events. After send, the result has the runs of the new ones.
+// queueEvents stores the ids of events. They are inserted in their order, so that two transactions with the same ids cannot wait for each
+// other in a circle. After send, the result has the runs of the new ones.
 func (t *tx) queueEvents(in []*intake) *[]string {
 	var news []string
 	var sources, ids, runs, hashes []string
@@ -251,7 +257,8 @@ func (t *tx) queueFind(again []*intake) {
 	})
 }
 
-// place decides the place of each event, in the order of the batch.
+// place decides the place of each event, in the order of the batch. Each event is decided as if those before it were stored already: the
+// first ordered one of a key is in flight, and the next one queues behind it. At most one run of a key is ever in flight.
 func (k *keyring) place(in []*intake, node int64, now time.Time) {
 	for _, r := range in {
 		if r.left {
@@ -289,7 +296,8 @@ func (k *keyring) place(in []*intake, node int64, now time.Time) {
 	}
 }
 
-// forget removes what was stored for events that are refused after that.
+// forget removes what was stored for events that are refused after that. A refused event must not be known: its sender may send it again
+// when the state of its key allows it.
 func (t *tx) forget(in []*intake, keys *keyring) {
 	var sources, ids []string
 	for _, r := range in {

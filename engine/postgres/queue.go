@@ -34,7 +34,8 @@ type keyEntry struct {
 	moved   bool // with another state
 }
 
-// A keyring has the entities that a transaction has locked.
+// A keyring has the entities that a transaction has locked. An entity is locked before the transaction reads whether one of its runs is in
+// flight, and stays locked until the commit. So no two transactions make two runs of one key ready.
 type keyring struct {
 	entries map[keyName]*keyEntry
 	created []keyName
@@ -48,7 +49,7 @@ func (k *keyring) of(r model.Intake) *keyEntry {
 	return &keyEntry{}
 }
 
-// unused lists the entities that were created for refused events.
+// unused lists the entities that were created for refused events. They are deleted again, so that refused events leave nothing behind.
 func (k *keyring) unused() (flows, keys []string) {
 	for _, n := range k.created {
 		if e := k.entries[n]; e != nil && !e.used {

@@ -10,6 +10,9 @@ import (
 )
 
 // Commit implements [store.Ledger].
+//
+// All changes that are not refused are written together. One writer means that what a change reads stays true until it has written, so
+// there are no locks. The version and the owner of the run are compared all the same: the node may have lost the run in between.
 func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	emits := make([][][]byte, len(changes))
 	seen := make(map[string]bool, len(changes))
@@ -55,8 +58,8 @@ const (
 	failed_path = '', error = '', error_class = '' where seq = ?`
 )
 
-// change applies one change. refused is [store.ErrStale] or
-// [store.ErrCancelled], and nothing is written then.
+// change applies one change. refused is [store.ErrStale] or [store.ErrCancelled], and nothing is written then, not even the events that it
+// emits: the run's present owner emits them.
 func (t *tx) change(node int64, c model.Change, emits [][]byte) (refused, err error) {
 	if c.Status == model.Running && len(c.Take) == 0 {
 		// Most changes need only this statement.
@@ -103,7 +106,8 @@ func (t *tx) change(node int64, c model.Change, emits [][]byte) (refused, err er
 	return nil, t.emit(c.Emit, emits)
 }
 
-// finish writes the last change of a run.
+// finish writes the last change of a run. The entity comes before the end: a new state queues the deferred runs of the key again, and the
+// end promotes the first of all that queue. If somebody has cancelled the run, the reason that people read is that of the cancel.
 func (t *tx) finish(r row, c model.Change) error {
 	if r.ordered && c.Status == model.Succeeded {
 		if err := t.advance(r, c.State, c.Shared); err != nil {
@@ -117,7 +121,8 @@ func (t *tx) finish(r row, c model.Change) error {
 	return t.end(r, c.Status, reason, &c)
 }
 
-// leaveNode writes a change that releases a run without ending it for good.
+// leaveNode writes a change that releases a run without ending it for good. The next run of the key may start, unless this one still is the
+// run of the key in flight: parked, held or blocked.
 func (t *tx) leaveNode(r row, c model.Change) error {
 	to := c.PlaceAfter(r.ordered, r.block, r.move, t.now)
 	order, _ := c.Next(r.move)
@@ -147,6 +152,8 @@ func (t *tx) waits(r row, c model.Change) int64 {
 	return t.now.UnixMicro()
 }
 
+// emit stores the events of a change in the same transaction: a crash leaves both or none. No state refuses them, because their run has
+// done its work already.
 func (t *tx) emit(runs []model.Intake, events [][]byte) error {
 	for i, r := range runs {
 		r.From = nil

@@ -14,6 +14,9 @@ import (
 )
 
 // Accept implements [store.Inbox].
+//
+// An event and its run are written by one function of the writer, so an acknowledged event has exactly one run. The function may run
+// twice, see [writer.commit], and sets all results anew.
 func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	events, err := encodeEvents(runs)
 	if err != nil {
@@ -61,6 +64,8 @@ const (
 	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), ?)`
 )
 
+// accept stores one event. A repeated event gets the answer of the first one, whatever the state of its key allows now. Its id is stored
+// only if it is accepted, so that a refused event may come again.
 func (t *tx) accept(node int64, r model.Intake, event []byte) (store.Accepted, error) {
 	if a, known, err := t.repeated(r); err != nil || known {
 		return a, err
@@ -168,8 +173,9 @@ func (t *tx) allowed(r model.Intake) (allowed, undecided bool, err error) {
 	return slices.Contains(r.From, e.State), false, err
 }
 
-// firstPlace returns where a new run begins, and whether the run in flight of its key waits for
-// events.
+// firstPlace returns where a new run begins. At most one ordered run of a key is in flight, and a new one never overtakes those that
+// queue: if none is in flight, none queues, because each end promotes the next. It also returns whether the run
+// in flight waits for events.
 func (t *tx) firstPlace(r model.Intake) (at place, listens bool, err error) {
 	if r.Event.At.After(t.now) {
 		return scheduled, false, nil

@@ -42,7 +42,8 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 	return node, err
 }
 
-// live checks that a node may still write.
+// live checks that a node may still write. Each write of a node begins with it, in the same transaction. So what a node writes after it was
+// buried is refused, however late it arrives.
 func (t *tx) live(node int64) error {
 	var n int64
 	found, err := t.row(findNode, []any{node}, &n)
@@ -64,7 +65,7 @@ func (t *tx) fenced(node int64) (beats int64, err error) {
 	return beats, store.ErrFenced
 }
 
-// bury makes a node's number invalid and releases its runs.
+// bury makes a node's number invalid and releases its runs, together: there is no moment in which two nodes may write one run.
 func (t *tx) bury(node int64, died bool) error {
 	n, err := t.count(buryNode, t.now.UnixMicro(), died, node)
 	if err != nil || n == 0 {
@@ -133,7 +134,8 @@ const (
 // other writers.
 const dueAtOnce = 2000
 
-// Beat implements [store.Ledger].
+// Beat implements [store.Ledger]. A node renews its own lease before it judges others, so that it never buries itself. A node that is gone
+// already does not wake up again: it gets an error, and joins under another number.
 func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b store.Beat, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		n, err := t.count(renewNode, t.now.UnixMicro(), t.now.Add(lease).UnixMicro(), bundle, node)

@@ -59,8 +59,11 @@ const (
 	setPlace  = "update runs set place = ? where seq = ?"
 )
 
-// promote makes the first queued run of a key ready, if no other one is in flight. A run that is
-// ready but has not begun gives way to an earlier one.
+// promote makes the first queued run of a key ready, if no other one is in flight. A run that is ready but has not begun gives way to an
+// earlier one, which may be back from a retry or from a deferral.
+//
+// This holds after each transaction: of the ordered runs of a key, at most one is ready, running, parked, held or blocked, and if some are
+// queued, there is one. So everything that ends or releases a run, or queues one, must end with promote.
 func (t *tx) promote(flow, key string) error {
 	var first sql.NullInt64
 	if _, err := t.row(findFirst, []any{flow, key}, &first); err != nil || !first.Valid {
@@ -85,7 +88,7 @@ func (t *tx) promote(flow, key string) error {
 	return t.exec(setPlace, ready, first.Int64)
 }
 
-// enter makes a run ready, or queues it in its key.
+// enter makes a run ready, or queues it in its key. It may be earlier than the run in flight, which then gives way if it has not begun.
 func (t *tx) enter(r row) error {
 	if !r.ordered {
 		t.ready = true
@@ -139,7 +142,7 @@ func (t *tx) move(seq int64, status model.Status, reason string, last *model.Cha
 	return t.exec(deleteRun, seq)
 }
 
-// end moves a run to the history and promotes the next run of its key.
+// end moves a run to the history and promotes the next run of its key. A run is never in both tables.
 func (t *tx) end(r row, status model.Status, reason string, last *model.Change) error {
 	if err := t.move(r.seq, status, reason, last); err != nil {
 		return err

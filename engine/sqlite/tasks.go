@@ -170,6 +170,8 @@ func payloadOf(s *store.TaskSpec) []byte {
 	return s.Payload
 }
 
+// putTask stores one task, or finds the unfinished one that has its unique name. A row in task_keys exists exactly as long as that task is
+// unfinished, so a name is free again when its task has ended.
 func putTask(t *tx, s *store.TaskSpec) (store.TaskPut, error) {
 	var mode string
 	if _, err := t.row(taskMode, []any{s.Type}, &mode); err != nil {
@@ -225,7 +227,8 @@ func addTask(t *tx, s *store.TaskSpec) (id int64, err error) {
 	return id, err
 }
 
-// putDuplicate handles a task whose unique key is taken.
+// putDuplicate handles a task whose unique key is taken. A task that a worker has taken never changes. Then a duplicate that is not
+// dropped is noted with the key, and becomes one more task when the first one has ended. However many duplicates come, one follows.
 func putDuplicate(t *tx, s *store.TaskSpec, id int64, again bool, next []byte) (store.TaskPut, error) {
 	first, found, err := findTask(t, id)
 	if err == nil && !found {
@@ -296,7 +299,8 @@ func (s *Store) ReportTasks(ctx context.Context, r store.TaskReport) ([]store.Ta
 	return lost, err
 }
 
-// ExchangeTasks implements [store.TaskWork].
+// ExchangeTasks implements [store.TaskWork]. The report comes before the claim, in one transaction: what it frees, such as a key or a place
+// below a bound, is free for this claim.
 func (s *Store) ExchangeTasks(ctx context.Context, r store.TaskReport,
 	c store.TaskClaim,
 ) (tasks []store.QueuedTask, lost []store.TaskRef, err error) {
@@ -325,6 +329,8 @@ func (s *Store) ExchangeTasks(ctx context.Context, r store.TaskReport,
 	return tasks, lost, nil
 }
 
+// claimTasks takes the most urgent tasks of all types of a claim. Each take has a new epoch. A worker that comes back after its lease has
+// ended reports with the old epoch, and is refused.
 func claimTasks(t *tx, c *store.TaskClaim) ([]store.QueuedTask, error) {
 	var found []store.QueuedTask
 	seen := make(map[int64]bool)
