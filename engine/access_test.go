@@ -212,7 +212,7 @@ func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
 			"invalid_token",
 			"the audit calls somebody else",
 		},
-		"no role":           {credentials.TokenSpec{Name: "a"}, "invalid_token", "role: want viewer, submitter, worker, operator or admin"},
+		"no role":           {credentials.TokenSpec{Name: "a"}, "invalid_token", "role: want viewer, submitter, worker, operator, deployer or admin"},
 		"odd role":          {credentials.TokenSpec{Name: "a", Role: "root"}, "invalid_token", `have "root"`},
 		"quota of a viewer": {credentials.TokenSpec{Name: "a", Role: credentials.RoleViewer, Quota: "1/s"}, "invalid_token", "only submitters"},
 		"odd quota": {

@@ -47,7 +47,8 @@ func newDocument(groups []Group) *rest.Document {
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"token": {Type: "http", Scheme: "bearer", Description: "A token from `POST /admin/v1/tokens`, or the admin token of the " +
 					"server's configuration. As long as there is none, no call needs one. Each call names the role that it needs: viewer, " +
-					"submitter, worker, operator or admin. An operator also has the roles viewer, submitter and worker. An admin has all roles. " +
+					"submitter, worker, operator, deployer or admin. An operator also has the roles viewer, submitter and worker. An admin has all roles. A " +
+					"deployer also reads versions, canaries and nodes. " +
 					"A token may be bound to paths: `pipeline`, `pipeline/stage`, `pipeline/stage/handler`."},
 			},
 		},

@@ -26,6 +26,7 @@ type Order struct {
 	Hold    bool          // stay at the share
 	Ignore  []string      // kinds that are not judged
 	Shadow  bool          // no run uses the version; Percent is of the runs that nodes replay with it
+	Owners  []string      // whose files the version may change; nil for all
 }
 
 // These are the defaults of an [Order].

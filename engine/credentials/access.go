@@ -35,14 +35,17 @@ const (
 	RoleSubmitter Role = "submitter" // only submits events
 	RoleWorker    Role = "worker"    // only claims tasks and reports their outcomes
 	RoleOperator  Role = "operator"  // does what all of these do, and steers runs and controls
+	RoleDeployer  Role = "deployer"  // only makes versions of pipelines current, and reads versions and nodes
 	RoleAdmin     Role = "admin"     // does everything
 )
 
 // Roles lists the roles.
-func Roles() []Role { return []Role{RoleViewer, RoleSubmitter, RoleWorker, RoleOperator, RoleAdmin} }
+func Roles() []Role {
+	return []Role{RoleViewer, RoleSubmitter, RoleWorker, RoleOperator, RoleDeployer, RoleAdmin}
+}
 
 // takesPaths reports whether a role can be restricted to paths.
-func (r Role) takesPaths() bool { return r != RoleAdmin }
+func (r Role) takesPaths() bool { return r != RoleAdmin && r != RoleDeployer }
 
 // A Grant is what the bearer of a token may do.
 type Grant struct {
@@ -50,6 +53,9 @@ type Grant struct {
 	Role  Role     // empty allows nothing
 	Paths []string // at or below which the grant holds; everywhere when there are none
 	Quota string   // as in [Token]
+
+	// Owners are those whose files a deployer may change; nil for all.
+	Owners []string
 
 	// Sources are those of the events that its bearer may submit, each with what is below it. If
 	// there are none, these are the sources to which no other token is bound.
@@ -66,7 +72,7 @@ func (g Grant) Has(r Role) bool {
 	case RoleAdmin:
 		return true
 	case RoleOperator:
-		return r != RoleAdmin
+		return r != RoleAdmin && r != RoleDeployer
 	}
 	return g.Role == r
 }
@@ -115,8 +121,9 @@ var (
 
 // A Token is the stored form of a token, without its name and its hash.
 type Token struct {
-	Role    Role       `json:"role" doc:"viewer, submitter, worker, operator or admin."`
+	Role    Role       `json:"role" doc:"viewer, submitter, worker, operator, deployer or admin."`
 	Paths   []string   `json:"paths,omitempty" doc:"The paths that it is bound to; empty for everything."`
+	Owners  []string   `json:"owners,omitempty" doc:"The owners whose files a deployer may change; absent for all."`
 	Sources []string   `json:"sources,omitempty" doc:"The sources of the events that it may submit, each with what is below it; absent for all that no token is bound to."`
 	Quota   string     `json:"quota,omitempty"` // how many events and tasks its bearer may hand in, such as 100/s; empty for any number
 	Expires *time.Time `json:"expires" doc:"When it expires; null is never."`
@@ -259,7 +266,8 @@ func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, er
 	if t.state(a.Now()) == TokenExpired {
 		return Grant{Name: t.name}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
 	}
-	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths, Sources: t.Sources, Quota: t.Quota, quota: a.quotaOf(t), rate: t.rate}, nil
+	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths, Owners: t.Owners, Sources: t.Sources, Quota: t.Quota, quota: a.quotaOf(t),
+		rate: t.rate}, nil
 }
 
 // RefuseSource returns why the bearer of a grant may not submit events of a source, or "". A token

@@ -53,6 +53,7 @@ type TokenSpec struct {
 	Name    string    // what the audit calls its bearer; 1 to 64 characters
 	Role    Role      // it is needed
 	Paths   []string  // what it is bound to; everything when empty
+	Owners  []string  // as in [Grant]; for deployers
 	Sources []string  // as in [Grant]; for submitters and operators
 	Quota   string    // as in [Token]; for submitters only
 	Expires time.Time // in DefaultTokenTime when zero
@@ -185,11 +186,15 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 	case slices.Contains(actors, strings.ToLower(spec.Name)):
 		return invalid("name: the audit calls somebody else %s; choose another name", spec.Name)
 	case !slices.Contains(Roles(), spec.Role):
-		return invalid("role: want viewer, submitter, worker, operator or admin, have %q", spec.Role)
+		return invalid("role: want viewer, submitter, worker, operator, deployer or admin, have %q", spec.Role)
 	case len(spec.Paths) > 0 && !spec.Role.takesPaths():
 		return invalid("paths: the role %s holds everywhere; the other roles may be bound to paths", spec.Role)
 	case len(spec.Paths) > maxPaths:
 		return invalid("paths: want at most %d, have %d", maxPaths, len(spec.Paths))
+	case len(spec.Owners) > 0 && spec.Role != RoleDeployer:
+		return invalid("owners: only deployers are bound to owners, not the role %s", spec.Role)
+	case len(spec.Owners) > maxPaths || slices.Contains(spec.Owners, ""):
+		return invalid("owners: want at most %d, none of them empty, have %q", maxPaths, spec.Owners)
 	case len(spec.Sources) > 0 && spec.Role != RoleSubmitter && spec.Role != RoleOperator:
 		return invalid("sources: only submitters and operators are bound to sources, not the role %s", spec.Role)
 	case len(spec.Sources) > maxSources:
@@ -229,7 +234,7 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 	}
 	t := Token{
 		Role: spec.Role, Quota: spec.Quota, Paths: slices.Compact(slices.Sorted(slices.Values(spec.Paths))),
-		Sources: slices.Compact(slices.Sorted(slices.Values(spec.Sources))),
+		Sources: slices.Compact(slices.Sorted(slices.Values(spec.Sources))), Owners: slices.Compact(slices.Sorted(slices.Values(spec.Owners))),
 	}
 	if spec.Forever {
 		return t, nil

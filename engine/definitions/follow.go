@@ -128,6 +128,10 @@ type Change struct {
 	Files []diag.File   // from outside, instead of the node's files; nil for none
 	Dry   bool          // change nothing, only compare and check
 	Drop  bool          // cancel events that wait for removed pipelines
+
+	// Owners lists whose files it may change; nil for all.
+	Owners []string
+
 	Try   *canary.Order // try it on a share of the keys; nil for all keys
 }
 
@@ -136,37 +140,48 @@ type Change struct {
 // pipelines and the current definition has some. It is a [*DropError] if accepted events wait for
 // pipelines that b removes. After an error nothing has changed.
 func (f *Follower) Load(ctx context.Context, b *tree.Bundle, by store.Actor) (diff.Diff, error) {
-	return f.load(ctx, b, false, by)
+	return f.LoadAs(ctx, b, Change{}, by)
 }
 
 // LoadAndDrop is Load, but cancels the runs of events that wait for removed pipelines.
 func (f *Follower) LoadAndDrop(ctx context.Context, b *tree.Bundle, by store.Actor) (diff.Diff, error) {
-	return f.load(ctx, b, true, by)
+	return f.LoadAs(ctx, b, Change{Drop: true}, by)
 }
 
-func (f *Follower) load(ctx context.Context, b *tree.Bundle, drop bool, by store.Actor) (diff.Diff, error) {
+// LoadAs is Load with the Drop and the Owners of a change. The error may also be an [*OwnerError].
+func (f *Follower) LoadAs(ctx context.Context, b *tree.Bundle, how Change, by store.Actor) (diff.Diff, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d, err := f.mayLoad(ctx, b, drop)
+	d, err := f.mayLoad(ctx, b, how.Drop)
 	if err != nil {
 		return diff.Diff{}, err
 	}
-	if _, err := f.activate(ctx, b, false, by); err != nil {
+	if how.Owners == nil {
+		_, err = f.activate(ctx, b, false, by)
+	} else {
+		err = f.activateOwn(ctx, b, how, by)
+	}
+	if err != nil {
 		return diff.Diff{}, err
 	}
 	f.agreed = true
 	diff := f.Library.changes(f.swap(d), d)
-	if drop {
+	if how.Drop {
 		return diff, f.Accepted.Drop(ctx, d, by)
 	}
 	return diff, nil
 }
 
-// PreviewLoad returns what Load or LoadAndDrop would change, or its error, and changes nothing.
-func (f *Follower) PreviewLoad(ctx context.Context, b *tree.Bundle, drop bool) (diff.Diff, error) {
-	d, err := f.mayLoad(ctx, b, drop)
+// PreviewLoad returns what LoadAs would change, or its error, and changes nothing.
+func (f *Follower) PreviewLoad(ctx context.Context, b *tree.Bundle, how Change) (diff.Diff, error) {
+	d, err := f.mayLoad(ctx, b, how.Drop)
 	if err != nil {
 		return diff.Diff{}, err
+	}
+	if how.Owners != nil {
+		if _, err := f.ofOwners(ctx, b, how.Owners); err != nil {
+			return diff.Diff{}, err
+		}
 	}
 	return f.Library.changes(f.Library.Present(), d), nil
 }

@@ -40,6 +40,11 @@ func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Orde
 		return diff.Diff{}, &LoadError{Err: err}
 	}
 	old := f.Library.Present()
+	if o.Owners != nil {
+		if err := f.Library.OwnedBy(o.Owners, old.Bundle, b); err != nil {
+			return diff.Diff{}, err
+		}
+	}
 	if old == now {
 		return diff.Diff{}, &LoadError{Err: errors.New("there is nothing to try: these pipelines are current")}
 	}

@@ -125,7 +125,7 @@ func (g *Group) Operations() []rest.Operation {
 			return scope.Backlog(rest.Granted(c.R), g.Status.Backlog()), nil
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/admin/v1/nodes", ID: "list-nodes", Need: rest.Views, Tag: "admin",
+			Method: http.MethodGet, Path: "/admin/v1/nodes", ID: "list-nodes", Need: rest.Follows, Tag: "admin",
 			Summary: "List live nodes, and nodes that died recently",
 			Replies: rest.OK("The nodes."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[records.NodeView], error) {
@@ -145,14 +145,15 @@ func (g *Group) Operations() []rest.Operation {
 			},
 		}, g.reload),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/deploy", ID: "deploy", Need: rest.Rules, Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/deploy", ID: "deploy", Need: rest.Deploys, Tag: "admin",
 			Summary: "Make a set of pipelines from outside current on all nodes",
 			About: "The body has all files of the set, so nodes need none. The checks are those of a reload, and so are `canary`, `shadow` and " +
-				"`drop`. The same set again changes nothing. With `dry_run` nothing changes at all.",
+				"`drop`. The same set again changes nothing. With `dry_run` nothing changes at all. The token of a deployer with `owners` may change " +
+				"only files in which all belongs to these.",
 			Example: wire.Deployment{Files: []wire.DeployedFile{{Name: "ping.yaml", Text: "pipelines: …"}}, Source: "1a2b3c4"},
 			MaxBody: maxDeployment, Replies: rest.OK("The differences."),
 			Refusals: []string{
-				problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.CanaryRefused, problem.StoreUnavailable,
+				problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.CanaryRefused, problem.Forbidden, problem.StoreUnavailable,
 			},
 		}, g.deploy),
 	}, slices.Concat(g.versionOperations(), g.auditOperations(), g.tokenOperations())...)
@@ -232,6 +233,10 @@ func orderOf(b wire.Reload) *canary.Order {
 // change makes another definition current.
 func (g *Group) change(c *rest.Call, how definitions.Change, reason string) (found diff.Diff, err error) {
 	err = definitions.ErrNoFiles
+	how.Owners = rest.Granted(c.R).Owners
+	if how.Try != nil {
+		how.Try.Owners = how.Owners
+	}
 	if g.Reload != nil {
 		found, err = g.Reload(c.Context(), how, c.Actor(reason))
 	}

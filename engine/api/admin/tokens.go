@@ -47,7 +47,7 @@ type newToken struct{ Body wire.NewToken }
 func (g *Group) newToken(c *rest.Call, in *newToken) (made wire.MadeToken, err error) {
 	b := &in.Body
 	spec := credentials.TokenSpec{
-		Name: b.Name, Role: credentials.Role(b.Role), Paths: b.Paths, Sources: b.Sources, Quota: b.Quota, Expires: b.Expires, Forever: b.Forever,
+		Name: b.Name, Role: credentials.Role(b.Role), Paths: b.Paths, Owners: b.Owners, Sources: b.Sources, Quota: b.Quota, Expires: b.Expires, Forever: b.Forever,
 	}
 	guarded := g.Configured
 	if !guarded {

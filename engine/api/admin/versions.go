@@ -23,6 +23,7 @@ type Versions interface {
 	Differ(ctx context.Context, old, now string) (diff.Diff, error)
 	Previous(ctx context.Context) (definitions.Version, error)
 	Find(ctx context.Context, name string) (definitions.Version, error)
+	OwnedChange(ctx context.Context, owners []string, old, now string) error
 
 	// Canary returns the last trial of a new version that the node knows, or nil. LastTrial reads it
 	// from the store. ShareTrial changes its share of the keys, and EndTrial rolls it back, unless
@@ -37,7 +38,7 @@ func (g *Group) versionOperations() []rest.Operation {
 	refusals := []string{problem.UnknownVersion, problem.StoreUnavailable}
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/versions", ID: "list-versions", Need: rest.Views, Tag: "admin",
+			Method: http.MethodGet, Path: "/v1/versions", ID: "list-versions", Need: rest.Follows, Tag: "admin",
 			Summary: "List the versions of the pipelines, newest first",
 			About: "A version is a set of pipelines that was current once. The store keeps all versions. `changes` names the first " +
 				"difference to the version before.",
@@ -46,35 +47,35 @@ func (g *Group) versionOperations() []rest.Operation {
 			return rest.Listed(g.Versions.Versions(c.Context(), in.Limit))
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/versions/{version}", ID: "get-version", Need: rest.Surveys, Tag: "admin",
+			Method: http.MethodGet, Path: "/v1/versions/{version}", ID: "get-version", Need: rest.Compares, Tag: "admin",
 			Summary: "Read a version: its files, and what it changed", Replies: rest.OK("The version."), Refusals: refusals,
 		}, func(c *rest.Call, in *versionPath) (definitions.VersionDetail, error) {
 			d, err := g.Versions.Show(c.Context(), in.Version)
 			return d, ofVersion(err)
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/versions/{version}/diff/{other}", ID: "diff-versions", Need: rest.Surveys, Tag: "admin",
+			Method: http.MethodGet, Path: "/v1/versions/{version}/diff/{other}", ID: "diff-versions", Need: rest.Compares, Tag: "admin",
 			Summary: "Compare two versions", Replies: rest.OK("What the other version changes."), Refusals: refusals,
 		}, func(c *rest.Call, in *versionsPath) (diff.Diff, error) {
 			d, err := g.Versions.Differ(c.Context(), in.Version, in.Other)
 			return d, ofVersion(err)
 		}),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/canary", ID: "get-canary", Need: rest.Surveys, Tag: "admin",
+			Method: http.MethodGet, Path: "/v1/canary", ID: "get-canary", Need: rest.Compares, Tag: "admin",
 			Summary: "Read how the last canary or version in the shadow does",
 			About: "A canary compares the new version with the old one over the same time. Counts begin anew at each share of keys. " +
 				"`shadow` has what nodes found when they replayed ended runs with a version in the shadow.",
 			Replies: rest.OK("The canary."),
 		}, func(*rest.Call, *rest.Nothing) (canary.View, error) { return g.Versions.Canary().View(), nil }),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/promote", ID: "promote", Need: rest.Rules, Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/promote", ID: "promote", Need: rest.Deploys, Tag: "admin",
 			Summary: "Let more keys, or all, use the version of the canary or in the shadow",
 			About:   "At 100 % the version becomes current on all nodes within a second. A version in the shadow becomes a canary.",
 			Example: wire.Promotion{Reason: "looks good"}, Replies: rest.OK("The canary."),
 			Refusals: []string{problem.CanaryRefused, problem.StoreUnavailable},
 		}, g.promote),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/rollback", ID: "roll-back", Need: rest.Rules, Tag: "admin",
+			Method: http.MethodPost, Path: "/admin/v1/rollback", ID: "roll-back", Need: rest.Deploys, Tag: "admin",
 			Summary: "End the canary or the shadow, or make an earlier version current on all nodes",
 			About: "If a canary runs, new runs of all keys use the old version again. A version in the shadow is dropped. " +
 				"Otherwise the server reads the version from its store and needs no files. The checks are those of a reload. Runs that have " +
@@ -129,6 +130,9 @@ func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error
 			}
 		}
 		if v.Version == t.Old {
+			if err := g.mayEnd(c, t); err != nil {
+				return found, err
+			}
 			t, err := g.Versions.EndTrial(c.Context(), c.Actor(in.Body.Reason))
 			if err != nil {
 				return found, ofVersion(err)
@@ -159,14 +163,33 @@ type promotion struct {
 }
 
 func (g *Group) promote(c *rest.Call, in *promotion) (canary.View, error) {
+	last, err := g.Versions.LastTrial(c.Context())
+	if err != nil {
+		return canary.View{}, err
+	}
+	if err := g.mayEnd(c, last); err != nil {
+		return canary.View{}, err
+	}
 	t, err := g.Versions.ShareTrial(c.Context(), cmp.Or(in.Body.Percent, 100), in.Body.Hold, c.Actor(in.Body.Reason))
 	return t.View(), ofVersion(err)
+}
+
+// mayEnd returns an error if the caller may not decide about a trial, since it changes what others own. Nil is no trial.
+func (g *Group) mayEnd(c *rest.Call, t *canary.State) error {
+	owners := rest.Granted(c.R).Owners
+	if t == nil || owners == nil {
+		return nil
+	}
+	return ofVersion(g.Versions.OwnedChange(c.Context(), owners, t.Old, t.New))
 }
 
 // ofVersion converts the error of a version or canary call to a problem.
 func ofVersion(err error) error {
 	if refused, ok := errors.AsType[*definitions.CanaryError](err); ok {
 		return problem.New(problem.CanaryRefused, "%s", refused)
+	}
+	if refused, ok := errors.AsType[*definitions.OwnerError](err); ok {
+		return problem.New(problem.Forbidden, "%s", refused)
 	}
 	if refused, ok := errors.AsType[*definitions.VersionError](err); ok {
 		return problem.New(problem.UnknownVersion, "%s", refused)

@@ -7,6 +7,7 @@ type Need struct {
 	Anybody    bool // without a token
 	Role       credentials.Role
 	Everywhere bool   // a grant with paths is not enough
+	Deployer   bool   // a deployer may call it, too
 	Open       string // the group of calls that a server may free of tokens; empty for none
 }
 
@@ -24,6 +25,10 @@ var (
 	Steers  = Need{Role: credentials.RoleOperator}
 	Tunes   = Need{Role: credentials.RoleOperator, Everywhere: true}
 	Rules   = Need{Role: credentials.RoleAdmin}
+
+	Deploys  = Need{Role: credentials.RoleDeployer}                                 // the operation also checks the owners of files
+	Follows  = Need{Role: credentials.RoleViewer, Deployer: true}                   // what a deployment comes to
+	Compares = Need{Role: credentials.RoleViewer, Everywhere: true, Deployer: true} // versions
 )
 
 // These are the groups of calls that a server may free of tokens.

@@ -51,8 +51,9 @@ type Rollback struct {
 // A NewToken is the body of the call that makes a token.
 type NewToken struct {
 	Name    string    `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$" by:"engine" doc:"The name of the bearer in the audit."`
-	Role    string    `json:"role" enum:"viewer,submitter,worker,operator,admin" by:"engine" doc:"viewer reads. submitter submits events and tasks. worker takes and finishes tasks. operator does all that, and controls runs and paths. admin does everything."`
+	Role    string    `json:"role" enum:"viewer,submitter,worker,operator,deployer,admin" by:"engine" doc:"viewer reads. submitter submits events and tasks. worker takes and finishes tasks. operator does all that, and controls runs and paths. deployer changes pipelines, and reads versions and nodes. admin does everything."`
 	Paths   []string  `json:"paths,omitempty" maxItems:"100" by:"engine" doc:"For a viewer, operator or submitter: the paths that it is bound to, such as pipeline or pipeline/stage. For a worker: types of tasks."`
+	Owners  []string  `json:"owners,omitempty" maxItems:"100" by:"engine" doc:"For a deployer: the owners whose files it may change, as in pipelines. The default is all files."`
 	Sources []string  `json:"sources,omitempty" maxItems:"100" by:"engine" doc:"For a submitter or operator: the sources of the events that it may submit, such as orders, each with what is below it. No other token may use them. The default is the sources to which no token is bound."`
 	Quota   string    `json:"quota,omitempty" by:"engine" doc:"For a submitter: how many events and tasks it may submit, such as 100/s. Nodes have equal parts of it."`
 	Expires time.Time `json:"expires,omitzero" doc:"When it expires. The default is in 90 days."`

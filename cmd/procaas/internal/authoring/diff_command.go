@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/definitions"
@@ -97,7 +99,10 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 			report.Files = changedFiles(old, now)
 		}
 		if q.Server != "" {
-			if report.Runs, err = inFlight(q.Ctx, q.Client, old, now); err != nil {
+			report.Runs, err = inFlight(q.Ctx, q.Client, old, now)
+			if refused, ok := errors.AsType[*problem.Problem](err); ok && refused.Code == problem.Forbidden && last == 0 {
+				fmt.Fprintln(q.Err, "procaas: the runs in flight are not compared, since this token may not read them")
+			} else if err != nil {
 				return err
 			}
 		}

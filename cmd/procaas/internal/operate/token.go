@@ -23,10 +23,12 @@ func tokenCommand() *cobra.Command {
   submitter  submits events and tasks only
   worker     takes and finishes tasks only
   operator   reads, submits, works, and controls: switches, limits, retries, cancellations
+  deployer   makes versions current: deploy, pull, promote, rollback
   admin      does everything, including tokens
 
 You can bind viewers, operators and submitters to paths: pipeline, pipeline/stage or
-pipeline/stage/handler. You can bind workers to types of tasks.
+pipeline/stage/handler. You can bind workers to types of tasks, and
+deployers to owners: then they may change only files in which all belongs to these.
 
 A token is random. The server shows it once and keeps only its hash. The audit has
 the token's name. Until somebody makes the first token, calls to a server on the
@@ -42,15 +44,17 @@ func tokenNew() *cobra.Command {
 		Example: `  procaas token new --name ann --role admin
   procaas token new --name on-call --role operator --path new-order-created/notify --expires 30d
   procaas token new --name shop --role submitter --path new-order-created --source orders --quota 100/s
+  procaas token new --name shop-ci --role deployer --owner shop
   procaas token new --name resizer --role worker --path thumbnails`,
 		Args: cobra.NoArgs,
 	}
 	var t wire.NewToken
 	flags := c.Flags()
 	flags.StringVar(&t.Name, "name", "", "name of the bearer in the audit (required)")
-	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator or admin (required)")
+	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator, deployer or admin (required)")
 	flags.StringSliceVar(&t.Paths, "path", nil,
 		"path or type that a viewer, operator, submitter or worker is bound to (repeatable; default: everything)")
+	flags.StringSliceVar(&t.Owners, "owner", nil, "owner whose files a deployer may change (repeatable; default: all files)")
 	flags.StringSliceVar(&t.Sources, "source", nil,
 		"source of events that only this token may submit, with what is below it (repeatable; default: all that no token is bound to)")
 	flags.StringVar(&t.Quota, "quota", "", "how many events and tasks a submitter may submit, such as 100/s (default: any number)")
@@ -120,6 +124,9 @@ func holdsFor(t credentials.TokenView) string {
 	text := string(t.Role)
 	if len(t.Paths) > 0 {
 		text += " of " + strings.Join(t.Paths, ", ")
+	}
+	if len(t.Owners) > 0 {
+		text += " for " + strings.Join(t.Owners, ", ")
 	}
 	if len(t.Sources) > 0 {
 		text += " from " + strings.Join(t.Sources, ", ")

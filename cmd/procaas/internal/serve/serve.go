@@ -517,13 +517,9 @@ func (n *Node) reload(ctx context.Context, how definitions.Change, by store.Acto
 		return diff.Diff{}, err
 	}
 	if how.Dry {
-		return n.engine.PreviewLoad(ctx, bundle, how.Drop)
+		return n.engine.PreviewLoad(ctx, bundle, how)
 	}
-	load := n.engine.Load
-	if how.Drop {
-		load = n.engine.LoadAndDrop
-	}
-	diff, err := load(ctx, bundle, by)
+	diff, err := n.engine.LoadAs(ctx, bundle, how, by)
 	if err != nil {
 		return diff, err
 	}
