@@ -9,6 +9,7 @@ import (
 
 	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/authoring"
+	"procaas/cmd/procaas/internal/complete"
 	"procaas/cmd/procaas/internal/demo"
 	"procaas/cmd/procaas/internal/operate"
 	"procaas/cmd/procaas/internal/serve"
@@ -74,6 +75,7 @@ func newRoot(s cli.Streams) *cobra.Command {
 	}
 	plugIn(root)
 	cli.CheckArgs(root)
+	complete.Add(root)
 	return root
 }
 

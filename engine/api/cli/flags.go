@@ -22,6 +22,9 @@ func Format(c *cobra.Command, formats ...string) *string {
 
 const formatsKnown = "procaas formats"
 
+// Formats returns the formats that a flag of [Format] takes, or nil for another flag.
+func Formats(f *pflag.Flag) []string { return f.Annotations[formatsKnown] }
+
 // checkFormat refuses an unknown --format.
 func checkFormat(c *cobra.Command) error {
 	f := c.Flags().Lookup("format")

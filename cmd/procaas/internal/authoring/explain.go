@@ -87,6 +87,9 @@ for one element of a list, counted from 0, as the logs do.`,
 	})
 }
 
+// Explainable lists what explain knows by name.
+func Explainable(root *cobra.Command) []string { return append(explainable(), words(root)...) }
+
 // explain prints what is known of a name of the language or of another word. It accepts the plural, capitals,
 // and spaces instead of hyphens.
 func explain(s cli.Streams, root *cobra.Command, name string) error {
@@ -111,7 +114,7 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 			return err
 		}
 	}
-	known := append(explainable(), words(root)...)
+	known := Explainable(root)
 	show := "procaas runs show " + name + " shows it, and procaas explain " + name + " PATH says why a handler ran"
 	if strings.ContainsAny(name, "0123456789") && (strings.Contains(name, "-") || diag.Suggest(name, known) == "") {
 		return cli.Usagef("%s looks like a run or a key: %s", name, show)
