@@ -78,7 +78,7 @@ func (s *signalled) ready() (address string) {
 			address = said.Address
 		}
 	}
-	c := client.New(address, "")
+	c := client.New(address, "").Unverified()
 	patience.Until(s.t, "the node to be ready", func() bool { _, err := c.Health(s.t.Context(), false); return err == nil })
 	return address
 }

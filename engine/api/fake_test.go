@@ -505,6 +505,10 @@ func (f *fakeEngine) GrantOf(ctx context.Context, token [sha256.Size]byte) (cred
 	return f.controls.GrantOf(ctx, token)
 }
 
+func (f *fakeEngine) GrantOfCertificate(ctx context.Context, names []string) (credentials.Grant, error) {
+	return f.controls.GrantOfCertificate(ctx, names)
+}
+
 func (f *fakeEngine) AuditRefusal(ctx context.Context, by store.Actor, call, detail string) error {
 	f.refused = append(f.refused, by.Name+" "+call+": "+detail)
 	return nil
@@ -740,6 +744,8 @@ func (f *fakeEngine) Differ(ctx context.Context, old, now string) (diff.Diff, er
 }
 
 func (f *fakeEngine) Previous(context.Context) (definitions.Version, error) { return fakeVersion, nil }
+
+func (f *fakeEngine) OwnedChange(context.Context, []string, string, string) error { return nil }
 
 func (f *fakeEngine) Find(_ context.Context, name string) (definitions.Version, error) {
 	d, err := f.Show(context.Background(), name)

@@ -126,6 +126,10 @@ type Token struct {
 	Owners  []string   `json:"owners,omitempty" doc:"The owners whose files a deployer may change; absent for all."`
 	Sources []string   `json:"sources,omitempty" doc:"The sources of the events that it may submit, each with what is below it; absent for all that no token is bound to."`
 	Quota   string     `json:"quota,omitempty"` // how many events and tasks its bearer may hand in, such as 100/s; empty for any number
+
+	// Certificate is a name in the client certificates of the bearer, such as URI:spiffe://example/shop. Empty for a secret.
+	Certificate string `json:"certificate,omitempty" doc:"The name in client certificates that stands for the token, such as DNS:shop.internal; absent for a token with a secret."`
+
 	Expires *time.Time `json:"expires" doc:"When it expires; null is never."`
 	Revoked bool       `json:"revoked,omitempty" doc:"true if it was revoked."`
 }
@@ -263,6 +267,26 @@ func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, er
 	if t == nil {
 		return Grant{}, ErrUnknownToken
 	}
+	return a.grantOf(t)
+}
+
+// GrantOfCertificate returns what the bearer of a verified client certificate may do, by the names in it. The errors are those of
+// [Access.GrantOf].
+func (a *Access) GrantOfCertificate(ctx context.Context, names []string) (Grant, error) {
+	all, err := a.tokens(ctx)
+	if err != nil {
+		return Grant{}, err
+	}
+	for _, t := range all {
+		if !t.Revoked && t.Certificate != "" && slices.Contains(names, t.Certificate) {
+			return a.grantOf(t)
+		}
+	}
+	return Grant{}, ErrUnknownToken
+}
+
+// grantOf returns the grant of a token that is not revoked.
+func (a *Access) grantOf(t *liveToken) (Grant, error) {
 	if t.state(a.Now()) == TokenExpired {
 		return Grant{Name: t.name}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
 	}

@@ -58,6 +58,9 @@ type TokenSpec struct {
 	Quota   string    // as in [Token]; for submitters only
 	Expires time.Time // in DefaultTokenTime when zero
 	Forever bool      // it never expires
+
+	// Certificate is as in [Token].
+	Certificate string
 }
 
 // defaultTokenTime is the default lifetime of a token.
@@ -78,7 +81,7 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 var actors = []string{"admin", "anonymous", "dev", "engine", "procaas"}
 
 // NewToken makes a token and returns its secret, which cannot be read again. A name may be reused
-// after its token was revoked or has expired. The error is an [*AccessError], or a
+// after its token was revoked or has expired. A token for a certificate has no secret. The error is an [*AccessError], or a
 // [*guard.ControlError] for an unknown path, if the token is refused.
 func (a *Access) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (v TokenView, secret string, err error) {
 	all, err := a.freshTokens(ctx)
@@ -99,8 +102,15 @@ func (a *Access) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (
 		return v, "", &AccessError{codeInvalidToken, fmt.Sprintf("there are %d tokens, and more would make each call slow; use the name of "+
 			"one that is revoked or has expired", len(all))}
 	}
+	if other := all.certified(spec.Certificate); other != nil && other.name != spec.Name {
+		return v, "", &AccessError{codeTokenExists, fmt.Sprintf("the token %s is for certificates with %s; revoke it first", other.name,
+			spec.Certificate)}
+	}
 	secret = newSecret()
 	hash := sha256.Sum256([]byte(secret))
+	if spec.Certificate != "" {
+		secret = "" // nobody knows it
+	}
 	v, err = a.storeToken(ctx, spec.Name, t, hash[:], before, by)
 	return v, secret, err
 }
@@ -157,6 +167,19 @@ func (all Tokens) named(name string) *liveToken {
 	return nil
 }
 
+// certified returns the token for a name in certificates, or nil.
+func (all Tokens) certified(name string) *liveToken {
+	for _, t := range all {
+		if name != "" && t.Certificate == name && !t.Revoked {
+			return t
+		}
+	}
+	return nil
+}
+
+// certificateName is the syntax of names in certificates.
+var certificateName = regexp.MustCompile(`^(CN|DNS|EMAIL|URI):[^\s\pC]{1,250}$`)
+
 // unknown returns the error of a token that cannot be revoked because it does not exist.
 func (all Tokens) unknown(name string) *AccessError {
 	if all.named(name) != nil {
@@ -201,6 +224,9 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 		return invalid("sources: want at most %d, have %d", maxSources, len(spec.Sources))
 	case spec.Quota != "" && spec.Role != RoleSubmitter:
 		return invalid("quota: only submitters have one, not the role %s", spec.Role)
+	case spec.Certificate != "" && !certificateName.MatchString(spec.Certificate):
+		return invalid("certificate: want a name such as DNS:shop.internal, URI:spiffe://example/shop, EMAIL:ci@example.com or CN:shop, have %q",
+			spec.Certificate)
 	case spec.Forever && !spec.Expires.IsZero():
 		return invalid("want expires or forever, have both")
 	}
@@ -236,6 +262,7 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 		Role: spec.Role, Quota: spec.Quota, Paths: slices.Compact(slices.Sorted(slices.Values(spec.Paths))),
 		Sources: slices.Compact(slices.Sorted(slices.Values(spec.Sources))), Owners: slices.Compact(slices.Sorted(slices.Values(spec.Owners))),
 	}
+	t.Certificate = spec.Certificate
 	if spec.Forever {
 		return t, nil
 	}

@@ -26,6 +26,7 @@ import (
 type Access interface {
 	Guarded(ctx context.Context) (bool, error)
 	GrantOf(ctx context.Context, token [sha256.Size]byte) (credentials.Grant, error)
+	GrantOfCertificate(ctx context.Context, names []string) (credentials.Grant, error)
 	OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error)
 	SessionToken(ctx context.Context, session string) ([sha256.Size]byte, error)
 	CloseSession(ctx context.Context, session string) error
@@ -122,6 +123,13 @@ func (d *Checker) identify(r *http.Request, n rest.Need) (credentials.Grant, err
 	if err != nil {
 		return credentials.Grant{}, err
 	}
+	names := certificateNames(r)
+	if !given && len(names) > 0 {
+		g, err := d.access.GrantOfCertificate(r.Context(), names)
+		if err == nil || !errors.Is(err, credentials.ErrUnknownToken) {
+			return g, refusedCertificate(g, err)
+		}
+	}
 	if !given && d.isOpen(n) {
 		return credentials.Grant{Name: anonymous}, d.checkHost(r)
 	}
@@ -131,6 +139,9 @@ func (d *Checker) identify(r *http.Request, n rest.Need) (credentials.Grant, err
 		return credentials.Grant{}, err
 	case !guarded:
 		return credentials.Grant{Name: anonymous, Role: credentials.RoleAdmin}, d.checkHost(r)
+	case !given && len(names) > 0:
+		return credentials.Grant{}, problem.New(problem.Unauthorized, "no token is for a certificate with %s; an admin makes one by "+
+			"procaas token new --certificate %s", strings.Join(names, ", "), names[0])
 	case !given:
 		return credentials.Grant{}, problem.New(problem.Unauthorized,
 			"the call needs the header Authorization: Bearer TOKEN, with the token of %s",
@@ -138,6 +149,36 @@ func (d *Checker) identify(r *http.Request, n rest.Need) (credentials.Grant, err
 			With("WWW-Authenticate", `Bearer realm="procaas"`)
 	}
 	return d.authenticate(r, token)
+}
+
+// certificateNames returns the names in the verified client certificate of a request, or none. A name says what kind it is, since
+// not every issuer vouches for each kind.
+func certificateNames(r *http.Request) (names []string) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return nil
+	}
+	c := r.TLS.VerifiedChains[0][0]
+	for _, u := range c.URIs {
+		names = append(names, "URI:"+u.String())
+	}
+	for _, n := range c.DNSNames {
+		names = append(names, "DNS:"+n)
+	}
+	for _, n := range c.EmailAddresses {
+		names = append(names, "EMAIL:"+n)
+	}
+	if c.Subject.CommonName != "" {
+		names = append(names, "CN:"+c.Subject.CommonName)
+	}
+	return names
+}
+
+// refusedCertificate converts an error about the token for a certificate.
+func refusedCertificate(g credentials.Grant, err error) error {
+	if !errors.Is(err, credentials.ErrTokenExpired) {
+		return err
+	}
+	return by(g, problem.New(problem.Unauthorized, "%s", err))
 }
 
 // isOpen reports whether a call's group needs no token. A call without a group is never open, even

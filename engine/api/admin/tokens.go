@@ -48,6 +48,7 @@ func (g *Group) newToken(c *rest.Call, in *newToken) (made wire.MadeToken, err e
 	b := &in.Body
 	spec := credentials.TokenSpec{
 		Name: b.Name, Role: credentials.Role(b.Role), Paths: b.Paths, Owners: b.Owners, Sources: b.Sources, Quota: b.Quota, Expires: b.Expires, Forever: b.Forever,
+		Certificate: b.Certificate,
 	}
 	guarded := g.Configured
 	if !guarded {

@@ -52,6 +52,10 @@ func serverFlags(f *pflag.FlagSet, server, usage string) {
 	f.String("token", "", "bearer token for the server; see procaas token")
 	f.String("admin-token", "", "the same")
 	_ = f.MarkHidden("admin-token") // PROCAAS_ADMIN_TOKEN is for servers and clients
+	f.String("client-cert", "", "PEM file with a client certificate")
+	f.String("client-key", "", "PEM file with its private key")
+	_ = f.MarkHidden("client-cert") // like the token, it stands in the environment: PROCAAS_CLIENT_CERT
+	_ = f.MarkHidden("client-key")
 }
 
 // checkServer refuses an invalid --server.
@@ -76,6 +80,8 @@ type Call struct {
 	Server string
 	json   bool
 	token  string
+
+	cert, key string // files of a client certificate; empty for none
 }
 
 // CallOf reads the flags that [ServerFlags] and [Format] have added.
@@ -88,12 +94,24 @@ func CallOf(c *cobra.Command, args []string) *Call {
 	}
 	q := &Call{Streams: Of(c), Ctx: c.Context(), Args: args, Server: flag("server"), json: flag("format") == "json"}
 	q.token = cmp.Or(flag("token"), flag("admin-token"))
+	q.cert, q.key = flag("client-cert"), flag("client-key")
 	q.Client = q.At(q.Server)
 	return q
 }
 
-// At returns a client of another server with the same token.
-func (q *Call) At(server string) *client.Client { return client.New(server, q.token) }
+// At returns a client of another server with the same token and certificate.
+func (q *Call) At(server string) *client.Client {
+	c := client.New(server, q.token)
+	if q.cert == "" {
+		return c
+	}
+	shows, err := c.WithCertificate(q.cert, q.key)
+	if err != nil {
+		fmt.Fprintf(q.Err, "procaas: %v; the call is made without it\n", err)
+		return c
+	}
+	return shows
+}
 
 // runID is the syntax of run ids, now and in earlier versions.
 var runID = regexp.MustCompile(`^([0-9a-v]{26}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)

@@ -47,6 +47,19 @@ func (c *Client) Unverified() *Client {
 	return &Client{base: c.base, http: &http.Client{Timeout: c.http.Timeout, Transport: transport}}
 }
 
+// WithCertificate returns a client that shows a certificate, from PEM files, where a server asks for one.
+func (c *Client) WithCertificate(cert, key string) (*Client, error) {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("client certificate %s with key %s: %w", cert, key, err)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it always is
+	transport.TLSClientConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	shows := *c
+	shows.http = &http.Client{Timeout: c.http.Timeout, Transport: transport}
+	return &shows, nil
+}
+
 // Lasting returns a client for calls that the server may answer this much later.
 func (c *Client) Lasting(wait time.Duration) *Client {
 	longer := *c

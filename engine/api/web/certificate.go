@@ -2,6 +2,8 @@ package web
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -72,9 +74,25 @@ func (c *Certificate) of(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.now, nil
 }
 
-// Encrypt makes a server speak TLS. Call it before Start.
-func (f *Server) Encrypt(c *Certificate) {
+// ReadIssuers reads the certificates of those who may issue client certificates, a PEM file.
+func ReadIssuers(name string) (*x509.CertPool, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("issuers of client certificates: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("issuers of client certificates: %w", errors.New(name+" has no certificates in PEM"))
+	}
+	return pool, nil
+}
+
+// Encrypt makes a server speak TLS. Clients may show certificates of the issuers. Nil asks for none. Call it before Start.
+func (f *Server) Encrypt(c *Certificate, issuers *x509.CertPool) {
 	f.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.of}
+	if issuers != nil {
+		f.server.TLSConfig.ClientCAs, f.server.TLSConfig.ClientAuth = issuers, tls.VerifyClientCertIfGiven
+	}
 	// Deadlines and bounds of connections are those of HTTP/1.1.
 	f.server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	f.encrypted = true

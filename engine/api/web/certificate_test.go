@@ -60,7 +60,7 @@ func TestCertificateIsReplacedWithoutARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Encrypt(c)
+	s.Encrypt(c, nil)
 	s.Start(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
 	if s.Scheme() != "https" {

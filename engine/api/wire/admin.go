@@ -59,12 +59,14 @@ type NewToken struct {
 	Expires time.Time `json:"expires,omitzero" doc:"When it expires. The default is in 90 days."`
 	Forever bool      `json:"forever,omitempty" doc:"true if it never expires."`
 	Reason  string    `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
+
+	Certificate string `json:"certificate,omitempty" by:"engine" doc:"A name in the client certificates of the bearer, with its kind: DNS:shop.internal, URI:spiffe://example/shop, EMAIL:ci@example.com or CN:shop. The token has no secret then."`
 }
 
 // A MadeToken is a new token. Its secret is shown only once.
 type MadeToken struct {
 	credentials.TokenView
-	Secret string `json:"token" doc:"The token to send as Authorization: Bearer TOKEN. The server shows it only here."`
+	Secret string `json:"token" doc:"The token to send as Authorization: Bearer TOKEN. The server shows it only here. Empty for a token for a certificate."`
 }
 
 // A Health reports that a process is alive or ready.

@@ -45,6 +45,7 @@ func tokenNew() *cobra.Command {
   procaas token new --name on-call --role operator --path new-order-created/notify --expires 30d
   procaas token new --name shop --role submitter --path new-order-created --source orders --quota 100/s
   procaas token new --name shop-ci --role deployer --owner shop
+  procaas token new --name shop-ci --role deployer --owner shop --certificate DNS:ci.shop.internal
   procaas token new --name resizer --role worker --path thumbnails`,
 		Args: cobra.NoArgs,
 	}
@@ -57,6 +58,8 @@ func tokenNew() *cobra.Command {
 	flags.StringSliceVar(&t.Owners, "owner", nil, "owner whose files a deployer may change (repeatable; default: all files)")
 	flags.StringSliceVar(&t.Sources, "source", nil,
 		"source of events that only this token may submit, with what is below it (repeatable; default: all that no token is bound to)")
+	flags.StringVar(&t.Certificate, "certificate", "", "name in the client certificate of the bearer, instead of a secret: DNS:shop.internal, "+
+		"URI:…, EMAIL:… or CN:… (the server needs --tls-client-ca)")
 	flags.StringVar(&t.Quota, "quota", "", "how many events and tasks a submitter may submit, such as 100/s (default: any number)")
 	flags.StringVar(&t.Reason, "reason", "", "reason, for the audit")
 	expires := flags.String("expires", "90d", "when it expires: a duration such as 30d, a time such as 2006-01-02T15:04:05Z, or never")
@@ -69,6 +72,10 @@ func tokenNew() *cobra.Command {
 		}
 		return q.NewToken(q.Ctx, t)
 	}, func(q *cli.Call, made wire.MadeToken) error {
+		if made.Certificate != "" {
+			return q.Printf("%s, %s, %s. Its bearer shows a certificate with %s.\n", made.Name, holdsFor(made.TokenView), endText(made.TokenView),
+				made.Certificate)
+		}
 		fmt.Fprintln(q.Out, made.Secret)
 		fmt.Fprintf(q.Err, "%s, %s, %s. Keep the token: it is shown this "+
 			"once.\n", made.Name, holdsFor(made.TokenView), endText(made.TokenView))
@@ -130,6 +137,9 @@ func holdsFor(t credentials.TokenView) string {
 	}
 	if len(t.Sources) > 0 {
 		text += " from " + strings.Join(t.Sources, ", ")
+	}
+	if t.Certificate != "" {
+		text += " by " + t.Certificate
 	}
 	if t.Quota != "" {
 		text += ", " + t.Quota

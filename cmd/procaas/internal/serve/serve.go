@@ -3,6 +3,7 @@ package serve
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,6 +69,7 @@ type Flags struct {
 	Patient             bool // wait for an unreachable store
 	TraceURL            string
 	Certificate, Key    string // files of the certificate for TLS; empty: none
+	Issuers             string // file of the issuers of client certificates; empty: none
 
 	// Unread is why the files of Pipelines cannot run, if the bundle is the store's current one instead.
 	Unread error
@@ -146,6 +148,8 @@ collector. The other OTEL_ variables work too.`,
 	c.Flags().StringVar(&f.Certificate, "tls-cert", "", "serve over TLS with this certificate, a PEM file with those of its issuers behind "+
 		"it; read again when it changes")
 	c.Flags().StringVar(&f.Key, "tls-key", "", "PEM file with the private key of --tls-cert")
+	c.Flags().StringVar(&f.Issuers, "tls-client-ca", "", "PEM file with the issuers of client certificates, which stand for tokens: see "+
+		"procaas token new --certificate")
 	cli.ConfigFlag(c)
 	check := c.Flags().Bool("check", false, "say what would keep the node from serving, and change nothing")
 	cli.OnlyFlag(c, "check")
@@ -314,7 +318,7 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	}
 	n.metrics.MustRegister(observe.NewLostLines(s.Lost), &n.breakers, &observe.Memory{Of: n.memory}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	certificate, err := f.certificate(log)
+	certificate, issuers, err := f.certificate(log)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +326,7 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 		return nil, err
 	}
 	if certificate != nil {
-		n.web.Encrypt(certificate)
+		n.web.Encrypt(certificate, issuers)
 	}
 	n.access = access
 	err = n.listen(ctx)
@@ -351,15 +355,24 @@ func (f *Flags) Stores() (stores.Options, error) {
 	return o, err
 }
 
-// certificate reads that for TLS; nil for none.
-func (f *Flags) certificate(log *slog.Logger) (*web.Certificate, error) {
+// certificate reads that for TLS, and the issuers of those of clients; nil for none.
+func (f *Flags) certificate(log *slog.Logger) (c *web.Certificate, issuers *x509.CertPool, err error) {
 	if (f.Certificate == "") != (f.Key == "") {
-		return nil, cli.Usagef("--tls-cert and --tls-key need each other: a certificate and its private key")
+		return nil, nil, cli.Usagef("--tls-cert and --tls-key need each other: a certificate and its private key")
 	}
 	if f.Certificate == "" {
-		return nil, nil //nolint:nilnil // no certificate is no error
+		if f.Issuers != "" {
+			return nil, nil, cli.Usagef("--tls-client-ca needs --tls-cert and --tls-key: clients show certificates over TLS only")
+		}
+		return nil, nil, nil
 	}
-	return web.ReadCertificate(f.Certificate, f.Key, log)
+	if f.Issuers != "" {
+		if issuers, err = web.ReadIssuers(f.Issuers); err != nil {
+			return nil, nil, cli.Usagef("--tls-client-ca: %w", err)
+		}
+	}
+	c, err = web.ReadCertificate(f.Certificate, f.Key, log)
+	return c, issuers, err
 }
 
 // open opens the store and creates the engine.
