@@ -53,6 +53,7 @@ type Options struct {
 	MaxBody int64          // of a request, in bytes; 0 means [DefaultMaxBody]
 	Memory  *budget.Memory // of the node; nil for no bound
 	Version string         // of the program, for people
+	Profile bool           // admins may profile the process
 	Dev     bool           // pipelines are developed here: the console shows its design language
 
 	// Documents stores the evidence of incidents. Nil keeps it in memory.
@@ -134,7 +135,13 @@ func New(o Options) http.Handler {
 // running to show numbers over time.
 func NewWithConsole(o Options) (http.Handler, *ui.Console) {
 	s := newServer(o)
-	return s.handler(), s.console
+	return s.handler(Whole), s.console
+}
+
+// NewInParts is [NewWithConsole] for several addresses of one server: the function makes the handler of each.
+func NewInParts(o Options) (func(Part) http.Handler, *ui.Console) {
+	s := newServer(o)
+	return s.handler, s.console
 }
 
 // A server combines the routes.
@@ -146,6 +153,7 @@ type server struct {
 	doc     *rest.Document
 	console *ui.Console
 	quick   []*rest.Operation // those with Quick
+	routes  map[string]*rest.Operation // by method and pattern
 	tabs    *tabs             // of the console
 
 	described func() *description // encodes the description when it is first asked for
@@ -161,7 +169,7 @@ func newServer(o Options) *server {
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody
 	}
-	s := &server{Options: o, router: chi.NewMux(), doc: newDocument(o.Groups)}
+	s := &server{Options: o, router: chi.NewMux(), routes: map[string]*rest.Operation{}, doc: newDocument(o.Groups)}
 	s.access = access.New(access.Options{Access: o.Engine.Access, Log: o.Log, Token: o.Token, Open: o.Open, Local: o.Local, Hosts: o.Hosts})
 	s.console = s.newConsole()
 	s.tabs = newTabs(s.console, o.Memory)
@@ -174,6 +182,9 @@ func newServer(o Options) *server {
 	}
 	s.router.Handle(ui.Root+"*", transport.Within((&rest.Operation{}).Time, s.access.Serve(s.serveConsole)))
 	s.router.Handle(strings.TrimSuffix(ui.Root, "/"), http.RedirectHandler(ui.Overview, http.StatusFound))
+	if o.Profile {
+		s.addProfiles()
+	}
 	s.doc.Refine()
 	s.doc.Components.Schemas.Map()["CloudEvent"] = intake.CloudEvent()
 	s.described = sync.OnceValue(s.describe)
@@ -212,6 +223,7 @@ func (s *server) add(o *rest.Operation) {
 		s.quick = append(s.quick, o)
 	}
 	s.doc.Add(o)
+	s.routes[o.Method+" "+o.Path] = o
 	s.router.Method(o.Method, o.Path, transport.Within(o.Time, s.access.Serve(func(w http.ResponseWriter, r *http.Request) error {
 		r, err := s.access.Admit(r, o.Need)
 		if err != nil {
@@ -230,9 +242,12 @@ func (s *server) add(o *rest.Operation) {
 	})))
 }
 
-// handler puts the middleware in front of the router.
-func (s *server) handler() http.Handler {
+// handler puts the middleware in front of the routes of a part.
+func (s *server) handler(p Part) http.Handler {
 	f := &transport.Middleware{Access: s.access, Log: s.Log, Healthy: s.healthy, Memory: s.Memory, Quickly: s.quickly}
+	if p != Whole { // in front of what answers without the router
+		f.Quickly = func(next http.Handler) http.Handler { return s.only(p, s.quickly(next)) }
+	}
 	return f.Wrap(s.router)
 }
 

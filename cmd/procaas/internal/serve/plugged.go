@@ -81,8 +81,8 @@ func (f *Flags) beyond(served api.Options) string {
 	if !served.Local {
 		return f.Listen
 	}
-	for _, address := range f.listening() {
-		if !transport.Loopback(address) {
+	for _, address := range append(f.listening(), f.Admin, f.Metrics) {
+		if address != "" && !transport.Loopback(address) {
 			return address
 		}
 	}

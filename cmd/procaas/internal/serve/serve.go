@@ -69,6 +69,8 @@ type Flags struct {
 	Patient             bool // wait for an unreachable store
 	TraceURL            string
 	Certificate, Key    string // files of the certificate for TLS; empty: none
+	Admin, Metrics      string // addresses of their own; empty: Listen
+	Profile             bool   // admins may profile the process
 	Issuers             string // file of the issuers of client certificates; empty: none
 
 	// Unread is why the files of Pipelines cannot run, if the bundle is the store's current one instead.
@@ -148,6 +150,10 @@ collector. The other OTEL_ variables work too.`,
 	c.Flags().StringVar(&f.Certificate, "tls-cert", "", "serve over TLS with this certificate, a PEM file with those of its issuers behind "+
 		"it; read again when it changes")
 	c.Flags().StringVar(&f.Key, "tls-key", "", "PEM file with the private key of --tls-cert")
+	c.Flags().StringVar(&f.Admin, "listen-admin", "", "address of the console and of all calls; --listen has only those of submitters and "+
+		"workers then")
+	c.Flags().StringVar(&f.Metrics, "listen-metrics", "", "one more address, of the metrics and the health, without TLS")
+	c.Flags().BoolVar(&f.Profile, "pprof", false, "let admins profile the process, at /debug/pprof/ where the console is")
 	c.Flags().StringVar(&f.Issuers, "tls-client-ca", "", "PEM file with the issuers of client certificates, which stand for tokens: see "+
 		"procaas token new --certificate")
 	cli.ConfigFlag(c)
@@ -248,9 +254,10 @@ type Node struct {
 	parts   []*plugged
 	closing chan struct{} // closed when Run begins to stop
 	web     *web.Server
+	apart   []apart // other addresses
 	shadow  *replay.Shadow
 	access  api.Options
-	api     http.Handler
+	api     func(api.Part) http.Handler
 	console *ui.Console
 	metrics *prometheus.Registry
 	traces  *observe.Traces
@@ -325,16 +332,23 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	if n.web, err = web.Listen(ctx, f.Listen, log, transport.Server); err != nil {
 		return nil, err
 	}
+	err = n.listenApart(ctx)
 	if certificate != nil {
-		n.web.Encrypt(certificate, issuers)
+		for _, a := range append(n.apart, apart{api.Whole, n.web}) {
+			if a.part != api.Metrics {
+				a.web.Encrypt(certificate, issuers)
+			}
+		}
 	}
 	n.access = access
-	err = n.listen(ctx)
+	if err == nil {
+		err = n.listen(ctx)
+	}
 	if err == nil {
 		err = n.open(ctx, b, access)
 	}
 	if err != nil {
-		return nil, errors.Join(err, n.web.Close(), n.closeParts())
+		return nil, errors.Join(err, n.closeWeb(), n.closeParts())
 	}
 	return n, nil
 }
@@ -383,7 +397,7 @@ func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (er
 	}
 	if n.flags.Patient {
 		n.store, err = o.Await(ctx, n.log, func() {
-			n.web.Start(transport.Unready(cli.Version()))
+			n.startWeb(func(api.Part) http.Handler { return transport.Unready(cli.Version()) })
 			tell(n.log, waitsForStore)
 		})
 	} else {
@@ -471,8 +485,8 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	if !served.Local && len(served.Open) > 0 {
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
 	}
-	served.Reload = n.reload
-	n.api, n.console = api.NewWithConsole(served)
+	served.Reload, served.Profile = n.reload, f.Profile
+	n.api, n.console = api.NewInParts(served)
 	return nil
 }
 
@@ -490,7 +504,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return n.engine.Run(ctx)
 	})
 	n.web.MakeRoom(n.free)
-	n.web.Start(n.api)
+	n.startWeb(n.api)
 	g.Go(func() error { n.reportUntil(ctx); return nil })
 	g.Go(func() error { n.shadow.Run(ctx); return nil })
 	g.Go(func() error { n.follow(ctx); return nil })
@@ -501,6 +515,9 @@ func (n *Node) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error { return n.web.Run(ctx) })
+	for _, a := range n.apart {
+		g.Go(func() error { return a.web.Run(ctx) })
+	}
 	for _, p := range n.parts {
 		if p.Run != nil {
 			g.Go(func() error { return p.Run(ctx, n.running()) })
