@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,105 +22,74 @@ import (
 	"procaas/engine/model"
 )
 
-// An image is what the last stage of the Dockerfile makes, in a folder. Its process sees nothing else.
+// An image is unpacked in a folder. Its process sees nothing else.
 type image struct {
 	t    *testing.T
 	root string
-	env  []string
-	dir  string
 	user uint32
-	run  map[string][]string // by instruction: ENTRYPOINT, CMD, HEALTHCHECK
+
+	Config struct {
+		User, WorkingDir     string
+		Env, Entrypoint, Cmd []string
+		Labels               map[string]string
+		Healthcheck          struct{ Test []string }
+	}
 }
 
-// makeImage follows the Dockerfile, without a daemon: it runs what builds the program, and copies what the stage copies.
+// makeImage makes the image without a daemon, and unpacks it as a runtime does.
 func makeImage(t *testing.T) *image {
 	t.Helper()
-	text, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
+	program := filepath.Join(t.TempDir(), "procaas")
+	compile := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags",
+		"-s -w -X procaas/engine/api/cli.stamp=v1.2.3", "-o", program, ".")
+	compile.Env = append(os.Environ(), "CGO_ENABLED=0") // it needs no libraries of this machine
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	m := &image{t: t, root: t.TempDir(), dir: "/", run: map[string][]string{}}
-	built := t.TempDir() // the root of the stage that builds
-	last := false
-	for line := range strings.Lines(string(text)) {
-		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch {
-		case word == "FROM":
-			last = rest == "scratch"
-		case !last && word == "RUN" && (strings.HasPrefix(rest, "CGO_ENABLED=0 go build") || strings.HasPrefix(rest, "mkdir")):
-			rest = strings.NewReplacer("-o /", "-o "+built+"/", "mkdir /", "mkdir "+built+"/").Replace(rest)
-			cmd := exec.CommandContext(t.Context(), "sh", "-ec", rest)
-			cmd.Dir, cmd.Env = "../..", append(os.Environ(), "VERSION=v1.2.3")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v\n%s", rest, err, out)
-			}
-		case last:
-			m.follow(word, rest, built)
+	layout := filepath.Join(t.TempDir(), "layout")
+	build := exec.CommandContext(t.Context(), "go", "-C", "../../deploy/tools", "run", "-trimpath", "-buildvcs=false", "./image", "-o", layout,
+		"-version", "v1.2.3", "-level", "1", "-partial", "linux/"+runtime.GOARCH+"="+program)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	m := &image{t: t, root: t.TempDir()}
+	type part struct{ Digest string }
+	var index struct{ Manifests []part }
+	var manifest struct {
+		Config part
+		Layers []part
+	}
+	read := func(name string, into any) {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(layout, name))
+		if err == nil {
+			err = json.Unmarshal(data, into)
 		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	blob := func(p part) string { return filepath.Join("blobs", strings.Replace(p.Digest, ":", "/", 1)) }
+	read("index.json", &index)
+	read(blob(index.Manifests[0]), &manifest)
+	read(blob(manifest.Config), m)
+	for _, l := range manifest.Layers {
+		unpack := exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(layout, blob(l)), "-C", m.root)
+		if out, err := unpack.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if _, err := fmt.Sscanf(m.Config.User, "%d", &m.user); err != nil {
+		t.Fatalf("user %q: %v", m.Config.User, err)
 	}
 	return m
-}
-
-// follow does an instruction of the last stage.
-func (m *image) follow(word, rest, built string) {
-	m.t.Helper()
-	switch word {
-	case "ENV":
-		m.env = append(m.env, rest)
-	case "WORKDIR":
-		m.dir = rest
-	case "USER":
-		if _, err := fmt.Sscanf(rest, "%d", &m.user); err != nil {
-			m.t.Fatalf("USER %s: %v", rest, err)
-		}
-	case "ENTRYPOINT", "CMD", "HEALTHCHECK":
-		var args []string
-		if err := json.Unmarshal([]byte(rest[strings.Index(rest, "["):]), &args); err != nil {
-			m.t.Fatalf("%s %s: %v", word, rest, err)
-		}
-		m.run[word] = args
-	case "COPY":
-		fields := slices.DeleteFunc(strings.Fields(rest), func(f string) bool { return f == "--from=build" })
-		owner := ""
-		if of, owned := strings.CutPrefix(fields[0], "--chown="); owned {
-			owner, fields = of, fields[1:]
-		}
-		m.copy(built+fields[0], fields[0], fields[1], owner)
-	}
-}
-
-// copy copies what the stage before built, or else what its base image has.
-func (m *image) copy(from, otherwise, to, owner string) {
-	m.t.Helper()
-	if _, err := os.Stat(from); err != nil {
-		from = otherwise
-	}
-	if strings.HasSuffix(to, "/") {
-		to += filepath.Base(from)
-	}
-	if _, err := os.Stat(from); err != nil {
-		m.t.Logf("%s is not on this machine, and is left out", from) // of the base image: certificates, time zones
-		return
-	}
-	to = filepath.Join(m.root, to)
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		m.t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(m.t.Context(), "cp", "-RL", from, to).CombinedOutput(); err != nil {
-		m.t.Fatalf("%v\n%s", err, out)
-	}
-	if owner != "" && os.Getuid() == 0 {
-		if out, err := exec.CommandContext(m.t.Context(), "chown", "-R", owner, to).CombinedOutput(); err != nil {
-			m.t.Fatalf("%v\n%s", err, out)
-		}
-	}
 }
 
 // command is a process of a container: it has the root and the user of the image, and only its environment.
 func (m *image) command(env []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(m.t.Context(), args[0], args[1:]...)
 	cmd.Path, cmd.Err = args[0], nil // it is looked for within the root
-	cmd.Dir, cmd.Env = m.dir, slices.Concat(m.env, env)
+	cmd.Dir, cmd.Env = m.Config.WorkingDir, slices.Concat(m.Config.Env, env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: m.root, Credential: &syscall.Credential{Uid: m.user, Gid: m.user}}
 	if os.Getuid() != 0 { // an ordinary user becomes that of the image in a namespace
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
@@ -133,7 +103,7 @@ func (m *image) command(env []string, args ...string) *exec.Cmd {
 // protect lets the image's user write only to its volume, as with a root that is read-only.
 func (m *image) protect() {
 	m.t.Helper()
-	volume := filepath.Join(m.root, m.dir)
+	volume := filepath.Join(m.root, m.Config.WorkingDir)
 	out, err := exec.CommandContext(m.t.Context(), "chmod", "-R", "a-w,a+rX", m.root).CombinedOutput()
 	if err != nil {
 		m.t.Fatalf("%v\n%s", err, out)
@@ -154,7 +124,7 @@ func TestImageStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.protect()
-	serve := slices.Concat(m.run["ENTRYPOINT"], m.run["CMD"])
+	serve := slices.Concat(m.Config.Entrypoint, m.Config.Cmd)
 
 	refused, err := m.command(nil, serve...).CombinedOutput()
 	if err == nil || !strings.Contains(string(refused), "set --admin-token-file") {
@@ -166,7 +136,7 @@ func TestImageStarts(t *testing.T) {
 	s := startSignalled(t, m.command(env, serve...))
 	s.says(`"msg":"serving"`)
 	patience.Until(t, "the health check", func() bool {
-		out, err := m.command(env, m.run["HEALTHCHECK"]...).CombinedOutput()
+		out, err := m.command(env, m.Config.Healthcheck.Test[1:]...).CombinedOutput()
 		return err == nil && string(out) == "ready\n"
 	})
 	c := client.New("http://"+address, adminToken)
@@ -178,15 +148,18 @@ func TestImageStarts(t *testing.T) {
 	if err != nil || h.Version != "v1.2.3" {
 		t.Errorf("have %+v, %v; want the version that the build was given", h, err)
 	}
+	if have := m.Config.Labels["org.opencontainers.image.version"]; have != "v1.2.3" {
+		t.Errorf("the image has the version %q, want that of the build", have)
+	}
 	s.send(syscall.SIGTERM)
 	if state := s.exits(); state != "exit status 0" {
 		t.Errorf("SIGTERM: %s\n%s", state, s.text())
 	}
 
-	if err := os.Chmod(filepath.Join(m.root, m.dir), 0o500); err != nil {
+	if err := os.Chmod(filepath.Join(m.root, m.Config.WorkingDir), 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Join(m.root, m.dir, ".procaas")); err != nil {
+	if err := os.RemoveAll(filepath.Join(m.root, m.Config.WorkingDir, ".procaas")); err != nil {
 		t.Fatal(err)
 	}
 	cmd := m.command(env, serve...)

@@ -152,9 +152,9 @@ type server struct {
 	router  *chi.Mux
 	doc     *rest.Document
 	console *ui.Console
-	quick   []*rest.Operation // those with Quick
+	quick   []*rest.Operation          // those with Quick
 	routes  map[string]*rest.Operation // by method and pattern
-	tabs    *tabs             // of the console
+	tabs    *tabs                      // of the console
 
 	described func() *description // encodes the description when it is first asked for
 }

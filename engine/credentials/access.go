@@ -121,11 +121,11 @@ var (
 
 // A Token is the stored form of a token, without its name and its hash.
 type Token struct {
-	Role    Role       `json:"role" doc:"viewer, submitter, worker, operator, deployer or admin."`
-	Paths   []string   `json:"paths,omitempty" doc:"The paths that it is bound to; empty for everything."`
-	Owners  []string   `json:"owners,omitempty" doc:"The owners whose files a deployer may change; absent for all."`
-	Sources []string   `json:"sources,omitempty" doc:"The sources of the events that it may submit, each with what is below it; absent for all that no token is bound to."`
-	Quota   string     `json:"quota,omitempty"` // how many events and tasks its bearer may hand in, such as 100/s; empty for any number
+	Role    Role     `json:"role" doc:"viewer, submitter, worker, operator, deployer or admin."`
+	Paths   []string `json:"paths,omitempty" doc:"The paths that it is bound to; empty for everything."`
+	Owners  []string `json:"owners,omitempty" doc:"The owners whose files a deployer may change; absent for all."`
+	Sources []string `json:"sources,omitempty" doc:"The sources of the events that it may submit, each with what is below it; absent for all that no token is bound to."`
+	Quota   string   `json:"quota,omitempty"` // how many events and tasks its bearer may hand in, such as 100/s; empty for any number
 
 	// Certificate is a name in the client certificates of the bearer, such as URI:spiffe://example/shop. Empty for a secret.
 	Certificate string `json:"certificate,omitempty" doc:"The name in client certificates that stands for the token, such as DNS:shop.internal; absent for a token with a secret."`

@@ -124,15 +124,15 @@ func (e *DropError) Error() string {
 
 // A Change says which definition to make current.
 type Change struct {
-	To    string        // a stored version; empty for the node's files
-	Files []diag.File   // from outside, instead of the node's files; nil for none
-	Dry   bool          // change nothing, only compare and check
-	Drop  bool          // cancel events that wait for removed pipelines
+	To    string      // a stored version; empty for the node's files
+	Files []diag.File // from outside, instead of the node's files; nil for none
+	Dry   bool        // change nothing, only compare and check
+	Drop  bool        // cancel events that wait for removed pipelines
 
 	// Owners lists whose files it may change; nil for all.
 	Owners []string
 
-	Try   *canary.Order // try it on a share of the keys; nil for all keys
+	Try *canary.Order // try it on a share of the keys; nil for all keys
 }
 
 // Load makes b the definition for new events on all nodes, and returns the differences. Runs that
