@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -68,6 +69,7 @@ type Flags struct {
 	Overrule            bool // these pipelines replace those in the store
 	Patient             bool // wait for an unreachable store
 	TraceURL            string
+	Config              string // file of the flags; empty: none
 	Certificate, Key    string // files of the certificate for TLS; empty: none
 	Admin, Metrics      string // addresses of their own; empty: Listen
 	Profile             bool   // admins may profile the process
@@ -160,7 +162,7 @@ collector. The other OTEL_ variables work too.`,
 	check := c.Flags().Bool("check", false, "say what would keep the node from serving, and change nothing")
 	cli.OnlyFlag(c, "check")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		f.Named = c.Flags().Changed("pipelines")
+		f.Named, f.Config = c.Flags().Changed("pipelines"), c.Flag("config").Value.String()
 		if *check {
 			return checkServe(c.Context(), cli.Of(c), f)
 		}
@@ -220,12 +222,35 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 
 // choose reads the pipelines from the files, or without any from the store.
 func (f *Flags) choose(ctx context.Context, s cli.Streams) (b *tree.Bundle, without bool, err error) {
+	if dir := f.configAmongPipelines(); dir != "" {
+		return nil, false, cli.Usagef("--config %s lies in %s, where every YAML file is one of pipelines: keep it elsewhere, or name the "+
+			"directory of the pipelines with pipelines: [DIR]", f.Config, dir)
+	}
 	b, err = f.load(ctx, s)
 	if !errors.Is(err, source.ErrNoFiles) || f.Named && len(f.Pipelines) > 0 {
 		return b, false, err
 	}
 	b, err = f.deployed(ctx)
 	return b, true, err
+}
+
+// configAmongPipelines returns a directory of pipelines in which the file of the flags would be read as one of them, or "".
+func (f *Flags) configAmongPipelines() string {
+	config, err := filepath.Abs(f.Config)
+	if err != nil || !source.IsPipeline(f.Config) {
+		return ""
+	}
+	for _, dir := range source.Dirs(f.Pipelines) {
+		from, err := filepath.Abs(dir)
+		if err != nil {
+			continue
+		}
+		rel, err := filepath.Rel(from, config)
+		if err == nil && filepath.IsLocal(rel) && !strings.HasPrefix(rel, ".") && !strings.Contains(rel, string(filepath.Separator)+".") {
+			return dir
+		}
+	}
+	return ""
 }
 
 // load reads the pipelines until ctx ends. Reading has no end of its own where a disk or standard input hangs.
