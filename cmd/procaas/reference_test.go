@@ -108,31 +108,71 @@ func visible(flags *pflag.FlagSet) (all []*pflag.Flag) {
 	return all
 }
 
+// usualFlags are flags that many commands have, with the same default and meaning. The page has them once.
+func usualFlags(root *cobra.Command) map[string]*pflag.Flag {
+	const many = 20
+	count, all := map[[3]string]int{}, map[string]*pflag.Flag{}
+	eachCommand(root, func(c *cobra.Command) {
+		for _, f := range visible(c.NonInheritedFlags()) {
+			same := [3]string{f.Name, f.DefValue, f.Usage}
+			count[same]++
+			if count[same] == many {
+				all[f.Name] = f
+			}
+		}
+	})
+	return all
+}
+
+// eachCommand visits the commands below c that people see.
+func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			visit(sub)
+			eachCommand(sub, visit)
+		}
+	}
+}
+
+// flagRow writes the row of a flag.
+func flagRow(b *strings.Builder, f *pflag.Flag) {
+	_, usage := pflag.UnquoteUsage(f)
+	row(b, "`--"+f.Name+"`", shown(f), usage)
+}
+
 func commandsPage() string {
 	var b strings.Builder
 	b.WriteString("# Commands\n\nEvery command and its flags. `procaas COMMAND --help` prints one section.\n" +
-		"Every flag `--some-flag` can also be set as the environment variable `PROCAAS_SOME_FLAG`.\n")
-	var visit func(c *cobra.Command)
-	visit = func(c *cobra.Command) {
-		if c.Hidden {
-			return
-		}
+		"Every flag `--some-flag` can also be set as the environment variable `PROCAAS_SOME_FLAG`.\n\n" +
+		"Many commands have these flags. Their sections only name them:\n\n")
+	root := newRoot(cli.Streams{})
+	usual := usualFlags(root)
+	header(&b, "flag", "default", "meaning")
+	for _, name := range slices.Sorted(maps.Keys(usual)) {
+		flagRow(&b, usual[name])
+	}
+	eachCommand(root, func(c *cobra.Command) {
 		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n```\n", c.CommandPath(), strings.TrimSpace(cmp.Or(c.Long, c.Short)+"\n\nUsage: "+c.UseLine()))
-		if flags := visible(c.NonInheritedFlags()); len(flags) > 0 {
-			b.WriteString("\n")
-			header(&b, "flag", "default", "meaning")
-			for _, f := range flags {
-				_, usage := pflag.UnquoteUsage(f)
-				row(&b, "`--"+f.Name+"`", shown(f), usage)
+		var own []*pflag.Flag
+		var others []string
+		for _, f := range visible(c.NonInheritedFlags()) {
+			if u := usual[f.Name]; u != nil && u.DefValue == f.DefValue && u.Usage == f.Usage {
+				others = append(others, "`--"+f.Name+"`")
+			} else {
+				own = append(own, f)
 			}
 		}
-		for _, sub := range c.Commands() {
-			visit(sub)
+		if len(own) > 0 {
+			b.WriteString("\n")
+			header(&b, "flag", "default", "meaning")
+			for _, f := range own {
+				flagRow(&b, f)
+			}
 		}
-	}
-	for _, c := range newRoot(cli.Streams{}).Commands() {
-		visit(c)
-	}
+		if len(others) > 0 {
+			b.WriteString("\nAlso " + strings.Join(others, ", ") + ".\n")
+		}
+	})
 	return b.String()
 }
 
