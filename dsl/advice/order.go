@@ -20,7 +20,7 @@ func (c *advisor) adviseStages() {
 	for n, s := range c.Declared.Stages {
 		begin := at
 		at += len(steps.OfStage(s))
-		if n == 0 {
+		if n == 0 || s.Final {
 			continue
 		}
 		before := c.Declared.Stages[n-1]

@@ -24,6 +24,9 @@ func (c *walk) checkHandler(i int) {
 		checkNeverSkipped(h, c.Reporter)
 	}
 	checkPolicies(h, c.Reporter)
+	if c.Steps[i].Stage.Final {
+		c.checkFinally(i)
+	}
 	c.compileHandler(i)
 	checkBodies(c.Whole, h, c.Reporter)
 	c.checkFits(i)

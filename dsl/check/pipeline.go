@@ -56,6 +56,7 @@ func checkPipeline(c *walk) {
 	p := c.Declared
 	checkState(c.Pipeline, c.Reporter)
 	checkMaxState(c.Pipeline, c.Reporter)
+	checkFinallyPlace(p, c.Reporter)
 	checkPlaceholders(c.Whole, c.Pipeline, c.Reporter)
 	c.payload = c.PayloadOf(p.On)
 	if e := p.When.Expr(); e != nil {

@@ -43,6 +43,7 @@ func (c *walk) compileHandler(i int) {
 // own.
 func (c *walk) scopeOf(i int) *expr.Scope {
 	sc := c.newScope()
+	sc.Final = c.Steps[i].Stage.Final
 	for j, s := range c.Steps {
 		switch {
 		case j < i && c.Steps[i].Hides(s):

@@ -54,7 +54,7 @@ func firstOutline(first any, contract *contracts.Contract) *typing.Outline {
 // settle records what handler i leaves for later ones. Its expressions are compiled.
 func (c *walk) settle(i int) {
 	h := c.Steps[i].Handler
-	sure := h.AlwaysSucceeds()
+	sure := h.AlwaysSucceeds() && !c.Steps[i].Stage.Final // there, others go on after a failure
 	if _, twice := c.responses[h.ID]; twice {
 		c.responses[h.ID] = nil // either of two handlers may have set it
 	} else if o := responseOutline(h); o != nil && sure {

@@ -27,6 +27,7 @@ type walk struct {
 	view
 	facts   []expr.Fact
 	element *element // of the current repeated stage, or nil
+	seen    view     // what is known wherever the run may have ended; only with finally
 }
 
 // A view is what is known of the shared state and of responses at one place of a pipeline.
@@ -74,9 +75,13 @@ func (v view) response(id string) *typing.Outline {
 // stages checks the stages and handlers of the pipeline in order.
 func (c *walk) stages() {
 	c.beginState()
+	c.seen = c.view.clone()
 	always := c.facts
 	at := 0
 	for _, s := range c.Declared.Stages {
+		if s.Final {
+			c.view = c.anyEnd()
+		}
 		before := c.view.clone()
 		checkLoopFields(c.Whole, c.Pipeline, s, c.Reporter)
 		c.checkStage(s, at)
@@ -146,6 +151,9 @@ func (c *walk) walkStage(s *tree.Stage, at int, facts []expr.Fact) {
 		}
 		c.checkHandler(at + i)
 		c.settle(at + i)
+		if len(c.Declared.Finally) > 0 && !s.Final {
+			c.seen = c.seen.or(c.view)
+		}
 	}
 	join()
 }

@@ -62,6 +62,9 @@ func (d *decoder) document(v *expr.Value) {
 	}
 	d.object(v, spec, "file", allowance{})
 	d.fill(d.doc, spec, v)
+	for _, p := range d.doc.Pipelines {
+		p.AddFinally()
+	}
 }
 
 // An allowance says what a place accepts in addition to literals.

@@ -164,6 +164,9 @@ type Scope struct {
 	// Invites reports whether missing contributions may declare more names of the shared state.
 	Invites bool
 
+	// Final reports whether it is a handler of finally, which may read how the run ends.
+	Final bool
+
 	// Lenient scopes have no declared state: any other name counts as one.
 	Lenient bool
 

@@ -51,6 +51,12 @@ var rootMembers = map[string]map[string]datum.Shape{
 	},
 }
 
+// finalRun are the members of run in handlers of finally, where the end of the run is known.
+var finalRun = map[string]datum.Shape{
+	"id": datum.StringShape, "pipeline": datum.StringShape, "started": datum.StringShape,
+	"status": datum.StringShape, "error": datum.MapShape | datum.NullShape,
+}
+
 // sourceMembers are the members of a handler's outcome.
 var sourceMembers = map[string]datum.Shape{"response": datum.AnyShape, "status": datum.AnyShape, "outcome": datum.StringShape}
 
@@ -137,7 +143,11 @@ func (b *names) members(root string, links []link) datum.Shape {
 		b.reporter.Warnf(b.span(links[0].node), rules.ExprUnknownMember, "write flow.key",
 			"flow %s computes its key: event.key is what the sender gave, mostly null", b.scope.KeyOf)
 	}
-	return b.member(at, root, rootMembers[root], name, len(links) > 1)
+	members := rootMembers[root]
+	if root == "run" && b.scope.Final {
+		members = finalRun
+	}
+	return b.member(at, root, members, name, len(links) > 1)
 }
 
 // source checks sources.HANDLER and the member after it.

@@ -130,7 +130,16 @@ func (m *merger) noteStages(p *tree.Pipeline) {
 			continue
 		}
 		path := p.ID + "/" + s.ID
-		if twins := m.stages[path]; len(twins) > 0 {
+		twins := m.stages[path]
+		switch {
+		case len(twins) == 0:
+		case s.Final:
+			m.Report(diag.Diagnostic{
+				Span: twins[0].PlaceOf("id", twins[0].Span), Code: rules.Finally, Hint: "rename the stage",
+				Message: `stage "finally" has the name of the handlers that run at the end`,
+				Related: []diag.Related{{Span: s.Span.Head(), Message: "these"}},
+			})
+		default:
 			m.Report(diag.Diagnostic{
 				Span: s.PlaceOf("id", s.Span), Severity: diag.Warning, Code: rules.DuplicateStage,
 				Message: fmt.Sprintf("pipeline %q has two stages %q", p.ID, s.ID),

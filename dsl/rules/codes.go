@@ -157,6 +157,7 @@ const (
 	Loop         diag.Code = "PC0709"
 	Parts        diag.Code = "PC0710"
 	Endless      diag.Code = "PC0711"
+	Finally      diag.Code = "PC0712"
 )
 
 // CodeQueue is the code about queues of tasks.

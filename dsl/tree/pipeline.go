@@ -70,6 +70,12 @@ type Pipeline struct {
 	// Stages run in order. Each starts when the one before it is complete.
 	Stages []*Stage `yaml:"stages"`
 
+	// Finally lists handlers that run after everything else, whether the run succeeded, failed or was cancelled, and
+	// after its compensations. They may read run.status and run.error. Each of them is tried, also after another one has
+	// failed. If a critical one fails for good, the run fails, and a retry repeats only that. Their paths begin with the
+	// pipeline and the word finally.
+	Finally []*Handler `yaml:"finally"`
+
 	// Keep is how many of the latest ended runs the server keeps. Use it for pipelines that run by the clock, whose
 	// runs nobody looks at later. The server deletes older ones about once a minute. Without it, the server keeps all
 	// runs for its retention.
@@ -156,6 +162,20 @@ type Stage struct {
 	// Choose lists alternative branches. The stage runs the first branch whose when is true.
 	Choose []*Branch `yaml:"choose"`
 
+	// Final says that it is the stage of finally, the last one.
+	Final bool `yaml:"-"`
+
 	loop *Handler  // the handler that a repeated stage is from outside
 	once *Pipeline // the pipeline of one element
+}
+
+// FinalStage is the id of the stage of finally.
+const FinalStage = "finally"
+
+// AddFinally adds the stage of finally behind the others.
+func (p *Pipeline) AddFinally() {
+	if len(p.Finally) > 0 {
+		at := p.PlaceOf("finally", p.Span)
+		p.Stages = append(p.Stages, &Stage{Span: at, ID: FinalStage, Handlers: p.Finally, Final: true})
+	}
 }

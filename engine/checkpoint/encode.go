@@ -22,6 +22,7 @@ func (c *Run) Encode() []byte {
 	if c.Undoing {
 		b = append(b, `,"undoing":true`...)
 	}
+	b = b.textOr(`,"closing":`, string(c.Closing))
 	b = b.atOr(`,"clock":`, c, c.Clock).atOr(`,"stage_clock":`, c, c.StageClock)
 	b = b.numberOr(`,"stood_ns":`, int(c.Stood)).atOr(`,"paused":`, c, c.Paused)
 	b = b.numberOr(`,"parts":`, c.Parts).numberOr(`,"looped":`, c.Looped)

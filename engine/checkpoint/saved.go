@@ -151,6 +151,7 @@ type Run struct {
 	Reason     string       `json:"reason,omitempty"`
 	Stopping   string       `json:"stopping,omitempty"`
 	Undoing    bool         `json:"undoing,omitempty"`
+	Closing    model.Status `json:"closing,omitempty"` // how it ends once finally is done
 	// start of the time of the pipeline's deadline, by the clock of deadlines
 	Clock      time.Time `json:"clock,omitzero"`
 	StageClock time.Time `json:"stage_clock,omitzero"` // and of the stage's deadline

@@ -58,10 +58,11 @@ func (r *Run) Awaits() (a Await, ok bool) {
 
 // listen adds the types that handlers wait for, also inside calls.
 func (r *Run) listen(a *Await) (listens bool) {
-	if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
+	stage := r.current()
+	if r.status.Ended() || r.givesUp() || stage == nil {
 		return false
 	}
-	for _, s := range r.plan.Stages[r.stage].Steps {
+	for _, s := range stage.Steps {
 		rec := &r.records[s.Position]
 		if s.Handler.Await != nil && rec.outcome == model.OutcomeWaiting {
 			listens = true
@@ -96,10 +97,11 @@ func (r *Run) Offer(pending []model.Pending, live Live) (taken bool) {
 
 // offer passes one event to the run and to the runs inside its calls.
 func (r *Run) offer(p model.Pending, live Live) (taken bool) {
-	if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
+	stage := r.current()
+	if r.status.Ended() || r.givesUp() || stage == nil {
 		return false
 	}
-	for _, s := range r.plan.Stages[r.stage].Steps {
+	for _, s := range stage.Steps {
 		rec := &r.records[s.Position]
 		switch {
 		case s.Handler.Await != nil && rec.outcome == model.OutcomeWaiting:

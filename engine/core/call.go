@@ -153,7 +153,7 @@ func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
 	r.underway--
 	r.settled = false
 	r.touch()
-	if r.undoing {
+	if r.undoing && r.closing == "" {
 		return // the call has been given up: its end decides nothing more, and Ready goes on to undo
 	}
 	if sub.status.Ended() {

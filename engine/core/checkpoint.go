@@ -19,7 +19,7 @@ func (r *Run) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	c := &checkpoint.Run{
 		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping,
-		MakesUp: r.makesUp, Undoing: r.undoing,
+		MakesUp: r.makesUp, Undoing: r.undoing, Closing: r.closing,
 		Clock: r.clock, StageClock: r.stageClock,
 		Inputs: r.rawInputs, Outputs: r.outputs, Shared: r.scope.raw, Handlers: records,
 	}

@@ -13,11 +13,8 @@ import (
 // handlers at once that the conditions exclude. All others run as if there were no conditions.
 // Records show what has been decided, so a stage is never decided twice, even if configs change.
 func (r *Run) enter(live Live) {
-	if r.stage == len(r.plan.Stages) {
-		return
-	}
-	stage := r.plan.Stages[r.stage]
-	if r.givesUp() || stage.Declared.Enabled == nil && len(stage.Declared.Choose) == 0 {
+	stage := r.current()
+	if stage == nil || r.givesUp() || stage.Declared.Enabled == nil && len(stage.Declared.Choose) == 0 {
 		return
 	}
 	for _, s := range stage.Steps {

@@ -35,9 +35,9 @@ func (r *Run) surrender() {
 		r.touch()
 	case r.stopping != "":
 		r.reason = r.stopping
-		r.end(model.Cancelled)
+		r.close(model.Cancelled)
 	default:
-		r.end(model.Failed)
+		r.close(model.Failed)
 	}
 }
 
@@ -62,15 +62,15 @@ func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 	}
 	// One at a time, the last one first: a compensation may rely on what handlers before its own have
 	// done, and none of them may be undone before it has ended.
-	for r.underway == 0 && !r.status.Ended() {
+	for r.underway == 0 && !r.status.Ended() && r.closing == "" {
 		s := r.toUndo()
 		if s == nil && len(r.brokenUndos()) > 0 {
-			r.end(model.Failed)
+			r.close(model.Failed)
 			break
 		}
 		if s == nil {
 			r.reason = cmp.Or(r.stopping, model.CleanText("undone after "+r.failure))
-			r.end(model.Cancelled)
+			r.close(model.Cancelled)
 			break
 		}
 		rec := &r.records[s.Position]

@@ -40,7 +40,7 @@ func (r *Run) clockAt(now time.Time) time.Time { return model.Stamp(now).Add(-r.
 
 // limitAround returns the limit for everything that the run begins. It combines the deadlines of
 // the pipeline, the stage and the calls around the run. A run that gives up has no deadline,
-// because its work must be undone. A detached handler outlasts its stage and has only the wider
+// because its work must be undone, and that of a pipeline does not hold for its finally. A detached handler outlasts its stage and has only the wider
 // deadlines.
 func (r *Run) limitAround(detached bool) (l limit) {
 	if !r.whole.paused.IsZero() || r.givesUp() {
@@ -52,13 +52,14 @@ func (r *Run) limitAround(detached bool) (l limit) {
 		}
 		l = r.caller.limitOf(r.calledBy)
 	}
-	if d := r.plan.Pipeline.Deadline; d > 0 && !r.clock.IsZero() {
+	if d := r.plan.Pipeline.Deadline; d > 0 && !r.clock.IsZero() && r.closing == "" {
 		l = l.or(r.clock.Add(d+r.whole.stood), "pipeline "+r.plan.Pipeline.ID, d)
 	}
-	if detached || r.stage == len(r.plan.Stages) {
+	g := r.current()
+	if detached || g == nil {
 		return l
 	}
-	if g := r.plan.Stages[r.stage]; g.Declared.Deadline > 0 && !r.stageClock.IsZero() {
+	if g.Declared.Deadline > 0 && !r.stageClock.IsZero() {
 		l = l.or(r.stageClock.Add(g.Declared.Deadline+r.whole.stood), "stage "+r.plan.Pipeline.ID+"/"+g.ID, g.Declared.Deadline)
 	}
 	return l
@@ -90,7 +91,7 @@ func (r *Run) startClocks(now time.Time) {
 		r.clock = r.clockAt(now)
 		r.touch()
 	}
-	if r.stage < len(r.plan.Stages) && r.plan.Stages[r.stage].Declared.Deadline > 0 && r.stageClock.IsZero() {
+	if g := r.current(); g != nil && g.Declared.Deadline > 0 && r.stageClock.IsZero() {
 		r.stageClock = r.clockAt(now)
 		r.touch()
 	}

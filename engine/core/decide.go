@@ -37,6 +37,10 @@ func (r *Run) giveUp(s *planner.Step, err error, live Live) {
 		r.standIn(s, live)
 		return
 	}
+	if r.closing != "" {
+		rec.class = model.ClassOf(err)
+		return // it decides how the run ends only when all of finally is done
+	}
 	if r.failedPath == "" { // the first one is the cause; what fails after it may only follow from it
 		r.failedPath, r.class = s.Path, model.ClassOf(err)
 		if s.Loops {

@@ -43,6 +43,15 @@ func Fits(before, after *planner.Plan, v checkpoint.RunView) error {
 		if h.Within != "" {
 			continue // belongs to a call that has ended
 		}
+		if strings.HasPrefix(h.Path, v.Pipeline+"/"+tree.FinalStage+"/") {
+			switch {
+			case v.Status != model.Failed:
+				return errors.New("it is in finally, and ends by the definition that it began with")
+			case after.ByPath[h.Path] == nil:
+				return fmt.Errorf("its finally has run the handler %s, which the pipeline does not have", h.Path)
+			}
+			continue // they start afresh
+		}
 		saved := checkpoint.Record{Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts, Reason: h.Reason}
 		if h.Outcome == model.OutcomeRunning || h.Outcome == model.OutcomeUnknown || h.Outcome == model.OutcomeWaiting {
 			saved.Outcome = "" // not decided, which is all that matters here
@@ -100,10 +109,10 @@ func (f *fitting) check() error {
 // checkWay checks that the current stage, once begun, has chosen a branch for all remaining
 // handlers of it.
 func (f *fitting) checkWay() error {
-	if f.run.stage == len(f.run.plan.Stages) {
+	stage := f.run.current()
+	if stage == nil {
 		return nil
 	}
-	stage := f.run.plan.Stages[f.run.stage]
 	reached := func(s *planner.Step) bool { return f.run.records[s.Position].reached() }
 	if !slices.ContainsFunc(stage.Steps, reached) {
 		return nil
@@ -166,7 +175,7 @@ func (f *fitting) early(s *planner.Step) *planner.Edge {
 // retries the run. A failing run has such a critical handler, though calls may still be in flight.
 func (f *fitting) goesOn(s *planner.Step) bool {
 	rec, was := &f.run.records[s.Position], f.was(s)
-	if !rec.decided() || rec.outcome != model.OutcomeFailed || s.Stage != f.run.stage || !s.Handler.IsCritical() {
+	if !rec.decided() || rec.outcome != model.OutcomeFailed || s.Stage != f.run.stage && !s.Final || !s.Handler.IsCritical() {
 		return !rec.decided()
 	}
 	return was == nil && f.failed || was != nil && was.Handler.IsCritical()

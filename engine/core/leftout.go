@@ -41,7 +41,7 @@ func MakeUp(p *planner.Plan, saved []byte, generation int, path string) ([]byte,
 	c.Handlers = slices.Delete(c.Handlers, at, at+1)
 	c.Ended = ""
 	c.Stage = s.Stage
-	c.MakesUp = path
+	c.MakesUp, c.Closing = path, ""
 	c.Generation = generation + 1
 	c.Clock, c.StageClock = time.Time{}, time.Time{} // it gets the full time, as with an operator's retry
 	return c.Encode(), nil

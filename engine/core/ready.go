@@ -43,9 +43,10 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 			tasks = r.begin(tasks, s, live)
 		}
 		moved = r.advance(live)
-	}
-	if r.undoing && !r.status.Ended() {
-		tasks = r.undo(tasks, live)
+		if r.undoing && r.closing == "" && !r.status.Ended() {
+			tasks = r.undo(tasks, live)
+			moved = r.closing != ""
+		}
 	}
 	r.settled = true
 	return tasks
@@ -54,17 +55,20 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 // advance moves to the first stage that is not complete. It ends the run if there is none, or if
 // the run has failed and no task is in flight. It reports whether there is a new stage to look at.
 func (r *Run) advance(live Live) (moved bool) {
-	if r.status.Ended() {
+	switch {
+	case r.status.Ended():
 		return false
-	}
-	if r.givesUp() {
+	case r.closing != "":
+		r.closed()
+		return false
+	case r.givesUp():
 		// Not while a call is in flight or lost: what it has done must be known before it is undone.
 		if r.underway == 0 && (r.undoing || r.firstLost() == nil) {
 			r.surrender()
 		}
-		return false
+		return r.closing != ""
 	}
-	for r.stage < len(r.plan.Stages) {
+	for r.stage < r.plan.Regular() {
 		for _, s := range r.plan.Stages[r.stage].Steps {
 			if !r.records[s.Position].decided() && !s.Handler.Detached {
 				return moved
@@ -84,10 +88,10 @@ func (r *Run) advance(live Live) (moved bool) {
 		r.failedPath, r.class = r.plan.Pipeline.ID, model.ClassOf(err)
 		r.failure = model.CleanText(fmt.Sprintf("%s: outputs: %v", r.failedPath, err))
 		r.surrender()
-		return false
+		return r.closing != ""
 	}
-	r.end(model.Succeeded)
-	return false
+	r.close(model.Succeeded)
+	return r.closing != ""
 }
 
 func (r *Run) end(s model.Status) {

@@ -52,9 +52,12 @@ func (r *Run) restore(c checkpoint.Run) error {
 	if c.Pipeline != r.plan.Pipeline.ID {
 		return fmt.Errorf("its checkpoint is of pipeline %s, not of %s", c.Pipeline, r.plan.Pipeline.ID)
 	}
-	if c.Stage < 0 || c.Stage > len(r.plan.Stages) {
+	if c.Stage < 0 || c.Stage > r.plan.Regular() {
 		return fmt.Errorf("it is in stage %d, but pipeline %s has only %d: the definition has changed", c.Stage+1, c.Pipeline,
-			len(r.plan.Stages))
+			r.plan.Regular())
+	}
+	if c.Closing != "" && (!c.Closing.Ended() || r.plan.Final == nil) {
+		return fmt.Errorf("it is in finally, which pipeline %s does not have: the definition has changed", c.Pipeline)
 	}
 	r.begins(c.Began)
 	// The clocks of deadlines go on from where they were: a crash gives no more time, and takes none.
@@ -66,6 +69,7 @@ func (r *Run) restore(c checkpoint.Run) error {
 	r.stopping = c.Stopping
 	r.makesUp = c.MakesUp
 	r.undoing = c.Undoing
+	r.closing = c.Closing
 	r.outputs = c.Outputs
 	if r.within == "" {
 		r.whole.extent.parts, r.whole.extent.looped = c.Parts, c.Looped
@@ -88,6 +92,7 @@ func (r *Run) restore(c checkpoint.Run) error {
 			return err
 		}
 	}
+	r.scope.closes(r)
 	return r.checkPassed()
 }
 
@@ -96,7 +101,7 @@ func (r *Run) restoreRecord(saved checkpoint.Record) error {
 	if s == nil {
 		return fmt.Errorf("its checkpoint names the handler %s, which the pipeline does not have: the definition has changed", saved.Path)
 	}
-	if s.Stage > r.stage && r.makesUp == "" {
+	if s.Stage > r.stage && r.makesUp == "" && (r.closing == "" || !s.Final) {
 		return fmt.Errorf("its checkpoint has the handler %s of a stage that it has not reached: the definition has changed", saved.Path)
 	}
 	rec := &r.records[s.Position]
@@ -211,6 +216,9 @@ func (r *Run) redrive() {
 	if r.status.Ended() && r.status != model.Failed {
 		return
 	}
+	if r.redriveFinally() {
+		return
+	}
 	if r.undoing {
 		r.redriveUndo()
 		return
@@ -222,7 +230,19 @@ func (r *Run) redrive() {
 	r.clock, r.stageClock = time.Time{}, time.Time{} // an operator's retry gets the full time again
 	r.whole.extent.parts = 0                         // the remaining parts get the full bound again
 	r.touch()
-	for _, s := range r.plan.Steps {
+	r.redriveSteps(r.plan.Steps)
+	// What expressions read of a handler that starts afresh must not be its failure.
+	clear(r.scope.sources)
+	for i, s := range r.plan.Steps {
+		if rec := &r.records[i]; rec.decided() {
+			r.scope.publish(s.Handler.ID, rec)
+		}
+	}
+}
+
+// redriveSteps restarts the critical ones that failed.
+func (r *Run) redriveSteps(steps []*planner.Step) {
+	for _, s := range steps {
 		rec := &r.records[s.Position]
 		failed := rec.outcome == model.OutcomeFailed && s.Handler.IsCritical()
 		if rec.each != nil && (failed || !rec.decided()) {
@@ -230,13 +250,6 @@ func (r *Run) redrive() {
 			continue
 		}
 		rec.redrive(failed)
-	}
-	// What expressions read of a handler that starts afresh must not be its failure.
-	clear(r.scope.sources)
-	for i, s := range r.plan.Steps {
-		if rec := &r.records[i]; rec.decided() {
-			r.scope.publish(s.Handler.ID, rec)
-		}
 	}
 }
 

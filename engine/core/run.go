@@ -65,6 +65,7 @@ type Run struct {
 	class      string       // of the error
 	stopping   string       // why an operator ends it
 	undoing    bool         // it is undoing what it has done
+	closing    model.Status // how it ends once finally is done; empty before that begins
 	makesUp    string       // the handler that it makes up for after its end; then it changes nothing for its key
 	reason     string
 

@@ -14,7 +14,7 @@ import (
 // Cause names what the run waits for, other than a time. Without a cause, nothing wakes the run
 // when that ends.
 func (r *Run) Cause() string {
-	if r.undoing {
+	if r.undoing && r.closing == "" {
 		_, cause := r.waitsToUndo()
 		return cause
 	}
@@ -49,7 +49,7 @@ func (r *Run) Cause() string {
 // a handler with [model.OutcomeUnknown].
 func (r *Run) Next() time.Time {
 	var next time.Time
-	if r.undoing && !r.status.Ended() {
+	if r.undoing && r.closing == "" && !r.status.Ended() {
 		next, _ = r.waitsToUndo()
 		return next
 	}
@@ -182,7 +182,12 @@ func (r *Run) Began() time.Time { return r.began }
 
 // Stage returns the index of the current stage in [planner.Plan.Stages], or their number if all are
 // complete.
-func (r *Run) Stage() int { return r.stage }
+func (r *Run) Stage() int {
+	if r.closing == model.Succeeded && r.status.Ended() {
+		return len(r.plan.Stages)
+	}
+	return r.stage
+}
 
 // MakesUp reports whether the run had ended, and only makes up for a handler.
 func (r *Run) MakesUp() bool { return r.makesUp != "" }

@@ -13,8 +13,8 @@ import (
 
 // This file finds what a run has to undo when it gives up.
 
-// givesUp reports whether the run starts nothing more, except to undo.
-func (r *Run) givesUp() bool { return r.failedPath != "" || r.stopping != "" }
+// givesUp reports whether the run starts nothing more, except to undo. The stage of finally runs whatever happened before.
+func (r *Run) givesUp() bool { return r.closing == "" && (r.failedPath != "" || r.stopping != "") }
 
 // lost reports whether the last call of a handler that can be undone has an unknown outcome. The
 // call is repeated with the same key although the run gives up, because the outcome must be known
@@ -25,7 +25,7 @@ func (r *record) lost(s *planner.Step) bool {
 
 // firstLost returns a lost handler of the current stage, or nil.
 func (r *Run) firstLost() *planner.Step {
-	if r.stage == len(r.plan.Stages) {
+	if r.stage == r.plan.Regular() {
 		return nil
 	}
 	for _, s := range r.plan.Stages[r.stage].Steps {
@@ -100,6 +100,11 @@ func (r *Run) brokenUndos() (broken []brokenUndo) {
 
 // gaveUp returns where and why a run that ended without success has given up.
 func (r *Run) gaveUp() (path, failure, class string) {
+	if s := r.brokenFinally(); s != nil && r.status == model.Failed && r.closing != model.Failed {
+		rec := &r.records[s.Position]
+		return s.Path, model.CleanText(fmt.Sprintf("%s: %s; all else is done, and the run was to end as %s", s.Path, rec.err, r.closing)),
+			rec.class
+	}
 	broken := r.brokenUndos()
 	if len(broken) == 0 || !r.undoing {
 		return r.failedPath, r.failure, r.class

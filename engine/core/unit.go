@@ -38,11 +38,25 @@ func (u unit) within(err error) error {
 	return fmt.Errorf("item %d: %w", u.item-1, err)
 }
 
+// current returns the stage that the run is in, or nil between the last one and finally.
+func (r *Run) current() *planner.Stage {
+	switch {
+	case r.closing != "":
+		return r.plan.Final
+	case r.stage < r.plan.Regular():
+		return r.plan.Stages[r.stage]
+	}
+	return nil
+}
+
 // open returns the handlers that may begin or continue: those of the current stage, and undecided
 // detached ones of earlier stages.
 func (r *Run) open() (steps []*planner.Step) {
-	if r.stage < len(r.plan.Stages) {
-		steps = r.plan.Stages[r.stage].Steps
+	if stage := r.current(); stage != nil {
+		steps = stage.Steps
+	}
+	if r.closing != "" {
+		return steps
 	}
 	for _, s := range r.plan.Detached {
 		if s.Stage < r.stage && !r.records[s.Position].decided() {

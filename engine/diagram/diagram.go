@@ -52,7 +52,11 @@ func text(v planner.PlanView) string {
 	}
 	fmt.Fprintf(&b, "%s\n", longest(v.Longest, v.Deadline))
 	for i, stage := range v.Stages {
-		fmt.Fprintf(&b, "\nstage %d: %s%s\n", i+1, stage.ID, longest(stage.Longest, stage.Deadline))
+		if stage.Final {
+			fmt.Fprintf(&b, "\nfinally, however the run ends%s\n", longest(stage.Longest, stage.Deadline))
+		} else {
+			fmt.Fprintf(&b, "\nstage %d: %s%s\n", i+1, stage.ID, longest(stage.Longest, stage.Deadline))
+		}
 		if stage.Enabled != "" {
 			fmt.Fprintf(&b, "  if %s\n", stage.Enabled)
 		}

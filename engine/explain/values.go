@@ -116,9 +116,18 @@ func (x *explainer) env(ctx context.Context, reads []datum.Read, before int) (da
 		planner.SourcesRoot: x.sources(before),
 		"configs":           configs,
 		"flow":              x.flow(),
-		"run":               map[string]any{"id": x.record.ID, "pipeline": x.record.Pipeline, "started": model.TimeData(x.saved.Began)},
+		"run":               x.run(),
 		"item":              datum.Unknown{Why: "items are not kept"},
 	}, nil
+}
+
+// run returns the run as expressions of the handler read it.
+func (x *explainer) run() map[string]any {
+	out := map[string]any{"id": x.record.ID, "pipeline": x.record.Pipeline, "started": model.TimeData(x.saved.Began)}
+	if x.saved.Closing != "" {
+		out["status"], out["error"] = string(x.saved.Closing), any(datum.Unknown{Why: "see the error of the run"})
+	}
+	return out
 }
 
 // flow returns the entity in the form of expressions.

@@ -25,6 +25,8 @@ func (p *Plan) failure(stage *Stage, s *Step) string {
 		return out + "the run goes on without it"
 	case stage.Loop() != nil && stage.Declared.ForEach.OnFailure != "fail":
 		return out + elementFails(stage.Declared.ForEach)
+	case s.Final:
+		return out + "the others of finally are tried, and the run fails"
 	}
 	return out + p.fails()
 }

@@ -30,8 +30,9 @@ type Plan struct {
 	byPath   map[string]*Step // includes those of repeated stages
 	Shared   []sharedName     // declared by the flow and the pipeline
 
-	Undoes  bool // a handler, or one that it calls, has a compensation
-	Bounded bool // it, or a pipeline that it calls, has a deadline
+	Final   *Stage // the last of Stages if it is that of finally; nil for none
+	Undoes  bool   // a handler, or one that it calls, has a compensation
+	Bounded bool   // it, or a pipeline that it calls, has a deadline
 
 	longest tree.Longest
 	touches []string // of all handlers, each once; pipelines that call this one share it
@@ -106,6 +107,7 @@ type Step struct {
 
 	Undo   *Step // its compensation; nil for none
 	Undoes bool  // it is the compensation of another
+	Final  bool  // it is of finally
 
 	Service *tree.Service // declared service; nil if only the call itself knows it
 }
@@ -190,6 +192,7 @@ func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 				return nil, fmt.Errorf("plan %s: %w", p.ID, err)
 			}
 			s.Volatile = s.Volatile || conditions.live || conditions.began
+			s.Final = stage.Final
 			s.Index = len(planned.Steps)
 			planned.Steps = append(planned.Steps, s)
 			shared.join(s)
@@ -198,6 +201,9 @@ func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 			}
 		}
 		plan.Stages = append(plan.Stages, planned)
+		if stage.Final {
+			plan.Final = planned
+		}
 		for _, s := range planned.Handlers() {
 			plan.Written = append(plan.Written, s)
 			plan.byPath[s.Path] = s
@@ -210,6 +216,17 @@ func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 	plan.Contested = isContested(b, p)
 	m.made[p] = plan
 	return plan, nil
+}
+
+// EndsOrderly reports whether a run that is cancelled has something left to do.
+func (p *Plan) EndsOrderly() bool { return p.Undoes || p.Final != nil }
+
+// Regular returns how many stages a run goes through before that of finally.
+func (p *Plan) Regular() int {
+	if p.Final != nil {
+		return len(p.Stages) - 1
+	}
+	return len(p.Stages)
 }
 
 // Step returns the handler at a path, also one of a repeated stage, or nil.

@@ -20,6 +20,7 @@ type PlanView struct {
 // A StageView is a stage of a [PlanView].
 type StageView struct {
 	ID       string       `json:"id"`
+	Final    bool         `json:"final,omitempty"`    // it is that of finally, which runs however the run ends
 	Enabled  string       `json:"enabled,omitempty"`  // condition, as written
 	ForEach  string       `json:"for_each,omitempty"` // list whose elements repeat the stage, as written
 	Parallel int          `json:"parallel,omitempty"` // elements in flight at once
@@ -85,7 +86,7 @@ func (p *Plan) View() PlanView {
 	}
 	for _, stage := range p.Stages {
 		sv := StageView{
-			ID: stage.ID, Enabled: sourceText(stage.Declared.Enabled), Handlers: []StepView{},
+			ID: stage.ID, Final: stage.Declared.Final, Enabled: sourceText(stage.Declared.Enabled), Handlers: []StepView{},
 			Deadline: durationText(stage.Declared.Deadline), Longest: stage.Longest().String(),
 		}
 		for _, b := range stage.Declared.Choose {

@@ -90,7 +90,7 @@ func (o *Runs) RetryAttempt(ctx context.Context, id string, by store.Actor) (che
 	return o.RunByID(ctx, id)
 }
 
-// Cancel ends a run. If its pipeline has compensations, the run waits for its calls in flight,
+// Cancel ends a run. If its pipeline has compensations or finally, the run waits for its calls in flight,
 // undoes what it has done in reverse order, and then ends. The error is [store.ErrUndoing] if it is
 // doing so already. Other runs end at once, or after their calls in flight were interrupted.
 func (o *Runs) Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
@@ -133,7 +133,7 @@ func (o *Runs) cancel(ctx context.Context, id string, by store.Actor) error {
 	if err != nil && !errors.Is(err, definitions.ErrUnusable) {
 		return err
 	}
-	if err != nil || def.ByID[r.Pipeline] == nil || !def.ByID[r.Pipeline].Undoes {
+	if err != nil || def.ByID[r.Pipeline] == nil || !def.ByID[r.Pipeline].EndsOrderly() {
 		return o.abandon(ctx, id, by) // there is nothing to undo, or it is impossible
 	}
 	err = o.Store.Runs.Undo(ctx, id, by)
