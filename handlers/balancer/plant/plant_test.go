@@ -25,8 +25,8 @@ func scenario(t *testing.T, yaml string) *plant.Scenario {
 // small is a cluster that tests have time for.
 const small = "version: 1\nname: small\nduration_s: 1500\nwarmup_s: 200\ncluster: {workers: 12}\n"
 
-// run compares v4 and v5, with the checks that hold for every run.
-func run(t *testing.T, yaml string) (v4, v5 plant.Result) {
+// run compares v4 and v5, with the checks that hold for every run. v5 may move up to so many partitions back.
+func run(t *testing.T, yaml string, back int) (v4, v5 plant.Result) {
 	t.Helper()
 	s := scenario(t, yaml)
 	results := map[string]plant.Result{}
@@ -41,9 +41,9 @@ func run(t *testing.T, yaml string) (v4, v5 plant.Result) {
 		t.Log(r)
 		results[p] = r
 	}
-	// What leaves a draining worker may go back to one that has nothing.
-	if v4, v5 = results["v4"], results["v5"]; v5.Oscillations > v4.Oscillations/4 {
-		t.Errorf("v5: have %d moves back within ten minutes, want a quarter of the %d of v4 at most", v5.Oscillations, v4.Oscillations)
+	v4, v5 = results["v4"], results["v5"]
+	if v5.Oscillations > back {
+		t.Errorf("v5: have %d moves back within ten minutes, want %d at most", v5.Oscillations, back)
 	}
 	return v4, v5
 }
@@ -56,18 +56,18 @@ func TestV5DropsLessAndMovesLess(t *testing.T) {
 		drops, moves float64 // at most, as shares of those of v4
 	}{
 		"a hot partition": {small + "partitions: {count: 240, util: 0.65}\nevents:\n  - {at_s: 400, kind: spike, rank: 5, to: 0.6, " +
-			"for_s: 600}\n", 0.5, 1.25},
+			"for_s: 600}\n", 0.5, 1.15},
 		"a monster": {small + "partitions: {count: 240, util: 0.65}\nevents:\n  - {at_s: 400, kind: spike, rank: 3, to: 1.4, " +
 			"for_s: 800}\n", 0.3, 0.75},
 		"unequal workers": {strings.Replace(small, "workers: 12", "workers: 12, capacities: [600, 1400], hide_capacity: true", 1) +
 			"partitions: {count: 240, util: 0.75}\n", 0.5, 0.75},
 		"slow workers": {small + "partitions: {count: 240, util: 0.6}\nevents:\n  - {at_s: 400, kind: slow, worker: 2, count: 1, " +
-			"factor: 0.5}\n", 0.6, 1.25},
+			"factor: 0.5}\n", 0.6, 1},
 		"dear caches": {small + "partitions: {count: 240, util: 0.7}\nplant: {cold_mult: 8, cold_tau_s: 90}\n", 0.5, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v4, v5 := run(t, c.yaml)
+			v4, v5 := run(t, c.yaml, 0)
 			if v4.Excess() < 1e-4 {
 				t.Fatalf("v4 drops %.4f%% only: the test shows nothing", 100*v4.Excess())
 			}
@@ -82,10 +82,10 @@ func TestV5DropsLessAndMovesLess(t *testing.T) {
 func TestV5DoesNotMoveForLostHealthchecksAndBursts(t *testing.T) {
 	t.Parallel()
 	const calm = "partitions: {count: 240, util: 0.5, initial: lpt}\n"
-	if _, v5 := run(t, small+calm+"events:\n  - {at_s: 100, kind: ping_loss, prob: 0.02}\n"); v5.Moves > 0 {
+	if _, v5 := run(t, small+calm+"events:\n  - {at_s: 100, kind: ping_loss, prob: 0.02}\n", 0); v5.Moves > 0 {
 		t.Errorf("lost healthchecks: have %d moves, want none", v5.Moves)
 	}
-	v4, v5 := run(t, small+calm+"load: {bursts_per_hour: 300, burst_share: 0.6}\n")
+	v4, v5 := run(t, small+calm+"load: {bursts_per_hour: 300, burst_share: 0.6}\n", 0)
 	if v5.Moves > v4.Moves {
 		t.Errorf("bursts: have %d moves, v4 needs %d", v5.Moves, v4.Moves)
 	}
@@ -93,8 +93,9 @@ func TestV5DoesNotMoveForLostHealthchecksAndBursts(t *testing.T) {
 
 func TestV5EmptiesWorkersThatAreAboutToStop(t *testing.T) {
 	t.Parallel()
+	// What leaves a draining worker may go back to one that has nothing.
 	v4, v5 := run(t, small+"partitions: {count: 240, util: 0.5}\nevents:\n  - {at_s: 300, kind: restart_all, down_s: 20, gap_s: "+
-		"60, notice_s: 30}\n")
+		"60, notice_s: 30}\n", 2)
 	if v5.Dead > 0 || v4.Dead == 0 {
 		t.Errorf("have drops of %v on workers that have stopped, and %v with v4; want none, and some", v5.Dead, v4.Dead)
 	}
