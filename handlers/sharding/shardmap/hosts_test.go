@@ -291,13 +291,16 @@ func BenchmarkPolling(b *testing.B) {
 	}
 }
 
-// resolving returns a map of a million keys on 1,000 shards whose hosts are known.
+// benchKeysMost is how many keys a node of the documented size has.
+const benchKeysMost = 2_000_000
+
+// resolving returns a map of so many keys on 1,000 shards whose hosts are known.
 func resolving() *Map {
 	m := manyShards(1000)
 	fresh(m)
 	m.layout.strategy, m.layout.parts = "directory", 2
 	m.index.layout = m.layout
-	for i := range 1_000_000 {
+	for i := range benchKeysMost {
 		m.index.put(Placement{Map: m.ID, Key: fmt.Sprint(i), Shard: fmt.Sprintf("s%d", i%1000), Epoch: 1, State: Ready}, false)
 	}
 	return m
@@ -308,7 +311,7 @@ var benchMap = sync.OnceValue(resolving)
 func benchKeys() []string {
 	keys := make([]string, 1<<16)
 	for i := range keys {
-		keys[i] = fmt.Sprint(rand.IntN(1_000_000))
+		keys[i] = fmt.Sprint(rand.IntN(benchKeysMost))
 	}
 	return keys
 }

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -31,10 +32,13 @@ var askers = flag.Int("askers", 16, "connections of BenchmarkHTTP")
 // quarter of a second, so that both meet the same machine. One operation is a turn of each.
 //
 // It shows requests a second, the processor time of a request, the client's share included,
-// the slowest of 97 % of the requests, and the ratio of the rates.
+// the slowest of 97 % of the requests, the ratio of the rates, and the memory of the map.
 func BenchmarkHTTP(b *testing.B) {
 	m, keys := benchMap(), benchKeys()
 	fresh(m)
+	var memory runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&memory)
 	plain := map[string]transfers.ShardAnswer{}
 	for _, key := range keys {
 		a, err := m.Resolve(b.Context(), transfers.ShardQuestion{Key: key})
@@ -73,6 +77,7 @@ func BenchmarkHTTP(b *testing.B) {
 		b.ReportMetric(s.waits[len(s.waits)*97/100].Seconds()*1e3, s.name+"-p97-ms")
 	}
 	b.ReportMetric(sides[1].rate()/sides[0].rate(), "ratio")
+	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "map-MB")
 	b.ReportMetric(0, "ns/op")
 }
 
