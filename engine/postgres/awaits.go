@@ -56,7 +56,8 @@ func (t *tx) queueStir(k *keySet) {
 	}
 }
 
-// queueTaken locks the runs whose events are taken by changes.
+// queueTaken locks the runs whose events are taken by changes. An event that a parked run takes must never also start its own run. So that
+// run is locked while it still queues, and ends in the transaction that saves what the parked run made of the event.
 func (w *work) queueTaken(t *tx) {
 	var ids []string
 	for i := range w.steps {
@@ -86,8 +87,8 @@ func (w *work) canTake(c *step) bool {
 	return true
 }
 
-// queueWakes makes runs ready whose wait has ended, also those that were parked just now. It comes
-// last.
+// queueWakes makes runs ready whose wait has ended, also those that were parked just now. It comes last: an event may have arrived, or a
+// called run may have ended, after the run decided to wait and before it was parked. Nobody else would wake it then.
 func (w *work) queueWakes(t *tx, news bool, touched *keySet) {
 	var wakes, callers, called []string
 	for i := range w.steps {

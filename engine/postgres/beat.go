@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// renewNode and readBeat are one transaction, but two statements: readBeat sees the lease that renewNode has written. A node that is gone
+// stays gone, whatever it sends. All times are those of the server, so nodes need no clocks that agree.
 const (
 	renewNode = `update leases set seen = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 microsecond', bundle = $3,
 	beats = beats + 1
@@ -58,7 +60,9 @@ type pulse struct {
 	moves   []string // runs and definitions
 }
 
-// Beat implements [store.Ledger].
+// Beat implements [store.Ledger]. The order matters. First it makes sure that the server has what it has acknowledged, because no node may
+// work on with a server that has been set back. Then the node renews its own lease, and only then does it judge others: a node whose beat
+// is late must not take over others while it is dead itself.
 func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	if err := s.db.intact(ctx); err != nil {
 		return store.Beat{}, fmt.Errorf("beat: %w", err)
@@ -167,6 +171,7 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bund
 	return p, err
 }
 
+// buryNode checks again that the lease has ended, because the node may have renewed it since findDead was read.
 const (
 	findDead = "select node from nodes join leases using (node) where gone is null and lease_until < clock_timestamp() order by node"
 	buryNode = `update nodes n set gone = clock_timestamp(), died = true from leases l
@@ -230,7 +235,8 @@ func (s *Store) bury(ctx context.Context, node int64) error {
 	}
 }
 
-// bury returns false if the node is writing.
+// bury returns false if the node is writing. A transaction of the node holds its lock until it ends. So the takeover sees all that the node
+// has written, and the node writes nothing after it.
 func bury(ctx context.Context, t *tx, node int64) (silent bool, err error) {
 	t.queue(tryLockNode, node).QueryRow(value(&silent))
 	if err := t.send(ctx); err != nil || !silent {
@@ -244,7 +250,9 @@ func bury(ctx context.Context, t *tx, node int64) (silent bool, err error) {
 	return true, t.release(ctx, node, nil, true)
 }
 
-// unscheduleDue puts due scheduled runs into the queues of their keys.
+// unscheduleDue puts due scheduled runs into the queues of their keys. They take the place of their acceptance in the order of the key, so
+// a later run that is ready and has not begun gives way. Keys are locked first. The runs are found without a lock, so the update looks at
+// their place once more.
 func unscheduleDue(ctx context.Context, t *tx, from time.Time) error {
 	var ids []string
 	keys := &keySet{}

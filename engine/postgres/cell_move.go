@@ -14,6 +14,11 @@ import (
 )
 
 // This file moves slots between cells. The slot of a key determines which rows belong to a slot.
+//
+// At each moment at most one cell serves a slot, which is one where its row is open. Whoever accepts, claims or promotes holds the lock of
+// the slots shared and reads that row. Whoever changes it holds the lock alone. So a change of the row is seen by everything that begins
+// later, and nothing that began earlier is still under way. Runs that are set aside have the place away, which no statement for runs of the
+// cell matches. All functions may be repeated after an answer that was lost.
 
 // Each count stops early, so that a slot with a million rows costs no more than others.
 const weighSlots = `select (select count(*) from (select from runs where inbox_slot(key) = w.slot limit $2) r)
@@ -165,7 +170,8 @@ func setOut(ctx context.Context, t *tx, move string, state store.SlotState) (slo
 	return slots, t.send(ctx)
 }
 
-// reopen lets the cell serve the slots of a move.
+// reopen lets the cell serve the slots of a move. Keys are promoted after all of their runs are back, since the first of them must begin.
+// Parked runs come last: what they wait for may have been set aside with them.
 func reopen(ctx context.Context, t *tx, move string, from store.SlotState, slots []int32) error {
 	t.queue(openSlots, move, from)
 	t.queue(bringBack, slots)
@@ -212,7 +218,8 @@ const (
 	on conflict do nothing`
 )
 
-// Arrive implements [store.SlotMoves].
+// Arrive implements [store.SlotMoves]. It deletes what an earlier try has brought. Import skips rows that exist, so an old version of a row
+// would otherwise stay.
 func (c cell) Arrive(ctx context.Context, move string, slots []int) error {
 	err := c.db.tx(ctx, func(t *tx) error {
 		bad := 0
@@ -338,7 +345,8 @@ var imports = map[store.CellPart]string{
 	select source, id, run, hash, accepted, slot from json_populate_recordset(null::events, $1::json) on conflict do nothing`,
 }
 
-// Import implements [store.SlotMoves].
+// Import implements [store.SlotMoves]. It writes only while slots of the move arrive, so a late copy of a move that was undone or has ended
+// changes nothing.
 func (c cell) Import(ctx context.Context, move string, what store.CellPart, text []byte) error {
 	if string(text) == "[]" {
 		return nil
@@ -367,7 +375,8 @@ const passSeq = `select case when l.n < $1::bigint then
 	setval(pg_get_serial_sequence('runs', 'seq'), $1 - $1 % $2 + $2 + (select number from inbox_cell), false) end
 	from (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0) as n) l`
 
-// Open implements [store.SlotMoves].
+// Open implements [store.SlotMoves]. Positions decide the order of a key. So what is accepted here from now on must come after all that the
+// source has accepted.
 func (c cell) Open(ctx context.Context, move string, after int64) error {
 	err := c.db.tx(ctx, func(t *tx) error {
 		slots, err := setOut(ctx, t, move, store.SlotArriving)
@@ -398,7 +407,7 @@ const (
 		select ctid from keys where inbox_slot(key) = any ($1::int[]) limit $2))`
 )
 
-// Drop implements [store.SlotMoves].
+// Drop implements [store.SlotMoves]. It deletes only rows of slots that are not here. A slot that has come back has its rows for good.
 func (c cell) Drop(ctx context.Context, move string, slots []int) (more bool, err error) {
 	err = c.db.tx(ctx, func(t *tx) error {
 		more = false

@@ -51,8 +51,8 @@ func (t *tx) stir(flow, key string) error {
 	return t.exec(setPlace, ready, seq)
 }
 
-// canTake reports whether the events that a run has taken are still pending, and returns their
-// runs.
+// canTake reports whether the events that a run has taken are still pending, and returns their runs. An event has one run, and exactly
+// one of both happens to it: that run begins, or another one takes the event. So it must not have begun, and must be of the same key.
 func (t *tx) canTake(r row, take []model.Taken) (taken []row, ok bool, err error) {
 	for _, taking := range take {
 		other, found, err := t.find(taking.Run)
@@ -94,7 +94,8 @@ func (t *tx) wake(id string) error {
 	return err
 }
 
-// parkFor makes a run that was just parked ready if its wait has already ended.
+// parkFor makes a run that was just parked ready if its wait has already ended. That may have happened after the run decided to wait and
+// before it was parked, and nobody else would wake it.
 func (t *tx) parkFor(r row, c model.Change) error {
 	for _, id := range c.Calls {
 		var one int

@@ -277,7 +277,8 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 	return runs, nil
 }
 
-// claim gives ready runs to a node. A careful transaction first looks which of them can be read.
+// claim hands ready runs to a node, the most urgent first. One update takes them, so no two nodes get the same run. A careful transaction
+// first looks which of them can be read.
 func (t *tx) claim(node int64, limit int, bundle string) (got []claimedRow, err error) {
 	from := fmt.Sprintf(findSomeReady, t.readable())
 	args := []any{node, t.now.UnixMicro(), bundle, limit, store.ClaimBytes}

@@ -434,6 +434,7 @@ func findReady(t *tx, w store.TaskWant) ([]store.QueuedTask, error) {
 
 const countTakenOfKey = "select count(*) from tasks where type = ? and key = ? and place in ('starting', 'running')"
 
+// findReadyByKey counts the taken tasks of each key once, and then those that this claim takes itself. Both must stay below the bound.
 func findReadyByKey(t *tx, w store.TaskWant, room int) ([]store.QueuedTask, error) {
 	const page = 200
 	var out []store.QueuedTask
@@ -481,7 +482,8 @@ const (
 	moveKey   = "update task_keys set id = ?, again = 0, next_payload = x'' where type = ? and uid = ?"
 )
 
-// reportTasks records the outcomes of tasks, and returns the types that have new ready tasks.
+// reportTasks records the outcomes of tasks, and returns the types that have new ready tasks. An attempt whose epoch is not that of the
+// task is lost: the lease has ended, and another worker has the task or had it. Its outcome is not recorded, whatever it is.
 func reportTasks(t *tx, r *store.TaskReport) (lost []store.TaskRef, types []string, err error) {
 	each := func(ref store.TaskRef, do func(*store.QueuedTask) error) {
 		if err != nil {
@@ -535,7 +537,8 @@ func reportTasks(t *tx, r *store.TaskReport) (lost []store.TaskRef, types []stri
 	return lost, types, err
 }
 
-// putBack makes a task available again.
+// putBack makes a task available again. A snoozed task keeps its time if it has no delay, and with it its place in the order. A failed
+// one is due anew, so that it does not stand before tasks that have waited longer.
 func putBack(t *tx, one *store.QueuedTask, delay time.Duration, failed bool, why string) error {
 	due, place, failures := one.Due, placeReady, 0
 	if failed {
@@ -549,7 +552,8 @@ func putBack(t *tx, one *store.QueuedTask, delay time.Duration, failed bool, why
 	return t.exec(returnTask, place, due.UnixMicro(), due.Add(one.Deadline.Sub(one.Due)).UnixMicro(), failures, why, one.ID)
 }
 
-// closeTask frees the unique key of an ended task, or starts the task that follows it.
+// closeTask frees the unique key of an ended task, or starts the task that follows it, in the same transaction. So there is no moment in
+// which somebody else could get the name and the follower would be lost.
 func closeTask(t *tx, one *store.QueuedTask) (follows bool, err error) {
 	if one.Unique == "" {
 		return false, nil

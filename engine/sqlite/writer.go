@@ -24,7 +24,7 @@ type writer struct {
 	closed bool
 }
 
-// An op is one write and its reply.
+// An op is one write and its reply. Its error belongs to the writer until reply is closed, and to the caller after that.
 type op struct {
 	ctx   context.Context
 	write func(*tx) error
