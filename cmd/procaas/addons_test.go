@@ -38,6 +38,12 @@ var ofProducts = map[string]struct{ args, file, with, without, flag string }{
 		"unknown flag: --cell", "--cell"},
 }
 
+const hookFlow = `webhooks:
+  - {id: repo, scheme: github, secrets: [hook], type: hello, owner: team-repo}
+pipelines:
+  - {id: hello, shared-state: {greeted: false}, stages: [{id: only, handlers: [{id: greet, set: {greeted: true}}]}]}
+`
+
 const clusterFlow = `clusters:
   - {id: fanout, partitions: 8, key: header:X-Key, workers: [{id: w-1, url: "http://127.0.0.1:18391"}]}
 `

@@ -13,7 +13,12 @@ import (
 	"procaas/cmd/procaas/internal/demo"
 	"procaas/cmd/procaas/internal/operate"
 	"procaas/cmd/procaas/internal/serve"
+	"procaas/cmd/procaas/internal/serve/secret"
 	"procaas/cmd/procaas/internal/simulate"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/dsl/tree"
+	"procaas/engine/addon"
 	"procaas/engine/api/cli"
 )
 
@@ -79,13 +84,24 @@ func newRoot(s cli.Streams) *cobra.Command {
 	return root
 }
 
+// tools are what commands of add-ons use.
+var tools = addon.Tools{
+	Bundle: func(s cli.Streams, paths []string) (*tree.Bundle, error) {
+		if len(paths) == 0 {
+			paths = []string{"."}
+		}
+		return source.Bundle(s, paths, dsl.Options{})
+	},
+	Secret: secret.Store{}.Value,
+}
+
 // plugIn adds the commands of the add-ons.
 func plugIn(root *cobra.Command) {
 	for _, a := range addons.All() {
 		if a.Commands == nil {
 			continue
 		}
-		for _, c := range a.Commands() {
+		for _, c := range a.Commands(tools) {
 			if c.Under == "" {
 				c.GroupID = cmp.Or(c.GroupID, "operate")
 				root.AddCommand(c.Command)

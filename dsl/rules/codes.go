@@ -180,6 +180,9 @@ const (
 	MapOfNobody diag.Code = "PC0815"
 )
 
+// Webhook is the code about webhooks of providers.
+const Webhook diag.Code = "PC1201"
+
 // Codes of advice.
 const (
 	Routing         diag.Code = "PC0601"

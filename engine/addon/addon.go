@@ -55,7 +55,7 @@ type Addon struct {
 	Alerts func(server string) []alert.Rule
 
 	// Commands returns its commands, new ones for each call.
-	Commands func() []Command
+	Commands func(Tools) []Command
 
 	// ServeHelp is a paragraph of the help of procaas serve about the add-on's flags.
 	ServeHelp string
@@ -65,6 +65,15 @@ type Addon struct {
 
 	// New makes the add-on's part in one command that runs a node. Nil adds nothing to nodes.
 	New func() *Process
+}
+
+// Tools are what commands of an add-on use of the program.
+type Tools struct {
+	// Bundle reads and checks pipelines, and prints findings. Without paths it reads the working directory.
+	Bundle func(s cli.Streams, paths []string) (*tree.Bundle, error)
+
+	// Secret returns a secret from the environment of the command.
+	Secret func(secrets.Use) (string, error)
 }
 
 // A Command is a command of an add-on, with its own below it.

@@ -214,11 +214,15 @@ func TestEveryOperationSaysWhoMayCallIt(t *testing.T) {
 	}
 }
 
-// TestChangesNeedMoreThanAViewer looks at the needs of all operations.
+// TestChangesNeedMoreThanAViewer looks at the needs of all operations. Providers sign their requests to webhooks, and a consent
+// changes nothing.
 func TestChangesNeedMoreThanAViewer(t *testing.T) {
 	t.Parallel()
 	_, _, operations := api.Inside(described()) // panics for an operation without a need
 	for _, o := range operations {
+		if o.ID == "receive-webhook" || o.Method == http.MethodOptions {
+			continue
+		}
 		if n := o.Need; o.Method != http.MethodGet && (n.Anybody || n.Role == credentials.RoleViewer) {
 			t.Errorf("%s changes something, and needs no more than %q", o.ID, n.Role)
 		}

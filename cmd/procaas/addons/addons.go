@@ -1,5 +1,6 @@
 // Package addons lists the add-ons of this program. Without one of them the program builds and works, but for what
-// the add-on adds: the build tags without_balancer, without_inbox, without_queue and without_sharding leave one out.
+// the add-on adds: the build tags without_balancer, without_inbox, without_queue, without_sharding and without_webhooks
+// leave one out.
 package addons
 
 import (
@@ -18,7 +19,7 @@ import (
 
 // All lists the add-ons. Their handler types in the reference and their flags in the help have this order.
 func All() []addon.Addon {
-	return slices.Concat(balancing(), sharded(), queued(), divided())
+	return slices.Concat(balancing(), sharded(), queued(), divided(), hooked())
 }
 
 // Language is the language of files: its core, and the sections of the add-ons.

@@ -42,7 +42,7 @@ type Checker struct {
 	local  bool
 	hosts  []string
 
-	failures failures
+	failures Failures
 	notes    notes
 }
 

@@ -1,13 +1,14 @@
 package access
 
 import (
+	"net/http"
 	"sync"
 	"time"
 )
 
-// failures counts the wrong tokens of each address, to limit guesses. The zero value is ready to
-// use.
-type failures struct {
+// Failures counts the wrong tokens or signatures of each address, to limit guesses. The zero value is
+// ready to use.
+type Failures struct {
 	mu    sync.Mutex // guards the rest
 	began time.Time
 	count map[string]int
@@ -20,22 +21,28 @@ const (
 	manyOthersName = "others"
 )
 
+// Allow reports whether the address of a request may try once more.
+func (f *Failures) Allow(r *http.Request) bool { return f.allows(addressOf(r)) }
+
+// Note counts a request as a wrong guess.
+func (f *Failures) Note(r *http.Request) { f.note(addressOf(r)) }
+
 // allows reports whether an address may try once more.
-func (f *failures) allows(address string) bool {
+func (f *Failures) allows(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count[f.key(address)] < mostFailures
 }
 
 // note counts a wrong token.
-func (f *failures) note(address string) {
+func (f *Failures) note(address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count[f.key(address)]++
 }
 
 // key returns the name of an address in the current window.
-func (f *failures) key(address string) string {
+func (f *Failures) key(address string) string {
 	if now := time.Now(); f.count == nil || now.Sub(f.began) >= failureWindow {
 		f.began, f.count = now, map[string]int{}
 	}

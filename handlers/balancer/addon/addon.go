@@ -22,7 +22,7 @@ func New() addon.Addon {
 		Name: "balancer", Sections: []tree.Section{language.Section()}, Compare: compareClusters, Alerts: alerts, Types: balancer.Types(),
 		Problems: balancerapi.Problems(), New: newProcess,
 		Demo: demo, ServeHelp: proxyHelp,
-		Commands: func() []addon.Command {
+		Commands: func(addon.Tools) []addon.Command {
 			return []addon.Command{{Command: balancerCommand()}, {Command: simulateCommand(), Under: "simulate"}, {Command: demoWorkerCommand()}}
 		},
 	}

@@ -26,7 +26,7 @@ import (
 func New() addon.Addon {
 	return addon.Addon{
 		Name: "inbox", Problems: inboxapi.Problems(), New: newProcess, ServeHelp: cellHelp,
-		Commands: func() []addon.Command { return []addon.Command{{Command: inboxCommand()}} },
+		Commands: func(addon.Tools) []addon.Command { return []addon.Command{{Command: inboxCommand()}} },
 	}
 }
 

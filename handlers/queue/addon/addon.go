@@ -26,7 +26,7 @@ func New() addon.Addon {
 	return addon.Addon{
 		Name: "queue", Sections: []tree.Section{language.Section()}, Alerts: alerts, Types: queue.Types(),
 		Problems: queueapi.Problems(), New: newProcess,
-		Commands: func() []addon.Command { return []addon.Command{{Command: queueCommand()}} },
+		Commands: func(addon.Tools) []addon.Command { return []addon.Command{{Command: queueCommand()}} },
 	}
 }
 

@@ -27,7 +27,7 @@ func New() addon.Addon {
 	return addon.Addon{
 		Name: "sharding", Sections: []tree.Section{language.Section()}, Compare: compareShardMaps, Types: sharding.Types(),
 		Problems: shardingapi.Problems(), New: newProcess,
-		Commands: func() []addon.Command { return []addon.Command{{Command: shardCommand()}} },
+		Commands: func(addon.Tools) []addon.Command { return []addon.Command{{Command: shardCommand()}} },
 	}
 }
 

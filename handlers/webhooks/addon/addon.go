@@ -1,0 +1,47 @@
+// Package addon plugs webhooks of providers into procaas.
+package addon
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/dsl/tree"
+	"procaas/engine"
+	"procaas/engine/addon"
+	"procaas/engine/api"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/ui"
+	"procaas/handlers/webhooks/language"
+)
+
+// New returns the add-on.
+func New() addon.Addon {
+	return addon.Addon{
+		Name: "webhooks", Sections: []tree.Section{language.Section()}, Problems: problems(), Alerts: alerts, New: newProcess,
+		Commands: func(t addon.Tools) []addon.Command { return []addon.Command{{Command: webhooksCommand(t)}} },
+	}
+}
+
+// problems lists why calls are refused.
+func problems() []problem.Kind { return []problem.Kind{unknownWebhook, badSignature, badDelivery} }
+
+// newProcess returns the webhooks of one process.
+func newProcess() *addon.Process {
+	g := &group{}
+	return &addon.Process{
+		Open:  g.open,
+		Calls: func(*engine.Engine) api.Group { return g.calls() },
+		Pages: func(*engine.Engine) []ui.Page { return g.pages() },
+	}
+}
+
+func (g *group) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
+	g.bundle, g.secret, g.now = h.Bundle, h.Secrets, h.Now
+	g.seen.deliveries = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_webhook_deliveries_total",
+		Help: "Requests to webhooks, by outcome: accepted, duplicate, ignored, refused without a valid signature, or failed.",
+	}, []string{"webhook", "outcome"})
+	h.Metrics.MustRegister(g.seen.deliveries)
+	return &addon.Part{}, nil
+}
