@@ -3,6 +3,7 @@ package webhooks_test
 import (
 	"bytes"
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -188,7 +189,7 @@ webhooks:
 			}
 		}
 		m, err := webhooks.Map(language.Of(b, c.webhook), h, []byte(c.body))
-		have := strings.Join([]string{m.Event.Type, m.Event.Source, m.Event.ID, m.Event.Key, printed(m.Event.Payload)}, " ")
+		have := strings.Join([]string{m.Event.Type, m.Event.Source, m.Event.ID, m.Event.Key, fmt.Sprint(m.Event.Payload)}, " ")
 		switch {
 		case err != nil:
 			have = "error: " + err.Error()
