@@ -108,6 +108,44 @@ func (r *rig) orders(every time.Duration, engines ...*engine.Engine) (stop func(
 	return stop
 }
 
+// A handler that is only slow leaves the flow like one that fails, stays out while its probes are slow, and comes back by
+// itself. Runs use the results of its slow calls.
+func TestSlowHandlerGoesOutAndComesBackByItself(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var slow atomic.Bool
+		r.on("bonus", func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
+			if slow.Load() {
+				time.Sleep(600 * time.Millisecond)
+			}
+			return model.Result{Response: value}, nil
+		})
+		flow := strings.Replace(degradable, "fallback: {", "fallback: {slower-than: 500ms, ", 1)
+		first, _ := r.start(flow)
+		second, _ := r.start(flow)
+		stop := r.orders(200*time.Millisecond, first, second)
+		time.Sleep(10 * time.Second)
+		slow.Store(true)
+		run := r.submit(first, event("work", "marked"))
+		if view := r.settle(first, run, model.Succeeded); view.SharedState["bonus"] != 7 {
+			t.Errorf("want the result of the slow call used, have %v", view.SharedState)
+		}
+		waitFor(t, second, "work/b/bonus", fallback.Out, 30*time.Second)
+		if v := fallbackOf(t, second, "work/b/bonus"); !strings.Contains(v.Reason, "calls slower than 500ms count as failed") {
+			t.Errorf("want the reason to say that it is slow, have %q", v.Reason)
+		}
+		calls := r.count("work/b/bonus")
+		time.Sleep(30 * time.Second)
+		if n := r.count("work/b/bonus") - calls; n < 2 || n > 10 {
+			t.Errorf("want few probes while it is slow, have %d", n)
+		}
+		slow.Store(false)
+		waitFor(t, first, "work/b/bonus", fallback.In, time.Minute)
+		for _, run := range stop() {
+			r.settle(first, run, model.Succeeded)
+		}
+	})
+}
+
 func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		var bonus sick

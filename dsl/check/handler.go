@@ -24,6 +24,7 @@ func (c *walk) checkHandler(i int) {
 		checkNeverSkipped(h, c.Reporter)
 	}
 	checkPolicies(h, c.Reporter)
+	c.checkSlowerThan(h)
 	if c.Steps[i].Stage.Final {
 		c.checkFinally(i)
 	}

@@ -44,6 +44,24 @@ func checkPolicies(h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
+// checkSlowerThan reports a bound that no call can exceed, because it ends earlier.
+func (c *walk) checkSlowerThan(h *tree.Handler) {
+	if h.Fallback == nil {
+		return
+	}
+	slow := h.Fallback.SlowerThan
+	for _, end := range []struct {
+		name string
+		at   time.Duration
+	}{{"timeout", h.Timeout}, {"deadline", h.DeadlineBy(c.Types[h.Type], c.Bundle)}} {
+		if slow > 0 && end.at > 0 && slow >= end.at {
+			c.Errorf(h.Fallback.PlaceOf("slower-than", h.Fallback.Span), rules.Delays, "lower slower-than or raise "+end.name,
+				"slower-than of %s is not below %s of %s, at which calls end", shortDuration(slow), end.name, shortDuration(end.at))
+			return
+		}
+	}
+}
+
 // checkOrder reports a lower limit above its upper limit. One of them may be a default, so the message has
 // both.
 func checkOrder(r *diag.Reporter, p interface {

@@ -59,6 +59,10 @@ type Fallback struct {
 	// MinCalls is the lowest number of calls for a decision.
 	MinCalls int `yaml:"min-calls" default:"10" min:"1" max:"1000000"`
 
+	// SlowerThan counts calls that take longer as failures, so that a slow handler leaves the flow as a failing one does. The
+	// run still uses their results.
+	SlowerThan time.Duration `yaml:"slower-than" min:"1ms"`
+
 	// Duration is how long the handler stays out the first time. After it, single calls try whether it works again.
 	Duration time.Duration `yaml:"duration" default:"10s" min:"1s"`
 

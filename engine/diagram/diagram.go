@@ -146,6 +146,9 @@ func traitsOf(v planner.StepView) []string {
 	if v.Detached {
 		out = append(out, "detached")
 	}
+	if v.Slow != "" {
+		out = append(out, "out of the flow if slower than "+v.Slow)
+	}
 	if v.Undo != "" {
 		out = append(out, "undone by "+v.Undo)
 	}

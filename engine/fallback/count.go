@@ -100,12 +100,20 @@ func judge(counts []Count, f *tree.Fallback, now time.Time) (string, bool) {
 	good, bad, window := counted(counts, f, now)
 	n := good + bad
 	if n >= f.MinCalls && upperBound(good, n) < f.MinSuccessRatio && failedFor(counts, now.Add(-window).Unix(), fine) >= lasting {
-		return describe(good, bad, window), true
+		return describe(good, bad, window) + slowly(f), true
 	}
 	if failures, seconds := streak(counts, fine); seconds >= lasting && failures >= streakNeeded(f) {
-		return fmt.Sprintf("%d calls in a row failed, over %v", failures, time.Duration(seconds)*time.Second), true
+		return fmt.Sprintf("%d calls in a row failed, over %v", failures, time.Duration(seconds)*time.Second) + slowly(f), true
 	}
 	return "", false
+}
+
+// slowly says that calls may have counted as failures because they were slow.
+func slowly(f *tree.Fallback) string {
+	if f.SlowerThan == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; calls slower than %v count as failed", f.SlowerThan)
 }
 
 // counted sums the counts that matter, and returns over which time.

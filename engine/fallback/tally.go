@@ -77,16 +77,17 @@ func (t *tallyBook) take(before int64) []model.Tally {
 	return out
 }
 
-// Count records the outcome of an attempt. It ignores attempts that began before the current phase
+// Count records the outcome of an attempt, which is a failure if it took too long. It ignores attempts that began before the current phase
 // of the handler's outage.
 func (d *Live) Count(s *planner.Step, err error, took time.Duration, now time.Time) {
-	if err != nil && !s.Fails(err) {
+	slow := s.IsSlow(took)
+	if err != nil && !s.Fails(err) && !slow {
 		return
 	}
 	if o := d.Outages().Of(s); o != nil && now.Add(-took).Before(o.began(now)) {
 		return
 	}
-	d.tallies.add(s.Path, now.Unix(), err == nil)
+	d.tallies.add(s.Path, now.Unix(), err == nil && !slow)
 }
 
 // longestWindow returns for how long ended calls count.

@@ -50,9 +50,10 @@ type StepView struct {
 	ForEach  string     `json:"for_each,omitempty"`   // list, as written
 	Parallel int        `json:"parallel,omitempty"`   // items in flight at once
 	Critical bool       `json:"critical"`
-	Detached bool       `json:"detached,omitempty"` // the next stage does not wait for it
-	Deadline string     `json:"deadline,omitempty"` // including the default of non-critical requests
-	Longest  string     `json:"longest"`            // longest time of all its attempts, or unbounded
+	Detached bool       `json:"detached,omitempty"`    // the next stage does not wait for it
+	Slow     string     `json:"slower_than,omitempty"` // calls that take longer count as failures for its fallback
+	Deadline string     `json:"deadline,omitempty"`    // including the default of non-critical requests
+	Longest  string     `json:"longest"`               // longest time of all its attempts, or unbounded
 	Owner    string     `json:"owner,omitempty"`
 	At       string     `json:"at"`                 // file:line:column
 	Reads    []string   `json:"reads"`              // paths, each once
@@ -130,6 +131,9 @@ func (s *Step) view(all bool) StepView {
 	}
 	if h.Compensate != nil {
 		v.Undo = h.Compensate.Type
+	}
+	if f := s.Fallback(); f != nil {
+		v.Slow = durationText(f.SlowerThan)
 	}
 	if h.Call != nil {
 		v.Calls = h.Call.Pipeline

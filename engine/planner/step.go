@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"time"
+
 	"procaas/dsl/tree"
 	"procaas/engine/model"
 )
@@ -22,6 +24,12 @@ func (s *Step) Fails(err error) bool {
 	// A response that does not fit its schema is permanent for the run, but it is the service that is broken.
 	class := model.ClassOf(err)
 	return model.InClass(err, tree.DefaultRetry().On) || class == "schema" || class == "other" && !model.IsPermanent(err)
+}
+
+// IsSlow reports whether a call took so long that its handler says it counts as a failure.
+func (s *Step) IsSlow(took time.Duration) bool {
+	f := s.Handler.Fallback
+	return f != nil && f.SlowerThan > 0 && took > f.SlowerThan
 }
 
 // Within lists the handlers of a plan, including those of the pipelines that it calls.

@@ -47,6 +47,9 @@ func (n *novelty) handler() (diag.File, int, error) {
 		if !n.critical {
 			entry += "critical: false\n"
 		}
+		if stage == tree.FinalStage && len(p.Finally) > 0 {
+			return n.insert(file, []string{"pipelines", p.ID, "finally"}, entry+body)
+		}
 		return n.insert(file, []string{"pipelines", p.ID, "stages", stage, "handlers"}, entry+body)
 	}
 	if p.Closed() && p.Invitation(n.owner, stage) == nil {
