@@ -657,3 +657,65 @@ pipelines:
 		r.want("pay/a/one", "pay/b/two", "pay/a/one/compensate")
 	})
 }
+
+// A compensation has a switch of its own. Held, it waits. Off, it is not called, and the run says so until a retry. With its
+// whole pipeline off, what has been done is undone all the same.
+func TestACompensationHasASwitchOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		const path = "work/a/one/compensate"
+		e, _ := r.start(`
+pipelines:
+  - id: work
+    stages:
+      - {id: a, handlers: [{id: one, step: {}, compensate: {step: {}}}]}
+      - {id: b, handlers: [{id: two, step: {}}]}
+`)
+		open := make(gate)
+		r.on("two", func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
+			_, _ = open.do(ctx, c, value)
+			return model.Result{}, model.Permanent(errors.New("no"))
+		})
+		whole := r.submit(e, event("work", ""))
+		synctest.Wait()
+		r.set(e, "work", guard.ControlChange{Mode: guard.ModeSkip, Force: true, Forever: true})
+		close(open)
+		r.settle(e, whole, model.Cancelled)
+		r.want("work/a/one", "work/b/two", path)
+		r.remove(e, "work")
+
+		r.set(e, path, guard.ControlChange{Mode: guard.ModeHold, Forever: true})
+		held := r.submit(e, event("work", ""))
+		if v := r.settle(e, held, model.Parked); !strings.Contains(v.Reason+fmt.Sprint(v.Handlers), "held at "+path) {
+			t.Errorf("want the run to say what holds it, have %+v", v)
+		}
+		r.remove(e, path)
+		r.settle(e, held, model.Cancelled)
+
+		var refused *guard.ControlError
+		off := guard.ControlChange{Mode: guard.ModeSkip, Forever: true}
+		_, err := e.SetControl(context.Background(), path, off, -1, store.Actor{Name: "ann"})
+		if !errors.As(err, &refused) || refused.Code != "critical_handler" || !strings.Contains(refused.Message, "hold it instead") {
+			t.Errorf("want force to be needed, have %v", err)
+		}
+		off.Force = true
+		r.set(e, path, off)
+		left := r.submit(e, event("work", ""))
+		v := r.settle(e, left, model.Failed)
+		if v.FailedPath != path || len(v.NotUndone) != 1 || !strings.Contains(v.NotUndone[0].Error, "not called: switched off at "+path) {
+			t.Errorf("want the run to list what is not undone, have %+v", v)
+		}
+		if list, _, err := e.List(context.Background(), store.RunFilter{NotUndone: true}); err != nil || len(list) != 1 || list[0].ID != left {
+			t.Errorf("want the run in the list, have %v, %+v", err, list)
+		}
+		r.remove(e, path)
+		if _, err := e.Retry(context.Background(), left, store.Actor{Name: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		r.settle(e, left, model.Cancelled)
+		for _, wrong := range []guard.ControlChange{{Enabled: true, Deadline: "1s", DeadlineForce: true}, {Enabled: true, Force: true, RolloutPercent: new(float64)}} {
+			if _, err := e.SetControl(context.Background(), path, wrong, -1, store.Actor{Name: "ann"}); !errors.As(err, &refused) {
+				t.Errorf("want %+v refused, have %v", wrong, err)
+			}
+		}
+	})
+}

@@ -80,6 +80,7 @@ procaas_inbox_waiting GAUGE
 procaas_pipeline_tolerance GAUGE owner pipeline
 procaas_run_seconds HISTOGRAM from pipeline
 procaas_runs_damaged_total COUNTER
+procaas_runs_not_undone_total COUNTER
 procaas_runs_passed_total COUNTER
 procaas_runs_quarantined_total COUNTER
 procaas_runs_total COUNTER pipeline status

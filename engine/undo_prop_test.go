@@ -23,7 +23,7 @@ const undoneInside = `
       - id: s
         handlers:
           - {id: a, request: {x: 1}, compensate: {request: {undo: 1}, retry: {attempts: 50}}}
-          - {id: n, critical: CRITICAL, call: {pipeline: r}, compensate: {request: {undo: 2}, retry: {attempts: 50}}}
+          - {id: n, critical: CRITICAL, call: {pipeline: r}NESTED}
       - id: t
         handlers: [{id: b, request: {x: 3}, compensate: {request: {undo: 3}, retry: {attempts: 50}}}]
       - id: u
@@ -56,16 +56,20 @@ func drawUndoing(t *rapid.T) string {
 		fmt.Fprintf(&b, "      - id: s%d\n        handlers:\n", i)
 		for j := range rapid.IntRange(1, 3).Draw(t, "handlers") {
 			what := "request: {x: 8}, compensate: {request: {undo: 8}, retry: {attempts: 50}}"
-			switch rapid.IntRange(0, 2).Draw(t, "kind") {
+			switch rapid.IntRange(0, 3).Draw(t, "kind") {
 			case 0:
 				what = "call: {pipeline: q}, compensate: {request: {undo: 9}, retry: {attempts: 50}}"
 			case 1:
 				what = "call: {pipeline: q}, for-each: " + many.Draw(t, "items")
+			case 2:
+				what = "call: {pipeline: q}" // its handlers are undone one by one
 			}
 			fmt.Fprintf(&b, "          - {id: h%d, critical: %v, %s}\n", j, rapid.Bool().Draw(t, "critical"), what)
 		}
 	}
-	return b.String() + strings.Replace(undoneInside, "CRITICAL", fmt.Sprint(rapid.Bool().Draw(t, "critical")), 1)
+	nested := rapid.SampledFrom([]string{"", ", compensate: {request: {undo: 2}, retry: {attempts: 50}}"})
+	return b.String() + strings.NewReplacer("CRITICAL", fmt.Sprint(rapid.Bool().Draw(t, "critical")), "NESTED", nested.Draw(t, "nested")).
+		Replace(undoneInside)
 }
 
 // A ledger is the services that a world calls. They remember what they have done by its

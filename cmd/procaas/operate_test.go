@@ -589,6 +589,7 @@ func TestOperatorRollsBack(t *testing.T) {
 	if now := versions(); now[0].Version != first || now[0].Reason == "the old words" || now[0].Later != "the old words" || now[0].Runs != 1 {
 		t.Errorf("have %+v", now)
 	}
+	o.command(cli.ExitFine, first[:12]+` +current.* later by anonymous: the old words`, "versions")
 	o.command(cli.ExitFine, stays, "rollback", second)
 	if now := versions(); now[0].Version != second || now[0].Reason != "better words" || now[0].Before != first {
 		t.Errorf("want the first reason of the version, have %+v", now)

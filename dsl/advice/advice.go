@@ -52,6 +52,7 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 		c.adviseDelay()
 		c.adviseGuests()
 		c.adviseElementRules()
+		c.adviseListUndo()
 	})
 	adviseAutomata(w, pipelines, r)
 }

@@ -31,6 +31,7 @@ func checkCompensate(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 		r.Errorf(at, rules.Compensate, "let one call make all of them",
 			"handler %q makes a call for each element, and one compensation cannot undo some of them", h.ID)
 	}
+	checkUndoRules(h, u.OnError, r)
 	if t := u.Retry; t != nil {
 		checkOrder(r, t, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
 	}

@@ -30,6 +30,7 @@ func compileValues(w *merge.Whole, h *tree.Handler, sc, own *expr.Scope, r *diag
 	spec.Compile(h.Result, nil, own, r)
 	if u := h.Compensate; u != nil {
 		compileBody(w, u.Type, u.Body, own, r)
+		compileOnError(h, u.OnError, own, r)
 	}
 	if h.Use != nil {
 		spec.Compile(h.Use.With, nil, itemScope(h, own), r)
@@ -41,7 +42,7 @@ func compileValues(w *merge.Whole, h *tree.Handler, sc, own *expr.Scope, r *diag
 	if h.Fallback != nil {
 		spec.Compile(h.Fallback.Result, nil, sc, r)
 	}
-	compileOnError(h, sc, r)
+	compileOnError(h, h.OnError, sc, r)
 }
 
 // compileBody compiles the expressions of a body of some type.

@@ -14,15 +14,15 @@ import (
 	"procaas/dsl/tree"
 )
 
-// compileOnError compiles the rules of on-error. They may read the error and everything that the handler may
-// read, except its own outcome.
-func compileOnError(h *tree.Handler, sc *expr.Scope, r *diag.Reporter) {
-	if len(h.OnError) == 0 {
+// compileOnError compiles the rules of on-error of a handler or of its compensation. They may read the error and
+// everything in the scope: for a handler all that it may read, except its own outcome.
+func compileOnError(h *tree.Handler, list []*tree.OnError, sc *expr.Scope, r *diag.Reporter) {
+	if len(list) == 0 {
 		return
 	}
 	in := *sc // the name exists only in these rules
 	in.Roots = append(slices.Clone(sc.Roots), expr.ErrorRoot)
-	for _, rule := range h.OnError {
+	for _, rule := range list {
 		of := &in
 		if h.OfElement(rule) {
 			of = itemScope(h, of)
@@ -47,6 +47,25 @@ func checkOnError(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 		checkAppliesTo(rule, h, r)
 		before := slices.DeleteFunc(slices.Clone(h.OnError[:i]), func(b *tree.OnError) bool { return h.OfElement(b) != h.OfElement(rule) })
 		checkRuleReached(rule, before, r)
+	}
+}
+
+// checkUndoRules reports rules of a compensation without effect. It sets no state, and nothing goes on without it.
+func checkUndoRules(h *tree.Handler, list []*tree.OnError, r *diag.Reporter) {
+	for i, o := range list {
+		switch {
+		case o.Result != nil:
+			r.Errorf(o.PlaceOf("result", o.Span), rules.OnError, "delete it",
+				"a rule of the compensation of handler %q has a result, but nothing reads the shared state after a compensation", h.ID)
+		case o.AppliesTo != "":
+			r.Errorf(o.PlaceOf("applies-to", o.Span), rules.OnError, "delete it", "the compensation of handler %q has no for-each", h.ID)
+		case o.Then == "skip":
+			r.Errorf(o.PlaceOf("then", o.Span), rules.OnError, "write then: continue, which counts it as undone",
+				"the compensation of handler %q cannot be skipped after an error: either it counts as undone, or it fails", h.ID)
+		default:
+			checkRuleFields(o, h, r)
+		}
+		checkRuleReached(o, list[:i], r)
 	}
 }
 

@@ -195,6 +195,7 @@ const (
 	LongSecondary   diag.Code = "PC0608"
 	UnsureGuest     diag.Code = "PC0609"
 	ElementRule     diag.Code = "PC0610"
+	ListNotUndone   diag.Code = "PC0611"
 )
 
 // Codes about test files, which package flowtest reports.

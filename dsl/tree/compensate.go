@@ -16,7 +16,11 @@ import (
 // After a critical handler failed and all calls in flight ended, the node compensates all handlers that succeeded. It
 // does so one by one, the latest first. Then the run ends as cancelled, with the reason, and later events of its key
 // run. Nobody can retry a compensated run. If a compensation fails for good, the others are still tried. Then the run
-// fails, and a retry repeats only those that failed. Its path is that of the handler, followed by /compensate.
+// fails, and a retry repeats only those that failed.
+//
+// The path of a compensation is that of the handler, followed by /compensate. Operators can hold it, limit it and switch
+// it off there. One that is off is not called and counts as failed, so a retry makes it once it is on again. Switches
+// above it only hold it.
 type Compensation struct {
 	Span diag.Span `yaml:"-"`
 
@@ -31,8 +35,16 @@ type Compensation struct {
 	// Timeout bounds one attempt.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 
+	// Deadline is the longest time that all attempts may take together, with the waits between them. Then the
+	// compensation fails with an error of the class deadline. Deadlines of the pipeline and of stages do not count.
+	Deadline time.Duration `yaml:"deadline" min:"1ms"`
+
 	// Retry says how the node retries failed attempts.
 	Retry *Retry `yaml:"retry"`
+
+	// OnError lists rules for a compensation that failed for good. The first rule that matches applies. continue counts
+	// it as done, such as after a 404 because nothing is there to undo. fail adds a message for operators.
+	OnError []*OnError `yaml:"on-error"`
 }
 
 // compensatePath is the suffix of a compensation's path.
@@ -46,7 +58,11 @@ func (h *Handler) CompensateReads() []datum.Read {
 	if h.Compensate == nil {
 		return nil
 	}
-	return h.Compensate.Body.Reads()
+	out := h.Compensate.Body.Reads()
+	for _, rule := range h.Compensate.OnError {
+		out = append(out, rule.reads()...)
+	}
+	return out
 }
 
 // UndoReads lists what the compensation reads, without what the handler itself sets, since a compensation runs
@@ -61,6 +77,6 @@ func (h *Handler) UndoReads() []datum.Read {
 func (h *Handler) undoBy(c *Compensation) *Handler {
 	return &Handler{
 		Span: c.Span, places: c.places, Path: h.Path + compensatePath, ID: h.ID, Owner: h.Owner,
-		Type: c.Type, Body: c.Body, Timeout: c.Timeout, Retry: c.Retry,
+		Type: c.Type, Body: c.Body, Timeout: c.Timeout, Deadline: c.Deadline, Retry: c.Retry, OnError: c.OnError,
 	}
 }

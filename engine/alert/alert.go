@@ -24,8 +24,9 @@ import (
 // A Kind says what is wrong.
 type Kind string
 
-// These are the kinds. Of the first five, a path has only the gravest. They are ordered by gravity.
+// These are the kinds. Of the first six, a path has only the gravest. They are ordered by gravity.
 const (
+	RunNotUndone Kind = "RunNotUndone" // a compensation has failed for good, and what its run has done stays
 	// later events of a key wait for a run that has failed or waits for an operator
 	KeyBlocked         Kind = "KeyBlocked"
 	RunParked          Kind = "RunParked"          // a run waits until an operator decides
@@ -85,6 +86,8 @@ func (a *Alert) ID() string {
 // Summary describes the trouble in one line.
 func (a *Alert) Summary() string {
 	switch a.Kind {
+	case RunNotUndone:
+		return fmt.Sprintf("%s: %s done what could not be undone", a.Path, count(a.Runs, "run has", "runs have"))
 	case KeyBlocked:
 		return fmt.Sprintf("%s: %s until a run is retried or cancelled", a.Path, count(a.KeyCount, "key is blocked", "keys are blocked"))
 	case RunParked:
@@ -153,7 +156,7 @@ func (a *Alert) commands(what, options, server string) string {
 // Retry returns the command that retries the failed or waiting runs, or empty.
 func (a *Alert) Retry(server string) string {
 	switch {
-	case a.Kind != KeyBlocked && a.Kind != RunFailed && a.Kind != RunParked:
+	case a.Kind != KeyBlocked && a.Kind != RunFailed && a.Kind != RunParked && a.Kind != RunNotUndone:
 		return ""
 	case a.Parked:
 		return "procaas runs retry " + a.Run + ServerFlag(server)

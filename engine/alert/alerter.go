@@ -230,6 +230,10 @@ func (a *Alerter) adopt(ctx context.Context, e Engine) bool {
 				n.Error = v.Reason
 				a.Notice(n)
 			}
+			if model.IsUndo(v.FailedPath) {
+				n.Kind = model.NoticeRunFailed
+				a.Notice(n)
+			}
 			entity, err := e.Entity(ctx, v.Flow, v.Key)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return false

@@ -193,6 +193,25 @@ func TestBlockedKeyIsGraverThanItsFailedRun(t *testing.T) {
 	s.want("- KeyBlocked work/a/pay") // and the failures before are forgotten
 }
 
+// A compensation that has failed for good is the gravest trouble of its path, and stays until somebody has dealt with the run.
+func TestWhatIsNotUndoneIsToldUntilItIs(t *testing.T) {
+	t.Parallel()
+	s, path := newStage(t), "work/a/pay/compensate"
+	s.tell(model.NoticeRunFailed, path)
+	s.want("+ RunNotUndone " + path)
+	s.tell(model.NoticeKeyBlocked, path)
+	s.want()
+	a := s.book.firing[(&Alert{Kind: RunNotUndone, Path: path}).ID()]
+	if a == nil || !a.Critical || a.Runs != 1 || a.Keys[0] != "order/o-1" || a.Retry("") != "procaas runs retry --handler "+path ||
+		a.SwitchOff("") != "procaas switch hold "+path+" --reason 'alert RunNotUndone'" {
+		t.Errorf("have %+v", a)
+	}
+	s.pass(2 * staleAfter)
+	s.want()
+	s.book.found("r-1", false, s.now)
+	s.want("- RunNotUndone " + path)
+}
+
 func TestRunThatWaitsForAnOperator(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

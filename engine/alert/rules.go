@@ -107,6 +107,11 @@ func nodeRules(server string) []Rule {
 				"It stands still until somebody has found out what it does there: its memory, or a fault of ProcaaS.",
 				"procaas runs list --status parked --error-class quarantined"+ServerFlag(server)),
 		}, {
+			Name: "ProcaasRunNotUndone", Expr: "sum(rate(procaas_runs_not_undone_total[1h])) > 0", For: "0m", Labels: Severity("critical"),
+			Annotations: Explain("a compensation has failed for good, and what its run has done is not undone",
+				"The run lists what is not undone. Its retry repeats only these compensations.",
+				"procaas runs list --not-undone"+ServerFlag(server)),
+		}, {
 			Name: "ProcaasRunDamaged", Expr: "sum(rate(procaas_runs_damaged_total[1h])) > 0", For: "0m", Labels: Severity("critical"),
 			Annotations: Explain("the data of a run in the store is damaged, and the run is set aside",
 				"The error of the run says what was found and what to do; the logs name rows without a readable id. Check the disk of the store.",

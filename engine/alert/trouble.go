@@ -93,6 +93,9 @@ func (t *trouble) heed(n model.Notice, now time.Time) {
 		t.recent = [failuresNeeded]time.Time(append(t.recent[1:], now))
 	case model.NoticeRunFailed:
 		t.failed.happened(n, now)
+		if model.IsUndo(n.Path) {
+			t.stand(n, stuckRun{run: n.Run}, now) // it stays until somebody retries or cancels the run
+		}
 	case model.NoticeRunParked:
 		t.stand(n, stuckRun{run: n.Run, parked: true}, now)
 	case model.NoticeKeyBlocked:
@@ -168,6 +171,13 @@ func (t *trouble) worst(h *stats.HandlerInfo) *Alert {
 		a.Owner, a.Critical, a.Ratio = h.Owner, h.Critical, h.SuccessRatio
 	}
 	switch keys, first, last := t.blocked(); {
+	case len(t.stuck) > 0 && model.IsUndo(t.path):
+		last := t.stuck[len(t.stuck)-1]
+		a.Kind, a.Critical = RunNotUndone, true
+		a.Since = t.stuck[0].since
+		a.Error = last.err
+		a.Run = last.run
+		a.KeyCount, a.Keys, a.Runs = len(keys), keys[max(0, len(keys)-maxKeys):], len(t.stuck)
 	case len(keys) > 0:
 		a.Kind = KeyBlocked
 		a.Since = first

@@ -333,7 +333,10 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	}
 	page("/", `href="/console/handlers/`+getOrder+`"`, receipt.Run)
 	page("/console/handlers/"+getOrder, "service: orders", "Switch off", receipt.Run)
-	page("/console/runs/"+receipt.Run, "400", "Retry", "failed")
+	failed := page("/console/runs/"+receipt.Run, "400", "Retry", "failed")
+	if !regexp.MustCompile(`class="box failed"[^\n]*</span><span>critical`).MatchString(failed) {
+		t.Errorf("want the box of the failed handler to say that it is critical\n%s", failed)
+	}
 	page("/console/keys/taxi-order/o%2F1", "searching", receipt.Run, "later events wait")
 	page("/console/pipelines/new-order-created", "fetch-order", "notify")
 

@@ -179,6 +179,21 @@ type Run struct {
 	Format     int                        `json:"v"`
 }
 
+// Trail returns the outcomes of the handlers of an ended call, without what it has undone.
+func (c *Run) Trail() []Record {
+	var out []Record
+	for _, h := range c.Handlers {
+		if h.Call != nil {
+			h.Trail = h.Call.Trail()
+		}
+		out = append(out, Record{
+			Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts, Started: h.Started, Finished: h.Finished, Error: h.Error, Reason: h.Reason,
+			Trail: h.Trail,
+		})
+	}
+	return out
+}
+
 // Read decodes a checkpoint without a plan.
 func Read(data []byte) (Run, error) {
 	var c Run

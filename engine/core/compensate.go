@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"time"
 
 	"procaas/engine/model"
@@ -74,14 +75,19 @@ func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 			break
 		}
 		rec := &r.records[s.Position]
+		if s.Undo == nil { // a call that has succeeded: its handlers are undone first
+			r.reopen(rec.sub)
+			return r.undo(tasks, live)
+		}
 		if rec.undo == nil {
 			rec.undo = &record{}
 			r.touch()
 		}
-		if rec.undo.due.After(live.Now) {
+		u := unitOf(s.Undo, rec.undo)
+		if rec.undo.due.After(live.Now) && !r.limitOf(u).passed(live.Now) {
 			break
 		}
-		t, ok := r.undoCall(unitOf(s.Undo, rec.undo), live)
+		t, ok := r.undoCall(u, live)
 		if ok {
 			return append(tasks, t)
 		}
@@ -92,12 +98,29 @@ func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 	return tasks
 }
 
+// reopen lets the run inside a call that has succeeded undo what it has done.
+func (r *Run) reopen(sub *Run) {
+	sub.status, sub.undoing, sub.settled = model.Running, true, false
+	sub.failedPath, sub.failure, sub.class = r.failedPath, r.failure, r.class
+	r.touch()
+}
+
 // undoCall makes the task of a compensation.
 func (r *Run) undoCall(u unit, live Live) (Attempt, bool) {
+	rec := u.rec
+	r.startClock(u, live)
+	if l := r.limitOf(u); l.passed(live.Now) {
+		r.settleUndo(u, l.error(u, "has passed "+rec.waited(u), nil), live)
+		return Attempt{}, false
+	}
+	if reason, off := live.off(u.Step); off {
+		// It counts as failed, or the run would end as if everything were undone. A retry makes it.
+		r.undoFails(u, errors.New("not called: "+reason), live)
+		return Attempt{}, false
+	}
 	if !r.admitted(u, live) {
 		return Attempt{}, false
 	}
-	rec := u.rec
 	body, err := u.Handler.Body.Eval(r.scope.env(live))
 	if err != nil {
 		r.undoFails(u, err, live)
@@ -120,13 +143,36 @@ func (r *Run) undone(u unit, o Outcome, live Live) {
 	if err == nil {
 		events, err = r.completeAll(u, o.Result.Emit, live)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		rec.outcome, rec.err, rec.reason = model.OutcomeSucceeded, "", ""
 		r.emit(rec, events)
 		r.closeUndo(u, live)
-	case !r.repeats(u, err, o.Probe, live):
+		return
+	}
+	again := r.repeats(u, err, o.Probe, live)
+	if late := r.late(u, err, again, live); late != nil {
+		again, err = false, late
+	}
+	if !again {
+		r.settleUndo(u, err, live)
+	}
+}
+
+// settleUndo gives a compensation up, unless a rule of on-error counts it as done.
+func (r *Run) settleUndo(u unit, err error, live Live) {
+	env := r.scope.env(live)
+	env["error"] = u.rec.errorData(err)
+	rule, broken := ruleFor(u.Handler.OnError, err, env)
+	switch {
+	case broken != nil:
+		r.undoFails(u, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
+	case rule == nil:
 		r.undoFails(u, err, live)
+	case rule.GoesOn():
+		u.rec.outcome, u.rec.err, u.rec.reason = model.OutcomeSucceeded, "", goneOn+model.ClassOf(err)
+		r.closeUndo(u, live)
+	default:
+		r.undoFails(u, explained(rule, err, env), live)
 	}
 }
 
@@ -138,6 +184,7 @@ func (r *Run) undoFails(u unit, err error, live Live) {
 
 func (r *Run) closeUndo(u unit, live Live) {
 	u.rec.finished, u.rec.due = model.Stamp(live.Now), time.Time{}
+	u.rec.hold, u.rec.cause, u.rec.held = time.Time{}, "", time.Time{}
 	r.touch()
 	r.tell(u)
 }

@@ -67,8 +67,11 @@ func (r *Run) limitAround(detached bool) (l limit) {
 
 // limitOf is the limit of a handler or of one of its items.
 func (r *Run) limitOf(u unit) limit {
+	if u.Undoes {
+		return r.limitOfUndo(u)
+	}
 	bound := u.of.bound
-	if u.Undoes || !r.plan.Bounded && r.caller == nil && bound.Most == 0 || !r.whole.paused.IsZero() {
+	if !r.plan.Bounded && r.caller == nil && bound.Most == 0 || !r.whole.paused.IsZero() {
 		return limit{}
 	}
 	if u.Undo != nil && u.rec.blind {
@@ -82,6 +85,15 @@ func (r *Run) limitOf(u unit) limit {
 		l = l.or(u.of.clock.Add(bound.Most+r.whole.stood), bound.Of, bound.Most)
 	}
 	return l
+}
+
+// limitOfUndo is the limit of a compensation, which has only its own deadline: the run has given up, so those around it
+// are over.
+func (r *Run) limitOfUndo(u unit) limit {
+	if u.Deadline == 0 || u.of.clock.IsZero() || !r.whole.paused.IsZero() {
+		return limit{}
+	}
+	return limit{u.of.clock.Add(u.Deadline + r.whole.stood), "handler " + u.Path, u.Deadline}
 }
 
 // startClocks notes when the pipeline and its current stage began. It is saved, because a crash

@@ -86,7 +86,8 @@ func (r *Run) decide(s *planner.Step, live Live) {
 	rec.body, rec.bodySize, rec.ready = nil, 0, false // no attempt sends it any more
 	// A handler that failed the run continues when an operator retries it.
 	goesOn := rec.outcome == model.OutcomeFailed && s.Handler.IsCritical()
-	if r.within != "" && !goesOn {
+	kept := rec.keepsCall(s)
+	if r.within != "" && !goesOn && !kept {
 		// Forgetting the calls in here also forgets what they have undone. It is done again when
 		// the call around this run restarts.
 		for sub := range rec.calls() {
@@ -104,11 +105,11 @@ func (r *Run) decide(s *planner.Step, live Live) {
 	r.scope.publish(s.Handler.ID, rec)
 	// The rank is by the end of the calls, not by their order in the file: a handler that ended
 	// later may have used what an earlier one did, so it is undone first.
-	if s.Undo != nil && rec.outcome == model.OutcomeSucceeded {
+	if kept || s.Undo != nil && rec.outcome == model.OutcomeSucceeded {
 		r.undoable++
 		rec.done = r.undoable
 	}
-	if !goesOn {
+	if !goesOn && !kept {
 		rec.sub = nil
 	}
 	if s.Loops {

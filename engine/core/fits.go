@@ -30,7 +30,7 @@ func Fits(before, after *planner.Plan, v checkpoint.RunView) error {
 		return errors.New("it is cancelled, and ends by the definition that it began with")
 	}
 	for _, h := range v.Handlers {
-		if h.Within == "" && strings.HasSuffix(h.Path, model.UndoPath) && strings.Count(h.Path, "/") > 2 {
+		if h.Within == "" && model.IsUndo(h.Path) {
 			return errors.New("it undoes what it has done, by the definition that it began with")
 		}
 	}

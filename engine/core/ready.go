@@ -90,6 +90,9 @@ func (r *Run) advance(live Live) (moved bool) {
 		r.surrender()
 		return r.closing != ""
 	}
+	if r.caller == nil {
+		r.forgetCalls()
+	}
 	r.close(model.Succeeded)
 	return r.closing != ""
 }

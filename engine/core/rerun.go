@@ -51,6 +51,9 @@ func Rerun(p *planner.Plan, run string, saved []byte, stage string) ([]byte, err
 			continue // detached and undecided
 		}
 		h.Borrowed, h.Undo = true, nil
+		if h.Call != nil { // kept to be undone, which this run does not
+			h.Trail, h.Call = h.Call.Trail(), nil
+		}
 		if h.Outcome == model.OutcomeSucceeded && h.Reason == "" {
 			h.Reason = "done by run " + run
 		}

@@ -36,6 +36,23 @@ func (r *Run) firstLost() *planner.Step {
 	return nil
 }
 
+// keepsCall reports whether a call that has succeeded stays in the run, because its handlers are undone one by one if the
+// run gives up later. A compensation of the calling handler undoes the call as a whole. The elements of a list are
+// forgotten.
+func (r *record) keepsCall(s *planner.Step) bool {
+	return s.Undo == nil && s.Handler.ForEach == nil && !s.Final && r.outcome == model.OutcomeSucceeded && !r.wentOn() &&
+		r.sub != nil && r.sub.toUndo() != nil
+}
+
+// forgetCalls drops the calls that a run has kept in order to undo them. It has succeeded, so nothing undoes it any more.
+func (r *Run) forgetCalls() {
+	for i := range r.records {
+		if rec := &r.records[i]; rec.sub != nil && rec.decided() {
+			rec.trail, rec.sub = rec.sub.trail(), nil
+		}
+	}
+}
+
 // toUndo returns the handler to undo next, which is the last one that has succeeded, or nil.
 func (r *Run) toUndo() *planner.Step {
 	var last *planner.Step
@@ -43,7 +60,10 @@ func (r *Run) toUndo() *planner.Step {
 		rec := &r.records[i]
 		done := rec.outcome == model.OutcomeSucceeded && !rec.wentOn() && !rec.borrowed
 		undone := rec.undo != nil && rec.undo.decided()
-		if s.Undo == nil || !done || undone {
+		if s.Undo == nil {
+			undone = rec.sub == nil || rec.sub.status != model.Succeeded
+		}
+		if !done || undone {
 			continue
 		}
 		// Several have no rank if a newer definition gave them a compensation after they had
@@ -106,7 +126,7 @@ func (r *Run) gaveUp() (path, failure, class string) {
 			rec.class
 	}
 	broken := r.brokenUndos()
-	if len(broken) == 0 || !r.undoing {
+	if len(broken) == 0 {
 		return r.failedPath, r.failure, r.class
 	}
 	first := broken[0]
@@ -136,7 +156,7 @@ func (r *Run) waitsToUndo() (due time.Time, cause string) {
 	}
 	if s := r.toUndo(); s != nil {
 		if rec := r.records[s.Position].undo; rec != nil {
-			return rec.next(), rec.cause
+			return r.nextOf(unitOf(s.Undo, rec)), rec.cause
 		}
 	}
 	return time.Time{}, ""

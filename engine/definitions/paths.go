@@ -16,6 +16,8 @@ func (d *Definition) Under(path string) []*planner.Step {
 		for _, s := range p.Written {
 			if p.Pipeline.ID == path || s.StagePath == path || s.Path == path {
 				out = append(out, s)
+			} else if s.Undo != nil && s.Undo.Path == path {
+				out = append(out, s.Undo)
 			}
 		}
 	}
@@ -29,6 +31,9 @@ func (d *Definition) UnknownPath(path string) *guard.ControlError {
 		known = append(known, p.Pipeline.ID)
 		for _, s := range p.Written {
 			known = append(known, s.StagePath, s.Path)
+			if s.Undo != nil {
+				known = append(known, s.Undo.Path)
+			}
 		}
 	}
 	message := fmt.Sprintf("there is no pipeline, stage or handler %s", path)

@@ -36,6 +36,7 @@ type Version struct {
 	Reason  string    `json:"reason,omitempty"` // why
 	Before  string    `json:"before,omitempty" doc:"The version that it replaced then."`
 	Later   string    `json:"later,omitempty"` // why it last became current again, or was rolled back
+	LaterBy string    `json:"later_by,omitempty" doc:"The actor of that, if it was after the version had first become current."`
 	Changes string    `json:"changes,omitempty" doc:"The first difference to that version, and how many more there are."`
 	Runs    int       `json:"runs" doc:"The unfinished and failed runs that began with it."`
 
@@ -143,7 +144,7 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 		if i, ok := places[after]; ok {
 			v := &all[i]
 			if v.first.IsZero() {
-				v.Since, v.Later, v.replaced = a.Changed, a.By.Reason, before
+				v.Since, v.Later, v.LaterBy, v.replaced = a.Changed, a.By.Reason, a.By.Name, before
 			}
 			v.came(a, before)
 		}
@@ -160,7 +161,7 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 		}
 		v := &all[i]
 		if v.State == "" && e.Phase == canary.RolledBack && (v.first.IsZero() || a.Changed.After(v.Since)) {
-			v.State, v.Since, v.Later = e.Phase, a.Changed, a.By.Reason
+			v.State, v.Since, v.Later, v.LaterBy = e.Phase, a.Changed, a.By.Reason, a.By.Name
 		}
 		v.came(a, e.Old)
 	})
@@ -168,8 +169,8 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 		return nil, err
 	}
 	for i := range all {
-		if v := &all[i]; v.Later == v.Reason {
-			v.Later = ""
+		if v := &all[i]; v.Since.Equal(v.first) { // it came once
+			v.Later, v.LaterBy = "", ""
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Version) int {

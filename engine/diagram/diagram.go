@@ -113,6 +113,9 @@ func writeStep(b *strings.Builder, v planner.StepView) {
 		fmt.Fprintf(b, "    on error %s\n", rule)
 	}
 	fmt.Fprintf(b, "    if it fails, %s\n", v.Failure)
+	if v.Undone != "" {
+		fmt.Fprintf(b, "    once it has succeeded, %s\n", v.Undone)
+	}
 	waits := false
 	for _, e := range v.After {
 		if e.Implied {

@@ -192,6 +192,10 @@ func NewControl(steps []*planner.Step, path string, change ControlChange, now ti
 		return c, nil
 	}
 	for _, s := range steps {
+		if s.Undoes {
+			return c, &ControlError{codeCriticalHandler, fmt.Sprintf("%s is a compensation: its runs fail without it, and what they have done "+
+				"is not undone; hold it instead, or insist with force (--force on the command line)", s.Path)}
+		}
 		if s.Handler.IsCritical() {
 			return c, &ControlError{codeCriticalHandler, fmt.Sprintf(
 				"%s is critical: its runs cannot succeed without it; hold %s instead, or insist with force (--force on the command line)", s.Path,
@@ -301,7 +305,7 @@ func (c *Control) checkRollout(steps []*planner.Step, path string) error {
 	if p := *c.RolloutPercent; !(p >= 0 && p <= 100) {
 		return InvalidControl("rollout_percent: want a number from 0 to 100, have %g", p)
 	}
-	if steps[0].Path != path {
+	if steps[0].Path != path || steps[0].Undoes {
 		return InvalidControl("rollout_percent: want the path of a handler, have %s", path)
 	}
 	if steps[0].Handler.IsCritical() && !c.Force {
@@ -334,6 +338,8 @@ func (c *Control) checkDeadline(steps []*planner.Step, path string, change Contr
 		}
 	}
 	switch {
+	case steps[0].Undoes:
+		return InvalidControl("deadline: a compensation has only that of its definition; hold or limit %s instead", path)
 	case len(free)+len(critical) == 0:
 		return InvalidControl("deadline: nothing at %s makes calls, so there is nothing to bound", path)
 	case len(free) == 0 && !c.DeadlineForce:

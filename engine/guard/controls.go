@@ -198,10 +198,11 @@ func (c *Controls) above(s *planner.Step) [3]*liveControl {
 }
 
 // Skips returns the control by which a handler is skipped, or nil. A critical one is skipped only
-// if the operator has forced it.
+// if the operator has forced it. A compensation is skipped only by its own control: with a whole
+// pipeline off, what has been done must still be undone.
 func (c *Controls) Skips(s *planner.Step, now time.Time) *liveControl {
-	for _, l := range c.above(s) {
-		if l.isOff(ModeSkip, now) && (l.Force || !s.Handler.IsCritical()) {
+	for i, l := range c.above(s) {
+		if (i == 0 || !s.Undoes) && l.isOff(ModeSkip, now) && (l.Force || !s.Handler.IsCritical()) {
 			return l
 		}
 	}

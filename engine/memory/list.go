@@ -90,6 +90,7 @@ func (r *memoryRun) isChosen(f store.RunFilter) bool {
 		(!f.Live || !r.status.Ended() || r.status == model.Failed) && (!f.Begun || r.bundle != "") && (!f.Fresh || r.bundle == "") &&
 		(f.Text == "" || bytes.Contains(r.row, []byte(f.Text))) && (!f.Awaits || r.status == model.Parked && len(r.awaits) > 0) &&
 		(f.Other == "" || r.bundle != "" && r.bundle != f.Other) &&
+		(!f.NotUndone || r.status == model.Failed && model.IsUndo(r.failedPath)) &&
 		(f.LeftOut == "" || r.status == model.Succeeded && model.HasLeftOut(r.leftOut, f.LeftOut, f.LeftBy)) &&
 		(is(f.FailedPath, r.failedPath) || strings.HasPrefix(r.failedPath, f.FailedPath+"/")) &&
 		(f.ErrorClass == "" || model.IsOfClass(r.class, f.ErrorClass)) && strings.Contains(r.failure, f.Error) &&

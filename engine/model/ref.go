@@ -30,6 +30,11 @@ func PathOf(ref string) string {
 // UndoPath is appended to the path of a handler to form that of its compensation.
 const UndoPath = "/compensate"
 
+// IsUndo reports whether a path is that of a compensation. A handler may have the id compensate.
+func IsUndo(path string) bool {
+	return strings.HasSuffix(path, UndoPath) && strings.Count(path, "/") > 2
+}
+
 // CancelReason is the reason of runs for which the store does not keep the operator's reason.
 const CancelReason = "cancelled by an operator"
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"procaas/engine/checkpoint"
@@ -31,7 +32,11 @@ func (j *job) notify(kind model.NoticeKind, path, text string) {
 	if plan := def.ByID[model.PipelineOf(n.Path)]; plan != nil {
 		n.Owner = plan.Pipeline.Owner
 		// The path of a failed run may be that of its pipeline.
-		if s := plan.Step(n.Path); s != nil {
+		s := plan.Step(n.Path)
+		if model.IsUndo(n.Path) {
+			s = plan.Step(strings.TrimSuffix(n.Path, model.UndoPath))
+		}
+		if s != nil {
 			n.Owner, n.Critical = s.Owner, s.Handler.IsCritical()
 		}
 	}

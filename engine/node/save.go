@@ -145,6 +145,9 @@ func (j *job) commit(c model.Change) error {
 				j.n.d.Shadow(t, c.Pipeline, c.Run)
 			}
 		}
+		if c.Status == model.Failed && model.IsUndo(c.FailedPath) {
+			j.n.d.Metrics.NotUndone.Inc()
+		}
 		if c.Status == model.Failed {
 			j.at(c.FailedPath).Warn("run failed", "error", c.Error)
 		}

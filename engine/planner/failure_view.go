@@ -46,6 +46,28 @@ func (p *Plan) fails() string {
 	return "the run fails, and later events of its key wait"
 }
 
+// undone says how a handler that has succeeded is undone when the run fails later, and what follows if that fails.
+func undone(stage *Stage, s *Step) string {
+	const stays = ". If that fails for good, the others are still undone, and the run fails"
+	h := s.Handler
+	switch inList := h.ForEach != nil || stage.Loop() != nil; {
+	case s.Undo != nil:
+		out := "a later failure calls its compensation"
+		if s.Undo.Deadline > 0 {
+			out += fmt.Sprintf(", within %s", durationText(s.Undo.Deadline))
+		}
+		for _, rule := range s.Undo.Handler.OnError {
+			out += ", on error " + ruleText(s.Undo.Handler, rule)
+		}
+		return out + stays
+	case s.Callee == nil || !s.Callee.Undoes:
+		return ""
+	case inList:
+		return "nothing undoes the elements that have succeeded"
+	}
+	return "a later failure undoes what " + s.Callee.Pipeline.ID + " has done, the latest first" + stays
+}
+
 // elementFails says what follows when an element fails.
 func elementFails(f *tree.ForEach) string {
 	switch f.OnFailure {

@@ -349,6 +349,8 @@ func (s *Step) compensate(p *Plan, m *Planner) error {
 	if h.Retry != nil {
 		s.Undo.Retry = *h.Retry
 	}
+	s.Undo.Deadline = h.Deadline
+	p.Bounded = p.Bounded || h.Deadline > 0
 	return nil
 }
 

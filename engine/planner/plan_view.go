@@ -61,6 +61,7 @@ type StepView struct {
 	Touches  []string   `json:"touches"`            // each once
 	OnError  []string   `json:"on_error,omitempty"` // the rules in order, such as "404: continue"
 	Failure  string     `json:"failure"`            // what follows if it fails and no rule says otherwise
+	Undone   string     `json:"undone,omitempty"`   // how it is undone, and what follows if that fails; empty for nothing to undo
 	After    []EdgeView `json:"after"`              // empty: it starts with the stage. Implied ones only if that has up to 150 handlers
 }
 
@@ -105,6 +106,7 @@ func (p *Plan) View() PlanView {
 		for _, s := range stage.Handlers() {
 			hv := s.view(len(stage.Handlers()) <= maxAllEdges)
 			hv.Failure = p.failure(stage, s)
+			hv.Undone = undone(stage, s)
 			sv.Handlers = append(sv.Handlers, hv)
 		}
 		v.Stages = append(v.Stages, sv)

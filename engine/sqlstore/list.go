@@ -223,6 +223,11 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 		c.hot = append(c.hot, "place in ('blocked', 'failed')")
 		c.past = nil // runs that have ended for good are not failed
 	}
+	if f.NotUndone {
+		// An index has the failed runs, which are few. Only a compensation has a path of four parts.
+		c.hot = append(c.hot, "place in ('blocked', 'failed')", "failed_path like '%/%/%"+model.UndoPath+"'")
+		c.past = nil
+	}
 	if f.Text != "" {
 		c.and("{find bytes}(event, %s) > 0", []byte(f.Text))
 	}

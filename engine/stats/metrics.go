@@ -32,6 +32,7 @@ type Metrics struct {
 	StageSeconds *prometheus.HistogramVec // by pipeline and stage, and by where the duration begins
 	Quarantined  prometheus.Counter
 	Damaged      prometheus.Counter
+	NotUndone    prometheus.Counter
 	InboxWaiting prometheus.Gauge
 	InboxOldest  prometheus.Gauge // in seconds
 
@@ -129,6 +130,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "procaas_runs_quarantined_total",
 		Help: "Runs that this node quarantined, because several nodes in a row died while they had the run.",
 	})
+	m.NotUndone = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "procaas_runs_not_undone_total",
+		Help: "Runs that failed on this node with a compensation that failed for good, so what they have done is not undone.",
+	})
 	m.Damaged = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "procaas_runs_damaged_total",
 		Help: "Runs that this node found damaged in the store and set aside. The others continue.",
@@ -180,7 +185,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "1 while this node refuses its store, because the store lost acknowledged data: it was set back, removed or replaced.",
 	})
 	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerLeftOut, m.HandlerSeconds, m.Accepted, m.Passed,
-		m.Runs, m.RunSeconds, m.StageSeconds, m.Quarantined, m.Damaged, m.Stalled, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.behind, m.handled, m.piped)
+		m.Runs, m.RunSeconds, m.StageSeconds, m.Quarantined, m.NotUndone, m.Damaged, m.Stalled, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.behind, m.handled, m.piped)
 	return m
 }
 

@@ -169,11 +169,10 @@ func (c *caller) step(path string) *planner.Step {
 	return nil
 }
 
-// isOff reports whether a handler is off now. A compensation never is, because what was done must
-// be undone even if the handler is off.
+// isOff reports whether a handler is off now. A compensation is only by a switch of its own.
 func (c *caller) isOff(s *planner.Step) bool {
 	_, off := c.st.Off(s, c.controls, c.now)
-	return off && !s.Undoes
+	return off
 }
 
 // roomAhead returns how many more runs may continue from a path at once, as far as later gates allow,

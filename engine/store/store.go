@@ -494,6 +494,8 @@ type RunFilter struct {
 	LeftOut string // only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage
 	LeftBy  string // only runs that left out the handler LeftOut for this reason, as in [model.LeftOut]
 
+	NotUndone bool // only failed runs with a compensation that has failed for good
+
 	FailedPath string    // handler that failed the run, or a part of its path: pipeline, pipeline/stage
 	ErrorClass string    // as in the language: timeout, 503, 5xx; status for all statuses
 	Error      string    // a part of the error's text

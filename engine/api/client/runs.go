@@ -92,6 +92,9 @@ func (c *Client) Runs(ctx context.Context, f store.RunFilter) (wire.Page[checkpo
 		"handler": f.FailedPath, "left_out": f.LeftOut, "left_by": f.LeftBy, "error_class": f.ErrorClass, "error": f.Error,
 		"since": timeText(f.Since), "until": timeText(f.Until), "failed_since": timeText(f.FailedSince), "limit": limitText(f.Limit),
 	})
+	if f.NotUndone {
+		q.Set("not_undone", "true")
+	}
 	if f.Live && f.Begun {
 		q.Set("in_flight", "true")
 	}

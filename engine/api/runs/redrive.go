@@ -103,7 +103,7 @@ func (g *Group) chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.Run
 	var faults []problem.Fault
 	fault := func(at, message string) { faults = append(faults, problem.Fault{Location: at, Message: message}) }
 	if filter == (store.RunFilter{}) {
-		fault("", "want at least one of pipeline, flow, key, label, version, status, handler, error_class, error, since, until: all "+
+		fault("", "want at least one of pipeline, flow, key, label, version, status, handler, not_undone, error_class, error, since, until: all "+
 			"runs are not chosen by "+
 			"saying nothing")
 	}

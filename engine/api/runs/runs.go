@@ -271,7 +271,7 @@ func (g *Group) recorded(c *rest.Call, in *recordedQuery) (page wire.Page[record
 // filterOf converts a choice to a filter.
 func (g *Group) filterOf(c *rest.Call, of *wire.RunChoice) (f store.RunFilter, err error) {
 	f = store.RunFilter{
-		Pipeline: of.Pipeline, Flow: of.Flow, Key: of.Key, Labels: of.Label, FailedPath: of.Handler, ErrorClass: of.ErrorClass, Error: of.Error,
+		Pipeline: of.Pipeline, Flow: of.Flow, Key: of.Key, Labels: of.Label, FailedPath: of.Handler, NotUndone: of.NotUndone, ErrorClass: of.ErrorClass, Error: of.Error,
 		Since: of.Since, Until: of.Until, FailedSince: of.FailedSince,
 	}
 	if of.Version != "" {

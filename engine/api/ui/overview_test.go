@@ -50,3 +50,10 @@ func TestOverviewNamesAnOutageAtOnce(t *testing.T) {
 <li class="bad"><span title=`, "failing now</span> <b>3</b><span>cards and 2 more</span>",
 		"runs ended per second · 10s · 1m · 10m · 1h</span> <b>2.4 <small>60", "<b>0.0 % <small>99.5 %</small>")
 }
+
+// Each page has an icon, which tells the tab of the console from others.
+func TestPagesHaveAnIcon(t *testing.T) {
+	t.Parallel()
+	pages.Open(t, options(), "/", http.StatusOK, `<link rel="icon" href="/console/static/icon.svg">`)
+	pages.Open(t, options(), "/console/static/icon.svg", http.StatusOK, "<svg")
+}

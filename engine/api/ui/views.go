@@ -206,7 +206,7 @@ type runsData struct {
 }
 
 // filterNames are the fields of the search, as the API calls them.
-var filterNames = []string{"pipeline", "flow", "key", "status", "handler", "error", "label", "since", "until", "text"}
+var filterNames = []string{"pipeline", "flow", "key", "status", "handler", "error", "label", "since", "until", "text", "not_undone"}
 
 // filter reads the search.
 func filter(r *http.Request) (f store.RunFilter, given map[string]string, err error) {
@@ -221,6 +221,7 @@ func filter(r *http.Request) (f store.RunFilter, given map[string]string, err er
 		Labels: given["label"], Pipeline: given["pipeline"], Flow: given["flow"], Key: given["key"], Status: model.Status(given["status"]),
 		FailedPath: given["handler"], Error: given["error"], Limit: 50, Cursor: r.FormValue("cursor"),
 	}
+	f.NotUndone = given["not_undone"] != ""
 	if given["text"] != "" {
 		f.Text = eventText(given["text"])
 		if given["since"] == "" && given["until"] == "" {

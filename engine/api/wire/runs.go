@@ -25,6 +25,7 @@ type RunChoice struct {
 	Key        string    `query:"key" json:"key,omitempty" maxLength:"1024" doc:"Only runs of this key."`
 	Label      string    `query:"label" json:"label,omitempty" maxLength:"512" doc:"Only runs with these labels, with commas between them: city=berlin, or city for any value." example:"city=berlin,vip"`
 	Handler    string    `query:"handler" json:"handler,omitempty" maxLength:"256" doc:"Only runs that failed in this handler, or below this pipeline or pipeline/stage."`
+	NotUndone  bool      `query:"not_undone" json:"not_undone,omitempty" doc:"true: only failed runs with a compensation that has failed for good, so what they have done is not undone."`
 	Version    string    `query:"version" json:"version,omitempty" maxLength:"256" doc:"Only runs on this version of the pipelines: at least its first 4 digits."`
 	ErrorClass string    `query:"error_class" json:"error_class,omitempty" pattern:"^(timeout|deadline|connection|schema|other|quarantined|damaged|unserved|status|[1-5]xx|[1-5][0-9][0-9])$" want:"want timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status, other, quarantined, damaged or unserved" doc:"Only runs that failed with an error of this class: timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status or other. quarantined: runs that nodes died of. damaged: runs whose data cannot be read."`
 	Error      string    `query:"error" json:"error,omitempty" maxLength:"512" doc:"Only runs whose error contains this text."`
@@ -64,7 +65,7 @@ type Rerun struct {
 func NewRedrive(f store.RunFilter) Redrive {
 	return Redrive{
 		RunChoice: RunChoice{
-			Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Label: f.Labels, Handler: cmp.Or(f.FailedPath, f.LeftOut), Version: f.Bundle,
+			Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Label: f.Labels, Handler: cmp.Or(f.FailedPath, f.LeftOut), NotUndone: f.NotUndone, Version: f.Bundle,
 			ErrorClass: f.ErrorClass, Error: f.Error, Since: f.Since, Until: f.Until, FailedSince: f.FailedSince,
 		},
 		Status: string(f.Status), LeftBy: f.LeftBy, Limit: f.Limit, Cursor: f.Cursor,

@@ -63,21 +63,25 @@ var filterCases = []storeCase{
 			failure{"made/pay/charge", "404", "404 from POST"},
 			failure{"made/mail/send", "connection", "refused_"},
 			failure{"", "other", "internal error: Ünwahr 'quoted'"},
+			failure{"made/pay/charge/compensate", "403", "403 from DELETE"},
+			failure{"undo/all/compensate", "402", "402 from PUT"}, // a handler of that name
 		)
 		node.finish(node.claimOne(p.accept(p.event("fine"))[0]))
 		for _, c := range []struct {
 			filter store.RunFilter
 			want   []int
 		}{
-			{store.RunFilter{FailedPath: "made"}, []int{0, 1, 2, 3}},
-			{store.RunFilter{FailedPath: "made/pay"}, []int{0, 1, 2}},
-			{store.RunFilter{FailedPath: "made/pay/charge"}, []int{0, 2}},
+			{store.RunFilter{FailedPath: "made"}, []int{0, 1, 2, 3, 5}},
+			{store.RunFilter{FailedPath: "made/pay"}, []int{0, 1, 2, 5}},
+			{store.RunFilter{FailedPath: "made/pay/charge"}, []int{0, 2, 5}},
+			{store.RunFilter{NotUndone: true}, []int{5}},
+			{store.RunFilter{NotUndone: true, FailedPath: "undo"}, nil},
 			{store.RunFilter{FailedPath: "made/pa"}, nil},
 			{store.RunFilter{FailedPath: "%"}, nil},
 			{store.RunFilter{ErrorClass: "503"}, []int{0}},
 			{store.RunFilter{ErrorClass: "5xx"}, []int{0}},
-			{store.RunFilter{ErrorClass: "4xx"}, []int{2}},
-			{store.RunFilter{ErrorClass: "status"}, []int{0, 2}},
+			{store.RunFilter{ErrorClass: "4xx"}, []int{2, 5, 6}},
+			{store.RunFilter{ErrorClass: "status"}, []int{0, 2, 5, 6}},
 			{store.RunFilter{ErrorClass: "timeout"}, []int{1}},
 			{store.RunFilter{ErrorClass: "other"}, []int{4}},
 			{store.RunFilter{Error: "from POST"}, []int{0, 2}},

@@ -34,6 +34,7 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	flags.StringVar(&f.filter.FailedPath, "handler", "",
 		"only runs that failed in this handler, or below this pipeline or pipeline/stage; it may be "+
 			"shortened from the left")
+	flags.BoolVar(&f.filter.NotUndone, "not-undone", false, "only failed runs with a compensation that has failed for good")
 	flags.StringVar(&f.filter.ErrorClass, "error-class", "",
 		"only runs that failed with timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: "+
 			"runs that nodes died of; damaged: runs whose data in the store cannot be read")

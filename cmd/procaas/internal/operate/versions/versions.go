@@ -51,12 +51,17 @@ The first 4 digits of a version are enough to name it. current names the current
 	})
 }
 
-// reasons returns why a version first became current, and why again or no more.
+// reasons returns why a version first became current, and who made it current again or rolled it back, and why.
 func reasons(v definitions.Version) string {
-	if v.Later == "" {
+	if v.LaterBy == "" {
 		return v.Reason
 	}
-	return strings.TrimPrefix(v.Reason+"; later: "+v.Later, "; ")
+	return strings.TrimPrefix(v.Reason+"; later by "+laterText(v), "; ")
+}
+
+// laterText returns who made a version current again or rolled it back, and why.
+func laterText(v definitions.Version) string {
+	return strings.TrimSuffix(v.LaterBy+": "+v.Later, ": ")
 }
 
 func versionsShow() *cobra.Command {
@@ -76,7 +81,7 @@ func versionsShow() *cobra.Command {
 				{"by", v.By},
 				{"reason", v.Reason},
 				{"before", v.Before},
-				{"later", v.Later},
+				{"later", laterText(v.Version)},
 				{"runs", strconv.Itoa(v.Runs)},
 			}
 			for _, line := range lines {
