@@ -21,7 +21,7 @@ RACED   := $(addprefix procaas/, cmd/procaas/internal/serve engine/alert engine/
 	handlers/balancer/handoff handlers/balancer/route handlers/sharding/client handlers/sharding/shardmap)
 LIST     = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 
-.PHONY: help demo build quick test race test-long bench golden lint
+.PHONY: help demo build quick test race test-long bench release golden lint
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ test-long: ## what takes too long for each change: other random data, faults for
 
 bench: build ## the Go benchmarks of the hot paths, on an idle machine. ONLY="flows queue" measures whole programs
 	@sh cmd/procaas-bench/bench.sh $(ONLY)
+
+release: ## archives, packages, image, SBOM and checksums for all platforms, in dist. ARGS="-platforms linux/amd64" builds less
+	$(GO) -C deploy/tools run $(FLAGS) procaas/deploy/tools/release $(ARGS)
 
 golden: ## rewrite golden files and generated files; read the diff before you commit it
 	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test $$(grep -rl 'flag.Bool("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update

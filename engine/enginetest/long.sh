@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests that take too long for each change, from the top folder: sh engine/enginetest/long.sh [KIND...]. Without KIND, those of each night.
 set -eu
-nightly="properties cells addons console loops memory torture transfers pooler judge fuzz"
+nightly="properties cells addons console loops memory torture transfers pooler judge fuzz release"
 byhand="editors python" # they need npm's registry, or compare with the python3 of this machine
 
 db() { go run -trimpath -buildvcs=false ./engine/enginetest/testdb -- "$@"; }
@@ -55,6 +55,16 @@ transfers() {
 pooler() {
 	sh engine/enginetest/install.sh pgbouncer
 	go test -count 1 -timeout 10m -tags pooler -run '^TestPooler' ./engine/postgres ./cmd/procaas
+}
+
+# The files of a release: two builds are the same, the package is installed, and its program runs. The chart is rendered.
+release() {
+	go -C deploy/tools test -count 1 -timeout 15m procaas/deploy/tools/chart
+	make release ARGS="-version v0.0.1"
+	mkdir -p bin && mv dist/SHA256SUMS bin/first.sums
+	make release ARGS="-version v0.0.1"
+	diff bin/first.sums dist/SHA256SUMS
+	sh deploy/install.sh dist/procaas_*_"$(go env GOARCH)".deb
 }
 
 # v5 beside v4 in a cluster that v5 was not made for, over random scenarios. JUDGE="-from 0 -to 88 -only seesaw -trace" chooses others.
