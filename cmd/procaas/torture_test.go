@@ -98,7 +98,8 @@ func TestTorture(t *testing.T) {
 type sender struct {
 	t     *testing.T
 	nodes []*victim
-	again func(error) // called when an event is sent again, with the reason; may be nil
+	again func(error)   // called when an event is sent again, with the reason; may be nil
+	pause time.Duration // between two events of a key; 0 sends as fast as they are taken
 
 	mu   sync.Mutex // guards sent
 	sent []sentEvent
@@ -120,6 +121,7 @@ func (s *sender) send(until, ctx context.Context, number int, r *rand.Rand) {
 				return
 			}
 			s.note(e)
+			clock.Pause(until, s.pause)
 		}
 		late := sentEvent{key: key, kind: "work", n: n + 1, late: true}
 		if late.run = s.submit(ctx, r, late, key+"-late"); late.run != "" {

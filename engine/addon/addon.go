@@ -45,8 +45,9 @@ type Addon struct {
 	// Problems are why its calls are refused. [Process.Calls] has the calls.
 	Problems []problem.Kind
 
-	// Types are its handler types as the language sees them. Those of [Part.Types] replace them on a node.
-	Types []engine.HandlerType
+	// Types returns its handler types as the language sees them. Those of [Part.Types] replace them on a node. To describe
+	// them takes milliseconds, which most commands can do without.
+	Types func() []engine.HandlerType
 
 	// Tables are the migrations of its tables, in a sequence of its own behind that of the store. Its Name is that of the add-on.
 	Tables store.Tables

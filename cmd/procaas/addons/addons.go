@@ -18,9 +18,10 @@ import (
 )
 
 // All lists the add-ons. Their handler types in the reference and their flags in the help have this order.
-func All() []addon.Addon {
+// Each command asks for them. Nobody changes the list.
+var All = sync.OnceValue(func() []addon.Addon {
 	return slices.Concat(balancing(), sharded(), queued(), divided(), hooked())
-}
+})
 
 // Language is the language of files: its core, and the sections of the add-ons.
 var Language = sync.OnceValue(func() *tree.Language {
@@ -32,13 +33,17 @@ var Language = sync.OnceValue(func() *tree.Language {
 })
 
 // HandlerTypes lists all handler types: those of the core, then those of the add-ons.
-func HandlerTypes() []engine.HandlerType {
+func HandlerTypes() []engine.HandlerType { return slices.Clone(handlerTypes()) }
+
+var handlerTypes = sync.OnceValue(func() []engine.HandlerType {
 	types := handlers.All()
 	for _, a := range All() {
-		types = append(types, a.Types...)
+		if a.Types != nil {
+			types = append(types, a.Types()...)
+		}
 	}
 	return types
-}
+})
 
 // Types lists all handler types as the language sees them.
 func Types() []tree.Type { return engine.Types(HandlerTypes()) }

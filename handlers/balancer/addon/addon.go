@@ -19,7 +19,7 @@ import (
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "balancer", Sections: []tree.Section{language.Section()}, Compare: compareClusters, Alerts: alerts, Types: balancer.Types(),
+		Name: "balancer", Sections: []tree.Section{language.Section()}, Compare: compareClusters, Alerts: alerts, Types: balancer.Types,
 		Problems: balancerapi.Problems(), New: newProcess,
 		Demo: demo, ServeHelp: proxyHelp,
 		Commands: func(addon.Tools) []addon.Command {

@@ -24,7 +24,7 @@ import (
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "queue", Sections: []tree.Section{language.Section()}, Alerts: alerts, Types: queue.Types(),
+		Name: "queue", Sections: []tree.Section{language.Section()}, Alerts: alerts, Types: queue.Types,
 		Problems: queueapi.Problems(), New: newProcess,
 		Commands: func(addon.Tools) []addon.Command { return []addon.Command{{Command: queueCommand()}} },
 	}

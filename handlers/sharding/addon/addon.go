@@ -25,7 +25,7 @@ import (
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "sharding", Sections: []tree.Section{language.Section()}, Compare: compareShardMaps, Types: sharding.Types(),
+		Name: "sharding", Sections: []tree.Section{language.Section()}, Compare: compareShardMaps, Types: sharding.Types,
 		Problems: shardingapi.Problems(), New: newProcess,
 		Commands: func(addon.Tools) []addon.Command { return []addon.Command{{Command: shardCommand()}} },
 	}
