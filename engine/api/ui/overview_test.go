@@ -54,6 +54,6 @@ func TestOverviewNamesAnOutageAtOnce(t *testing.T) {
 // Each page has an icon, which tells the tab of the console from others.
 func TestPagesHaveAnIcon(t *testing.T) {
 	t.Parallel()
-	pages.Open(t, options(), "/", http.StatusOK, `<link rel="icon" href="/console/static/icon.svg">`)
+	pages.Open(t, options(), "/console/docs", http.StatusOK, `<link rel="icon" href="/console/static/icon.svg">`)
 	pages.Open(t, options(), "/console/static/icon.svg", http.StatusOK, "<svg")
 }
