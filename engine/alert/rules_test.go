@@ -230,6 +230,7 @@ func metricNames() map[string]bool {
 		panic(err)
 	}
 	n.names["procaas_cluster_unserved_partitions"] = true // serve has the metrics of clusters
+	n.names["procaas_webhook_deliveries_total"] = true    // and those of webhooks
 	return n.names
 }
 

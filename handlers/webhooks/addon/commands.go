@@ -34,17 +34,20 @@ answers, since it started. Below a webhook stands why its last refused or failed
 was not taken.`,
 		Example: "  procaas webhooks list",
 	}
-	return cli.Group(&cobra.Command{
+	cli.ServerFlags(list)
+	c := &cobra.Command{
 		Use: "webhooks", Short: "Look at webhooks of providers, and try them",
 		Long: `webhooks works with addresses for providers that sign their requests, which files declare
 below webhooks. POST /v1/webhooks/ID takes the requests.`,
-	}, cli.Formatted(list, func(q *cli.Call) error {
+	}
+	c.AddCommand(cli.Formatted(list, func(q *cli.Call) error {
 		all, err := remote.List(q.Ctx, q.Client)
 		if err != nil {
 			return err
 		}
 		return q.Show(cli.Items(all), func() error { return printWebhooks(q, all) })
 	}), testCommand(t))
+	return c
 }
 
 func printWebhooks(q *cli.Call, all []remote.Webhook) error {

@@ -108,9 +108,8 @@ func (g *group) pages() []ui.Page {
 func alerts(server string) []alert.Rule {
 	return []alert.Rule{{
 		Name: "ProcaasWebhookRefused", For: "10m", Labels: alert.Severity("warning"),
-		Expr: `sum by (webhook) (rate(procaas_webhook_deliveries_total{outcome=~"refused|failed"}[10m])) > ` +
-			`(sum by (webhook) (rate(procaas_webhook_deliveries_total{outcome=~"accepted|duplicate|ignored"}[10m])) or ` +
-			`0 * sum by (webhook) (rate(procaas_webhook_deliveries_total[10m])))`,
+		Expr: `sum by (webhook) (rate(procaas_webhook_deliveries_total{outcome=~"refused|failed"}[10m])) / ` +
+			`sum by (webhook) (rate(procaas_webhook_deliveries_total[10m])) > 0.5`,
 		Annotations: alert.Explain("most requests to webhook {{ $labels.webhook }} are refused or fail",
 			"The provider may have another secret, or may send another form. The list says why the last request was not taken.",
 			"procaas webhooks list"+alert.ServerFlag(server)),
