@@ -4,6 +4,7 @@ import (
 	"procaas/dsl/advice"
 	"procaas/dsl/check"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/merge"
 	"procaas/dsl/proof"
 	"procaas/dsl/wiring"
@@ -21,7 +22,9 @@ func checkAll(w *merge.Whole, r *diag.Reporter) {
 	wiring.Triggers(w, r)
 	for _, s := range w.Bundle.Language.Sections("") {
 		if v := w.Bundle.AddedField(s.Key()); v != nil && s.Check != nil {
-			s.Check(v, w.Checking(r))
+			on := w.Checking(r)
+			on.Fits = func(event string, payload *expr.Value) { check.Payload(w, event, payload, r) }
+			s.Check(v, on)
 		}
 	}
 	wiring.Flows(w, r)

@@ -189,14 +189,17 @@ func (c *walk) checkFits(i int) {
 
 // checkEmission checks the payload of an emitted event against the schema of its type.
 func checkEmission(w *merge.Whole, h *tree.Handler, event string, payload *expr.Value, r *diag.Reporter) {
-	contract := w.Bundle.Event(event).Contract()
-	if contract == nil {
-		return
-	}
 	if payload == nil {
 		payload = &expr.Value{Span: h.PlaceOf("type", h.Span)} // null, which most schemas refuse
 	}
-	fits(w, payload, contract, contract.Name, r)
+	Payload(w, event, payload, r)
+}
+
+// Payload reports where a payload does not fit the schema of its type of events.
+func Payload(w *merge.Whole, event string, payload *expr.Value, r *diag.Reporter) {
+	if contract := w.Bundle.Event(event).Contract(); contract != nil {
+		fits(w, payload, contract, contract.Name, r)
+	}
 }
 
 // whenFacts returns facts that hold in all handlers, because the pipeline serves no other events. It excludes

@@ -5,6 +5,7 @@ import (
 
 	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/typing"
@@ -73,6 +74,10 @@ type Checking struct {
 
 	// Blamed reports whether reading found an error inside a span.
 	Blamed func(at diag.Span) bool
+
+	// Fits reports where a payload does not fit the schema of its type of events. Its expressions are compiled. It is nil for
+	// a field of pipelines.
+	Fits func(event string, payload *expr.Value)
 
 	// Declare records a name. It reports a duplicate in the bundle, and returns whether the name is new. It is nil for a
 	// field of pipelines, which are checked in parallel.

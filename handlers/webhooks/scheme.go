@@ -109,19 +109,24 @@ func Verify(w *language.Webhook, h http.Header, body []byte, secrets []string, n
 	return nil
 }
 
+// mostAhead is how far ahead a clock may be before its time is taken for another unit, in seconds.
+const mostAhead = 365 * 24 * 3600
+
 // fresh returns an error if a signature is too old to be one of now, or from the future.
 func fresh(stamp string, tolerance time.Duration, now time.Time) error {
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {
 		return refused("the time of the signature is no number of seconds")
 	}
-	off := now.Sub(time.Unix(seconds, 0))
+	// In seconds, because a time of milliseconds is further away than a duration can say.
+	off, most := now.Unix()-seconds, int64(tolerance/time.Second)
 	switch {
-	case off > tolerance:
-		return refused("the signature is %s old, over the tolerance of %s: it is an old request again, or a clock is wrong",
-			off.Round(time.Second), tolerance)
-	case off < -tolerance:
-		return refused("the signature is from %s ahead, over the tolerance of %s: a clock is wrong", (-off).Round(time.Second), tolerance)
+	case off < -mostAhead:
+		return refused("the time of the signature, %s, is no Unix time in seconds", stamp)
+	case off > most:
+		return refused("the signature is %d s old, over the tolerance of %s: it is an old request again, or a clock is wrong", off, tolerance)
+	case off < -most:
+		return refused("the signature is from %d s ahead, over the tolerance of %s: a clock is wrong", -off, tolerance)
 	}
 	return nil
 }

@@ -83,13 +83,30 @@ func TestSignaturesOfProviders(t *testing.T) {
 				if err := verify(v.body, at.Add(5*time.Minute), v.secret); err != nil {
 					t.Error(err)
 				}
-				wantRefused(t, verify(v.body, at.Add(5*time.Minute+time.Second), v.secret), "5m1s old, over the tolerance of 5m0s")
-				wantRefused(t, verify(v.body, at.Add(-6*time.Minute), v.secret), "6m0s ahead")
+				wantRefused(t, verify(v.body, at.Add(5*time.Minute+time.Second), v.secret), "301 s old, over the tolerance of 5m0s")
+				wantRefused(t, verify(v.body, at.Add(-6*time.Minute), v.secret), "360 s ahead")
+			}
+			if name == "slack" {
+				h.Set("X-Slack-Request-Timestamp", "1531420618000")
+				wantRefused(t, webhooks.Verify(w, signedAgain(t, w, h, v.body, v.secret), []byte(v.body), []string{v.secret}, at), "no Unix time in seconds")
 			}
 			h.Del(firstHeader(name))
 			wantRefused(t, verify(v.body, at, v.secret), "header "+firstHeader(name)+" with the signature is missing")
 		})
 	}
+}
+
+// signedAgain signs a body with the time in milliseconds.
+func signedAgain(t *testing.T, w *language.Webhook, h http.Header, body, secret string) http.Header {
+	t.Helper()
+	again, err := webhooks.Sign(w, []byte(body), secret, "", time.Unix(1531420618000, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Get("X-Slack-Request-Timestamp") != h.Get("X-Slack-Request-Timestamp") {
+		t.Fatal("the header has another time")
+	}
+	return again
 }
 
 func firstHeader(scheme string) string {

@@ -193,10 +193,14 @@ func trial(s cli.Streams, b *tree.Bundle, w *language.Webhook, r request, secret
 	out.Ignored, out.Challenge = mapped.Ignored, mapped.Challenge
 	if e.Type != "" {
 		out.Type, out.ID, out.Source, out.Key, out.Payload = e.Type, e.ID, e.Source, e.Key, e.Payload
-		if served := b.On(e.Type); len(served) > 0 {
-			out.Pipeline = served[0].ID
-		} else {
+		switch served := slices.Concat(b.On(e.Type), b.Awaiting(e.Type)); {
+		case len(served) == 0:
 			out.Ignored = "no pipeline serves events of the type " + e.Type
+		default:
+			out.Pipeline = served[0].ID
+			if err := b.Event(e.Type).Contract().Check(e.Payload); err != nil {
+				out.Refused = cmp.Or(out.Refused, err.Error())
+			}
 		}
 	}
 	if asJSON {

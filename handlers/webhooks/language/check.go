@@ -45,6 +45,11 @@ func check(w *Webhook, c *tree.Checking) {
 	}{{"when", w.When}, {"event-id", w.EventID}, {"type", w.Type}, {"key", w.Key}, {"payload", w.Payload}} {
 		spec.Compile(f.value, fields.Field(f.name), scope(), c.Reporter)
 	}
+	if kind, ok := w.Type.Literal(); ok && !w.Payload.IsNull() {
+		if kind, ok := kind.(string); ok {
+			c.Fits(kind, w.Payload)
+		}
+	}
 	at := w.PlaceOf("scheme", w.Span)
 	for i, name := range w.Secrets {
 		if !datum.TextForms["secret"].Expr.MatchString(name) {
