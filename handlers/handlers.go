@@ -10,6 +10,11 @@ import (
 //go:embed emit.go fail.go request.go set.go wait.go
 var typeFiles embed.FS
 
+// Readme has README.md, the reference of the handler types.
+//
+//go:embed README.md
+var Readme embed.FS
+
 // Alone lists the types that reach only their run, and services by HTTP. A program that answers
 // their requests can run them safely.
 func Alone() []string { return []string{"request", "set", "emit", "wait", "fail"} }

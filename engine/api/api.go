@@ -8,6 +8,7 @@ package api
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -68,6 +69,9 @@ type Options struct {
 	// Groups are the calls of add-ons, and Pages are their pages of the console.
 	Groups []Group
 	Pages  []ui.Page
+
+	// Files has files of the repository that the documentation in the console links to. May be nil.
+	Files fs.FS
 
 	// Closing is closed when the server is about to end. Then callers no longer wait.
 	Closing <-chan struct{}

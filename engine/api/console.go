@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 
@@ -24,7 +25,7 @@ func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
 		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
 		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut, Submit: s.submit,
-		NoteRefusal: s.access.NoteRefusal, Pages: s.Pages,
+		NoteRefusal: s.access.NoteRefusal, Pages: s.Pages, Files: s.Files,
 	}
 	return ui.New(o)
 }
@@ -87,7 +88,7 @@ func (a *answer) Write(data []byte) (n int, err error) { return a.body.Write(dat
 
 // numbers reads the metrics that the console shows.
 func (s *server) numbers() ui.Numbers {
-	n := ui.Numbers{Runs: map[string]float64{}}
+	n := ui.Numbers{Runs: map[string]float64{}, Took: map[float64]uint64{}}
 	families, err := s.Registry.Gather()
 	if err != nil {
 		s.Log.Debug("metrics cannot be read as a whole", "error", err)
@@ -99,6 +100,14 @@ func (s *server) numbers() ui.Numbers {
 				n.Accepted += m.GetCounter().GetValue()
 			case "procaas_runs_total":
 				n.Runs[label(m, "status")] += m.GetCounter().GetValue()
+			case "procaas_run_seconds":
+				if label(m, "from") == "accepted" {
+					for _, b := range m.GetHistogram().GetBucket() {
+						if most := b.GetUpperBound(); !math.IsInf(most, 1) {
+							n.Took[most] += b.GetCumulativeCount()
+						}
+					}
+				}
 			case "procaas_handler_left_out_total":
 				n.LeftOut += m.GetCounter().GetValue()
 			case "procaas_inbox_waiting":

@@ -38,6 +38,7 @@ events:
 pipelines:
   - id: expense-claimed
     flow: expense
+    shared-state: {limit: 100}
     stages:
       - id: wait
         handlers:
@@ -129,7 +130,8 @@ func TestConsoleSubmitsEvents(t *testing.T) {
 	n.until(t, "the run waits", func() bool { return strings.Contains(page(""), "task-"+run.ID) })
 	has(page(""), "type=expense-approved&run="+run.ID, "type=expense-noted&run="+run.ID)
 	form = page("?type=expense-approved&run=" + run.ID)
-	has(form, "awaited.payload.sum == event.payload.sum", `name="/payload/expense" value="e-1"`, `name="/payload/sum" value="40"`)
+	has(form, "awaited.payload.sum == event.payload.sum", `name="/payload/expense" value="e-1"`, `name="/payload/sum" value="40"`,
+		`"limit": 100`, `"sum": 40`) // who decides sees what about
 	has(page("?type=expense-noted&run="+run.ID), "No schema says", `"expense": "e-1"`)
 	code, to, body = do(t, c, http.MethodPost, at, url.Values{
 		"type": {"expense-approved"}, "run": {run.ID}, "id": {hidden.FindStringSubmatch(form)[1]}, "/payload/expense": {"e-1"},

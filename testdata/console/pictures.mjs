@@ -44,7 +44,7 @@ const plain = `
   * { font-family: boxes !important; letter-spacing: 0 !important; transition: none !important; animation: none !important; caret-color: transparent !important; scrollbar-width: none !important; }
   table { table-layout: fixed; }
   .wrong, .notice.lost, h1 .chip { display: none; } main > .tiles li { background: var(--card) !important; }
-  time, td.number, .count, .tiles b, .tiles small, .tiles li > span + b ~ span, .spark, .ticks, .bars .muted, .bars rect, .history .muted { visibility: hidden; }
+  time, td.number, .count, .tiles b, .tiles small, .periods dd, .tiles li > span + b ~ span, .spark, .ticks, .bars .muted, .bars rect, .history .muted { visibility: hidden; }
   time { display: inline-block; width: 6rem; height: 1em; overflow: hidden; }
   .tiles b { display: block; overflow: hidden; height: 1.4em; } .tiles b ~ span { display: block; height: 1.2em; overflow: hidden; }
   .chart { visibility: hidden; overflow: hidden; height: 16rem; padding: 0 !important; margin: 0 0 12px !important; }

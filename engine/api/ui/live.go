@@ -91,6 +91,9 @@ func reply(w http.ResponseWriter, v any) error {
 }
 
 type overviewData struct {
+	Ranges []string // of the charts
+	Since  string   // the chosen one
+
 	Now       seen.Point
 	Failing   []string               // what fails now: services, pipelines, handlers; the widest first
 	Runs      []stats.PipelineWindow // of all pipelines of this node, the shortest period first
@@ -140,7 +143,12 @@ func (p *pipelineRow) read(info stats.PipelineInfo) {
 }
 
 func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
-	c.show(w, r, http.StatusOK, "overview", "Overview", c.overviewData(r.Context()))
+	d := c.overviewData(r.Context())
+	d.Ranges = []string{"15m", "1h", "6h", "24h"}
+	if d.Since = r.FormValue("since"); !slices.Contains(d.Ranges, d.Since) {
+		d.Since = "1h"
+	}
+	c.show(w, r, http.StatusOK, "overview", "Overview", d)
 	return nil
 }
 

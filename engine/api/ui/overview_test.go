@@ -48,7 +48,9 @@ func TestOverviewNamesAnOutageAtOnce(t *testing.T) {
 	o.Engine = ui.Engine{Definition: down{}, Node: down{}, Runs: down{}, Steering: down{}, Switches: down{}, Changes: down{}, History: pages.Plain{}}
 	pages.Open(t, o, "/", http.StatusOK, `<ul class="tiles">
 <li class="bad"><span title=`, "failing now</span> <b>3</b><span>cards and 2 more</span>",
-		"runs ended per second · 10s · 1m · 10m · 1h</span> <b>2.4 <small>60", "<b>0.0 % <small>99.5 %</small>")
+		`runs ended per second</span><dl class="periods"><div><dt>10s<dd>2.4</div><div><dt>1m<dd>60</div>`,
+		`<dl class="periods"><div><dt>10s<dd>0.0 %</div><div><dt>1m<dd>99.5 %</div>`)
+	pages.Open(t, o, "/?since=6h", http.StatusOK, `<a href="/?since=6h" aria-current="true">6h</a>`, `data-chart="p99" data-query="since=6h"`)
 }
 
 // Each page has an icon, which tells the tab of the console from others.

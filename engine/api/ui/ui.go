@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -46,6 +47,9 @@ type Options struct {
 
 	// Pages are those of add-ons.
 	Pages []Page
+
+	// Files has files of the repository that the documentation links to. May be nil.
+	Files fs.FS
 
 	// Numbers reads the counters of the node.
 	Numbers func() Numbers

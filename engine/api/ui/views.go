@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
 	"slices"
 	"strconv"
@@ -290,7 +291,7 @@ func (c runPages) runs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data.May = c.may(r, cmp.Or(f.FailedPath, f.Pipeline)) == nil
-	data.More = cmp.Or(given["flow"], given["error"], given["label"], given["since"], given["until"], given["text"]) != ""
+	data.More = cmp.Or(given["flow"], given["error"], given["label"], given["since"], given["until"], given["text"], given["not_undone"]) != ""
 	for _, p := range c.o.Engine.Bundle().Pipelines {
 		data.Pipelines = append(data.Pipelines, p.ID)
 	}
@@ -373,8 +374,16 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request) error {
 // DocsRoot is where the documentation is.
 const DocsRoot = guide.Root
 
+// file reads a file that the documentation links to.
+func (o *Options) file(name string) ([]byte, error) {
+	if o.Files == nil {
+		return nil, fs.ErrNotExist
+	}
+	return fs.ReadFile(o.Files, name)
+}
+
 func (c *Console) docs(w http.ResponseWriter, r *http.Request) error {
-	v, found, err := guide.Look(c.o.Engine.Bundle().Language, r.PathValue("page"), r.FormValue("q"))
+	v, found, err := guide.Look(c.o.Engine.Bundle().Language, c.o.file, r.PathValue("page"), r.FormValue("q"))
 	if err != nil {
 		return err
 	}

@@ -502,7 +502,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	served.Log = n.log
 	served.Registry = n.metrics
 	served.Version = cli.Version()
-	served.Play = playground.Play
+	served.Play, served.Files = playground.Play, linked{}
 	served.Dev, served.Documents, served.TraceURL = f.read != nil, n.store.Documents, f.TraceURL
 	if !goodTraceURL(f.TraceURL) {
 		return cli.Usagef("--trace-url: want an address with {trace_id}, such as https://jaeger.example/trace/{trace_id}, have %q", f.TraceURL)

@@ -37,10 +37,16 @@ type View struct {
 	Hits  []docs.Hit
 }
 
-// Look returns what is at an address below [Root]: the index, a page, or the rule of a code of the
-// language such as PC0501. With a query,
-// it returns what a search finds. It reports whether there is such a page.
-func Look(l *tree.Language, name, query string) (v View, found bool, err error) {
+// Files reads a file of the repository that pages link to, such as pipelines/recipes/approval.yaml. The program does not
+// have all of them.
+type Files func(name string) ([]byte, error)
+
+// filesAt is where files of the repository are, below [Root].
+const filesAt = "files/"
+
+// Look returns what is at an address below [Root]: the index, a page, a file of the repository, or the rule of a code of
+// the language such as PC0501. With a query, it returns what a search finds. It reports whether there is such a page.
+func Look(l *tree.Language, files Files, name, query string) (v View, found bool, err error) {
 	v = View{Title: "Documentation", Name: strings.TrimSuffix(name, ".md"), Query: query}
 	if v.Pages, err = docs.Pages(); err != nil {
 		return v, false, err
@@ -50,7 +56,20 @@ func Look(l *tree.Language, name, query string) (v View, found bool, err error) 
 		v.Hits, err = docs.Search(v.Query)
 		v.Hits = v.Hits[:min(len(v.Hits), maxHits)]
 	case v.Name == "":
-		v.Text, err = rendered(v.Pages, v.Pages[0])
+		v.Text, err = rendered(v.Pages, files, v.Pages[0])
+	case strings.HasPrefix(name, filesAt):
+		file := strings.TrimPrefix(name, filesAt)
+		data, missing := files(file)
+		if missing != nil {
+			return v, false, nil
+		}
+		v.Title = path.Base(file)
+		if !strings.HasSuffix(file, ".md") {
+			v.Text = template.HTML("<h1>" + template.HTMLEscapeString(file) + `</h1><pre tabindex="0">` + //nolint:gosec // escaped
+				template.HTMLEscapeString(string(data)) + "</pre>")
+			break
+		}
+		v.Text, err = rendered(v.Pages, files, docs.Page{Name: "../" + file, Text: string(data)})
 	default:
 		if rule, known := l.Rule(diag.Code(strings.ToUpper(v.Name))); known {
 			v.Title, v.Text = string(rule.Code), ruleText(rule)
@@ -61,14 +80,14 @@ func Look(l *tree.Language, name, query string) (v View, found bool, err error) 
 			return v, false, nil
 		}
 		v.Title = v.Pages[i].Title
-		v.Text, err = rendered(v.Pages, v.Pages[i])
+		v.Text, err = rendered(v.Pages, files, v.Pages[i])
 	}
 	return v, true, err
 }
 
-// rendered makes HTML of a page. Links to other pages lead to where the console shows them; those to files that only the
-// repository has become text.
-func rendered(pages []docs.Page, p docs.Page) (template.HTML, error) {
+// rendered makes HTML of a page. Links lead to where the console shows what they name; those to what only the repository
+// has become text.
+func rendered(pages []docs.Page, files Files, p docs.Page) (template.HTML, error) {
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	source := []byte(p.Text)
 	tree := markdown.Parser().Parse(text.NewReader(source))
@@ -79,12 +98,11 @@ func rendered(pages []docs.Page, p docs.Page) (template.HTML, error) {
 			return ast.WalkContinue, nil
 		}
 		file, anchor, _ := strings.Cut(string(link.Destination), "#")
-		to := strings.TrimSuffix(path.Join(path.Dir(p.Name), file), ".md")
-		if !slices.ContainsFunc(pages, func(p docs.Page) bool { return p.Name == to }) {
+		target := addressOf(pages, files, path.Join("docs", path.Dir(p.Name), file))
+		if target == "" {
 			dead = append(dead, link)
 			return ast.WalkContinue, nil
 		}
-		target := Root + "/" + to
 		if anchor != "" {
 			target += "#" + anchor
 		}
@@ -107,6 +125,23 @@ func rendered(pages []docs.Page, p docs.Page) (template.HTML, error) {
 		"</table></div>").
 		Replace(out.String())
 	return template.HTML(page), err //nolint:gosec // the pages are ours, and goldmark leaves out HTML that stands in them
+}
+
+// addressOf returns where the console shows a file of the repository. It is empty for what the program does not have.
+func addressOf(pages []docs.Page, files Files, file string) string {
+	if file == "schemas/openapi.json" {
+		return "/openapi.json"
+	}
+	if to, inside := strings.CutPrefix(strings.TrimSuffix(file, ".md"), "docs/"); inside {
+		if slices.ContainsFunc(pages, func(p docs.Page) bool { return p.Name == to }) {
+			return Root + "/" + to
+		}
+		return ""
+	}
+	if _, err := files(file); err != nil {
+		return ""
+	}
+	return Root + "/" + filesAt + file
 }
 
 // ruleText is the page of a code: what goes wrong, and an example before and after it is mended.

@@ -34,6 +34,8 @@ type Sample struct {
 	Calls    int64 `json:"calls,omitempty"`
 	Errors   int64 `json:"errors,omitempty"` // calls that failed
 	Accepted int64 `json:"accepted,omitempty"`
+	Ended    int64 `json:"ended,omitempty"`    // runs, in any way
+	P99      int64 `json:"p99,omitempty"`      // ms within which 99 of 100 runs succeeded, of the slowest node
 	Failed   int64 `json:"failed,omitempty"`   // runs that failed then, also if somebody has retried them since
 	LeftOut  int64 `json:"left_out,omitempty"` // runs that went on without a handler
 	Out      int   `json:"out,omitempty"`      // handlers out of the flow
@@ -41,6 +43,7 @@ type Sample struct {
 
 func (s *Sample) add(o Sample) {
 	s.Calls, s.Errors, s.Accepted = s.Calls+o.Calls, s.Errors+o.Errors, s.Accepted+o.Accepted
+	s.Ended, s.P99 = s.Ended+o.Ended, max(s.P99, o.P99)
 	s.Failed, s.LeftOut, s.Out = s.Failed+o.Failed, s.LeftOut+o.LeftOut, max(s.Out, o.Out)
 }
 
@@ -116,6 +119,10 @@ func (e *Evidence) Take(now time.Time, n Numbers, handlers []stats.HandlerInfo, 
 	if e.at != 0 {
 		s.Accepted, s.LeftOut = int64(n.Accepted-e.last.Accepted), int64(n.LeftOut-e.last.LeftOut)
 		s.Failed = int64(n.Runs["failed"] - e.last.Runs["failed"])
+		for status, count := range n.Runs {
+			s.Ended += int64(count - e.last.Runs[status])
+		}
+		s.P99 = int64(n.P99(e.last))
 	}
 	e.at, e.last = s.At, n
 	for _, h := range handlers {
@@ -276,10 +283,10 @@ func (e *Evidence) chapter(ctx context.Context, from int64) (Chapter, error) {
 	return c, nil
 }
 
-// Columns are what a chart shows: the time, the share of calls that failed, handlers out of the flow, runs that failed.
-// A line breaks where no node ran.
+// Columns are what charts show: the time, the share of calls that failed, handlers out of the flow, runs that failed,
+// events and ended runs in a second, and the p99 of runs in ms. A line breaks where no node ran.
 func (c *Chapter) Columns() [][]any {
-	out := make([][]any, 4)
+	out := make([][]any, 7)
 	row := func(values ...any) {
 		for i, v := range values {
 			out[i] = append(out[i], v)
@@ -296,9 +303,13 @@ func (c *Chapter) Columns() [][]any {
 		for i++; i < len(c.Samples) && c.Samples[i].At < s.At+step; i++ {
 			s.add(c.Samples[i])
 		}
-		row(s.At, 100*s.Share(), s.Out, s.Failed)
+		var p99 any // none without a run
+		if s.P99 > 0 {
+			p99 = s.P99
+		}
+		row(s.At, 100*s.Share(), s.Out, s.Failed, float64(s.Accepted)/float64(step), float64(s.Ended)/float64(step), p99)
 		if i < len(c.Samples) && c.Samples[i].At >= s.At+step+evidenceGap {
-			row(s.At+step, nil, nil, nil)
+			row(s.At+step, nil, nil, nil, nil, nil, nil)
 		}
 	}
 	return out

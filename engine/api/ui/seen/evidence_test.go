@@ -33,7 +33,7 @@ func TestEvidenceOutlivesItsNodes(t *testing.T) {
 	}
 	want := []Sample{
 		{At: now.Unix() - 30, Calls: 16, Errors: 4},
-		{At: now.Unix() - 20, Calls: 16, Errors: 4, Accepted: 20, Failed: 2, LeftOut: 4},
+		{At: now.Unix() - 20, Calls: 16, Errors: 4, Accepted: 20, Ended: 2, Failed: 2, LeftOut: 4},
 	}
 	if len(all.Samples) != 3 || all.Samples[0] != want[0] || all.Samples[1] != want[1] {
 		t.Errorf("want three samples that begin with %+v, have %+v", want, all.Samples)
@@ -82,7 +82,7 @@ func TestChartOfADay(t *testing.T) {
 	var c Chapter
 	for at := int64(1_700_000_000); at < 1_700_000_000+evidenceDay; at += EvidenceStep {
 		if at%7200 < 3600 {
-			c.Samples = append(c.Samples, Sample{At: at, Calls: 4, Errors: 1})
+			c.Samples = append(c.Samples, Sample{At: at, Calls: 4, Errors: 1, Accepted: 2 * EvidenceStep, Ended: EvidenceStep, P99: 7})
 		}
 	}
 	columns := c.Columns()
@@ -95,9 +95,30 @@ func TestChartOfADay(t *testing.T) {
 			gaps++
 		} else if columns[1][i] != 25.0 {
 			t.Fatalf("want 25 %%, have %v", columns[1][i])
+		} else if in, out := columns[4][i].(float64), columns[5][i].(float64); in <= 0 || in > 2 || in != 2*out || columns[6][i] != int64(7) {
+			t.Fatalf("want at most 2 events and half as many runs a second, and 7 ms, have %v, %v, %v", in, out, columns[6][i])
 		}
 	}
 	if len(columns[0]) > evidenceShown+30 || gaps < 11 || gaps > 12 {
 		t.Errorf("have %d points and %d gaps", len(columns[0]), gaps)
+	}
+}
+
+// The p99 is that of the runs since the last sample, also if the counts have begun anew.
+func TestP99OfASample(t *testing.T) {
+	t.Parallel()
+	before := Numbers{Took: map[float64]uint64{0.1: 1000, 1: 1000, 10: 1000}}
+	for want, now := range map[float64]map[float64]uint64{
+		0:    {0.1: 1000, 1: 1000, 10: 1000},
+		99:   {0.1: 1100, 1: 1100, 10: 1100},
+		550:  {0.1: 1098, 1: 1100, 10: 1100},
+		9910: {0.1: 0, 1: 0, 10: 10},
+	} {
+		if have := (Numbers{Took: now}).P99(before); have < want-1 || have > want+1 {
+			t.Errorf("%v: want %v ms, have %v", now, want, have)
+		}
+	}
+	if have := (Numbers{}).P99(Numbers{}); have != 0 {
+		t.Errorf("want nothing without runs, have %v", have)
 	}
 }

@@ -200,6 +200,10 @@ const kinds = {
   latency: {title: "latency", unit: " ms", columns: [0, 3, 4], series: [{label: "p50", stroke: "muted"}, {label: "p99", stroke: "accent"}]},
   gini: {title: "Gini coefficient of the workers' load", columns: [0, 1], range: [0, 1], series: [{label: "Gini", stroke: "accent"}]},
   errors: {title: "calls that fail", unit: " %", columns: [0, 1], gaps: true, marks: true, series: [{label: "calls", stroke: "bad"}]},
+  events: {title: "events per second", columns: [0, 4], gaps: true, series: [{label: "events", stroke: "accent"}]},
+  ended: {title: "runs ended per second", columns: [0, 5], gaps: true, series: [{label: "runs", stroke: "accent"}]},
+  failed: {title: "runs that failed", columns: [0, 3], counts: true, gaps: true, series: [{label: "runs", stroke: "bad"}]},
+  p99: {title: "time of a run, p99", columns: [0, 6], unit: " ms", gaps: true, series: [{label: "p99", stroke: "accent"}]},
   counts: {title: "runs that fail, handlers out of the flow", columns: [0, 3, 2], counts: true, gaps: true, marks: true, series: [{label: "runs", stroke: "bad"}, {label: "handlers", stroke: "fair"}]},
 };
 
@@ -244,7 +248,7 @@ const draw = async (box) => {
   const options = (width) => ({
     title: kind.title, width, height: 200, padding: [8, 30, 0, 0], cursor: {drag: {x: true, y: false}, sync: {key: kind.marks ? "incidents" : "handler"}},
     scales: {y: kind.range ? {range: kind.range} : kind.counts ? {range: (_, __, most) => [0, Math.max(5, most)]} : {}},
-    axes: [{...axis, space: 90, values: (_, ticks) => ticks.map((t) => clock(t, ticks.at(-1) - ticks[0] < 300))}, {...axis, size: 64, ...kind.counts && {incrs: [1, 2, 5, 10, 50, 100, 500, 1000]}, values: (_, ticks) => ticks.map((t) => t + (kind.unit || ""))}],
+    axes: [{...axis, space: 90, values: (_, ticks) => ticks.map((t) => clock(t, ticks.at(-1) - ticks[0] < 300))}, {...axis, size: 64, ...kind.counts && {incrs: [1, 2, 5, 10, 50, 100, 500, 1000]}, values: (_, ticks) => ticks.map((t) => kind.unit === " ms" && t >= 1000 ? t / 1000 + " s" : t + (kind.unit || ""))}],
     hooks: {draw: [(chart) => drawMarks(chart, marks)]},
     series: [{value: (_, t) => t === null ? "" : clock(t, true)}, ...kind.series.map((s) => ({...s, stroke: resolved(s.stroke), width: 2, spanGaps: !kind.gaps, points: {show: false},
       value: (_, v) => v === null ? "–" : Math.round(v * 10) / 10 + (kind.unit || "")}))],
