@@ -79,7 +79,7 @@ func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		columns = all.Columns()
+		columns = all.Columns(time.Now())
 	}
 	return reply(w, columns)
 }

@@ -284,8 +284,8 @@ func (e *Evidence) chapter(ctx context.Context, from int64) (Chapter, error) {
 }
 
 // Columns are what charts show: the time, the share of calls that failed, handlers out of the flow, runs that failed,
-// events and ended runs in a second, and the p99 of runs in ms. A line breaks where no node ran.
-func (c *Chapter) Columns() [][]any {
+// events and ended runs in a second, and the p99 of runs in ms. A line breaks where no node ran. The last point has not ended now.
+func (c *Chapter) Columns(now time.Time) [][]any {
 	out := make([][]any, 7)
 	row := func(values ...any) {
 		for i, v := range values {
@@ -307,7 +307,8 @@ func (c *Chapter) Columns() [][]any {
 		if s.P99 > 0 {
 			p99 = s.P99
 		}
-		row(s.At, 100*s.Share(), s.Out, s.Failed, float64(s.Accepted)/float64(step), float64(s.Ended)/float64(step), p99)
+		took := float64(max(1, min(step, now.Unix()-s.At)))
+		row(s.At, 100*s.Share(), s.Out, s.Failed, float64(s.Accepted)/took, float64(s.Ended)/took, p99)
 		if i < len(c.Samples) && c.Samples[i].At >= s.At+step+evidenceGap {
 			row(s.At+step, nil, nil, nil, nil, nil, nil)
 		}

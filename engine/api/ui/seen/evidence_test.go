@@ -1,6 +1,7 @@
 package seen
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func TestChartOfADay(t *testing.T) {
 			c.Samples = append(c.Samples, Sample{At: at, Calls: 4, Errors: 1, Accepted: 2 * EvidenceStep, Ended: EvidenceStep, P99: 7})
 		}
 	}
-	columns := c.Columns()
+	columns := c.Columns(time.Now())
 	gaps := 0
 	for i, at := range columns[0] {
 		if i > 0 && at.(int64) <= columns[0][i-1].(int64) {
@@ -101,6 +102,16 @@ func TestChartOfADay(t *testing.T) {
 	}
 	if len(columns[0]) > evidenceShown+30 || gaps < 11 || gaps > 12 {
 		t.Errorf("have %d points and %d gaps", len(columns[0]), gaps)
+	}
+}
+
+// A point that has not ended counts its own seconds: the line must not fall at its end.
+func TestChartEndsAtItsRate(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_004, 0)
+	c := Chapter{Samples: []Sample{{At: 1_699_999_990, Accepted: 20, Ended: 10}, {At: 1_700_000_000, Accepted: 8, Ended: 4}}}
+	if columns := c.Columns(now); !slices.Equal(columns[4], []any{2.0, 2.0}) || !slices.Equal(columns[5], []any{1.0, 1.0}) {
+		t.Errorf("want 2 events and 1 run a second, have %v", columns[4:6])
 	}
 }
 

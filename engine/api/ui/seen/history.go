@@ -123,7 +123,7 @@ type Numbers struct {
 	Waiting  float64            // events of the whole inbox
 	Oldest   float64            // seconds
 	LeftOut  float64            // runs that went on without a handler
-	Took     map[float64]uint64 // runs that succeeded, by the highest of their seconds since the acceptance; each counts also in the higher ones
+	Took     map[float64]uint64 // runs that succeeded within seconds of their acceptance; each counts also in longer times
 }
 
 // P99 returns within how many ms 99 of 100 runs ended that succeeded since earlier numbers. It is 0 if there are none.
