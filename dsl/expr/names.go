@@ -57,6 +57,13 @@ var finalRun = map[string]datum.Shape{
 	"status": datum.StringShape, "error": datum.MapShape | datum.NullShape,
 }
 
+// runFailure is run.error of a run that gave up.
+var runFailure = &typing.Outline{Shape: datum.MapShape, Closed: true, Members: map[string]*typing.Member{
+	"handler": {Outline: typing.OfShape(datum.StringShape), Required: true},
+	"class":   {Outline: typing.OfShape(datum.StringShape), Required: true},
+	"message": {Outline: typing.OfShape(datum.StringShape), Required: true},
+}}
+
 // sourceMembers are the members of a handler's outcome.
 var sourceMembers = map[string]datum.Shape{"response": datum.AnyShape, "status": datum.AnyShape, "outcome": datum.StringShape}
 

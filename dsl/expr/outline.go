@@ -207,8 +207,19 @@ func (b *names) rooted(root string, links []link) (o *typing.Outline, used int) 
 		return b.scope.Item, 0
 	case root == InputsRoot:
 		return b.scope.Inputs, 0
+	case root == "run" && b.scope.Final && name(0) == "error":
+		return b.runError(), 1
 	}
 	return nil, 0
+}
+
+// runError returns the outline of run.error. Only a failed run has one for sure: somebody may have cancelled another one.
+func (b *names) runError() *typing.Outline {
+	status := b.narrowed(&typing.Outline{Shape: datum.StringShape}, track{key: "run"}.step("status").key)
+	if len(status.Words) == 1 && status.Words[0] == "failed" {
+		return runFailure
+	}
+	return runFailure.Absent("a run that succeeded, or that somebody cancelled, has none")
 }
 
 // outlineOfChain returns the outline of a chain.
