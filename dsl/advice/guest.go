@@ -51,8 +51,8 @@ func (c *advisor) adviseGuests() {
 // adviseUnsure reports a value that begins as first and may become null.
 func (c *advisor) adviseUnsure(at diag.Span, message string, first any, reader diag.Related) {
 	hint := "say what the response has in response-schema"
-	if first != nil {
-		hint += ", or what stands in for it, such as ?? " + datum.Plainly(first)
+	if text, err := datum.FormatJSON(first); err == nil && first != nil { // which expressions read, too
+		hint += ", or what stands in for it, such as ?? " + string(text)
 	}
 	c.Report(diag.Diagnostic{
 		Span: at, Severity: diag.Advice, Code: rules.UnsureGuest, Message: message, Related: []diag.Related{reader}, Hint: hint,
