@@ -39,6 +39,9 @@ func responsesOf(h *tree.Handler, o *typing.Outline) *typing.Outline {
 	if o == nil && h.ForEach.OnFailure != "collect" {
 		o = (&typing.Outline{Shape: datum.AnyShape &^ datum.SecretShape &^ datum.NullShape}).Supposed()
 	}
+	if o != nil && len(h.Undescribed) > 0 {
+		o = &typing.Outline{Shape: datum.AnyShape &^ datum.SecretShape &^ datum.NullShape, Inferred: true, Undescribed: h.Undescribed}
+	}
 	const allows = "calls of items may fail, which %s allows"
 	switch f := h.ForEach; {
 	case f.OnFailure == "continue":
@@ -56,10 +59,18 @@ func responsesOf(h *tree.Handler, o *typing.Outline) *typing.Outline {
 				"class": text(datum.StringShape), "message": text(datum.StringShape), "status": text(datum.IntShape | datum.NullShape),
 			},
 		}
+		if may := o.Absent(why); may != o {
+			failing := *may
+			failing.Unless = "error"
+			o = &failing
+		}
 		o = &typing.Outline{Shape: datum.MapShape, Closed: true, Members: map[string]*typing.Member{
-			"response": {Outline: o.Absent(why), Required: true}, "status": text(datum.IntShape | datum.NullShape),
+			"response": {Outline: o, Required: true}, "status": text(datum.IntShape | datum.NullShape),
 			"error": {Outline: failure, Required: true},
 		}}
+	}
+	if o != nil && o.Undescribed != nil {
+		o = o.Absent("") // such a reply may have no body
 	}
 	return &typing.Outline{Shape: datum.ListShape, Elem: o}
 }

@@ -107,7 +107,7 @@ func (b *checks) reportNullBase(links []link, i int, o *typing.Outline, at track
 func (b *checks) path(o *typing.Outline, at track, links []link) *typing.Outline {
 	null := false // a null on the way ends the chain
 	for i, l := range links {
-		o = b.narrowed(o, at.key).Told()
+		o = b.beside(b.narrowed(o, at.key), at).Told()
 		if o == nil {
 			at = at.step(b.elementKey(l.prop))
 			continue
@@ -119,16 +119,57 @@ func (b *checks) path(o *typing.Outline, at track, links []link) *typing.Outline
 			null = null || l.safe
 			o = o.Present()
 		}
+		if len(o.Undescribed) > 0 {
+			b.checkElementStatus(o, at, l)
+			at, o = at.step(b.elementKey(l.prop)), nil
+			continue
+		}
 		at = at.step(b.elementKey(l.prop))
 		o = b.take(o, l)
 	}
-	o = b.narrowed(o, at.key).Told()
+	o = b.beside(b.narrowed(o, at.key), at).Told()
 	if null {
 		if fact := b.narrowed(&typing.Outline{Shape: datum.AnyShape}, at.key); fact.Shape&datum.NullShape != 0 {
 			o = o.Absent("something before ?. may be null")
 		}
 	}
 	return o
+}
+
+// beside returns the outline without null if a test of the member beside the value excludes it.
+func (b *checks) beside(o *typing.Outline, at track) *typing.Outline {
+	if o == nil || o.Unless == "" || at.key == "" {
+		return o
+	}
+	other := at.key[:strings.LastIndex(at.key, Between)+1] + o.Unless
+	if b.narrowed(&typing.Outline{Shape: datum.AnyShape}, other).Shape != datum.NullShape {
+		return o
+	}
+	present := o.Present()
+	if len(o.Undescribed) > 0 {
+		present = present.Absent("") // such a reply may have no body
+	}
+	return present
+}
+
+// checkElementStatus warns of a member of an element that may be the body of a status without a schema.
+func (b *checks) checkElementStatus(o *typing.Outline, at track, l link) {
+	status := at.key[:strings.LastIndex(at.key, Between)+1] + "status"
+	i := slices.IndexFunc(o.Undescribed, func(s string) bool { return !b.excluded(status, s) })
+	if i < 0 || o.Shape&datum.StringShape == 0 || b.told[status] {
+		return
+	}
+	if at.key != "" {
+		b.told[status] = true
+	}
+	base := b.baseText(l.base)
+	hint := fmt.Sprintf("test its type first: type(%s) == 'map'; or write on-failure: collect, and test the status of the element", base)
+	if element, ok := strings.CutSuffix(base, ".response"); ok {
+		hint = fmt.Sprintf("test the status first: %s.status == 200", cmp.Or(element, "#"))
+	}
+	b.reporter.Warnf(b.span(l.node), rules.ExprOperand, hint,
+		"%s may be the body of a %s, which no schema describes: it may be text or null, which has no member %s",
+		base, o.Undescribed[i], b.memberText(l))
 }
 
 // memberText returns the text of a link, for messages.

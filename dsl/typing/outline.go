@@ -33,6 +33,13 @@ type Outline struct {
 	// degradation reports the null.
 	Why string
 
+	// Unless names the member beside the value that is null only if the value is there, or is "". A test of that member
+	// tells whether the value may be null for the reason Why.
+	Unless string
+
+	// Undescribed are the statuses, such as 404, of an element of a list that no schema describes, if it may have one.
+	Undescribed []string
+
 	// Optional reports whether the value is null only because a mapping may lack it.
 	Optional bool
 
