@@ -33,7 +33,8 @@ func TestRolesAllowWhatTheyShould(t *testing.T) {
 submitter: submitter
 worker: worker
 operator: viewer submitter worker operator
-admin: viewer submitter worker operator admin
+deployer: deployer
+admin: viewer submitter worker operator deployer admin
 :
 root:
 `

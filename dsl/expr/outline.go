@@ -244,19 +244,29 @@ func (b *names) rooted(root string, links []link) (o *typing.Outline, used int) 
 		return b.scope.ConfigOutlines[name(0)], 1
 	case root == "sources" && name(1) == "response":
 		return b.scope.Responses[name(0)], 2
+	case root == "sources" && name(1) == "outcome" && len(links) == 2:
+		return outcomes, 2
 	case root == "item":
 		return b.scope.Item, 0
 	case root == InputsRoot:
 		return b.scope.Inputs, 0
 	case root == "run" && b.scope.Final && name(0) == "error":
 		return b.runError(), 1
+	case root == "run" && b.scope.Final && name(0) == "status" && len(links) == 1:
+		return ends, 1
 	}
 	return nil, 0
 }
 
+// What the engine itself puts into names. A comparison with anything else can never hold.
+var (
+	outcomes = &typing.Outline{Shape: datum.StringShape, Words: []any{"succeeded", "failed", "skipped", "running", "waiting", "unknown"}, Inferred: true}
+	ends     = &typing.Outline{Shape: datum.StringShape, Words: []any{"succeeded", "failed", "cancelled"}, Inferred: true}
+)
+
 // runError returns the outline of run.error. Only a failed run has one for sure: somebody may have cancelled another one.
 func (b *names) runError() *typing.Outline {
-	status := b.narrowed(&typing.Outline{Shape: datum.StringShape}, track{key: "run"}.step("status").key)
+	status := b.narrowed(ends, track{key: "run"}.step("status").key)
 	if len(status.Words) == 1 && status.Words[0] == "failed" {
 		return runFailure
 	}
