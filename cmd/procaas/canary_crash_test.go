@@ -18,7 +18,9 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/canary"
 	"procaas/engine/clock"
+	"procaas/engine/diff"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -70,6 +72,17 @@ func newRollout(t *testing.T, path string, db string, nodes int) (*rollout, []*c
 	}
 	r.write(strings.NewReplacer("URL", service.URL, "/old", path).Replace(canaried))
 	return r, children
+}
+
+// reload reloads the pipelines of a node. One that has just started does not know yet which version is current, says so, and is
+// asked again.
+func (r *rollout) reload(at *crashing, how wire.Reload) (d diff.Diff, err error) {
+	r.Helper()
+	patience.Until(r, "a node that knows which version is current", func() bool {
+		d, err = at.client.Reload(r.ctx, how)
+		return err == nil || !strings.Contains(err.Error(), "has just started")
+	})
+	return d, err
 }
 
 func (r *rollout) write(text string) {
@@ -135,7 +148,7 @@ func TestCanarySurvivesKill9(t *testing.T) {
 	t.Parallel()
 	r, children := newRollout(t, "/bad", enginetest.Postgres(t), 2)
 	one, two := r.nodes[0], r.nodes[1]
-	d, err := one.client.Reload(r.ctx, wire.Reload{Canary: 30, Runs: 10_000, Ignore: []string{canary.Errors, canary.Failures}})
+	d, err := r.reload(one, wire.Reload{Canary: 30, Runs: 10_000, Ignore: []string{canary.Errors, canary.Failures}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +173,7 @@ func TestCanarySurvivesKill9(t *testing.T) {
 	}
 
 	children[0] = one.start(r.ctx)
-	if _, err := two.client.Reload(r.ctx, wire.Reload{Canary: 30}); err != nil {
+	if _, err := r.reload(two, wire.Reload{Canary: 30}); err != nil {
 		t.Fatal(err)
 	}
 	v = r.until(two, "the end of the trial", func(v canary.View) bool { return v.Phase == canary.RolledBack })
@@ -187,7 +200,7 @@ func TestKeysNeverGoBackToTheOldVersion(t *testing.T) {
 	t.Parallel()
 	r, children := newRollout(t, "/new", enginetest.Postgres(t), 2)
 	one := r.nodes[0]
-	d, err := one.client.Reload(r.ctx, wire.Reload{Canary: 5, Hold: true})
+	d, err := r.reload(one, wire.Reload{Canary: 5, Hold: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +310,7 @@ func TestCanaryIsPromoted(t *testing.T) {
 	t.Parallel()
 	r, children := newRollout(t, "/new", "sqlite:"+filepath.Join(t.TempDir(), "canary.db"), 1)
 	node := r.nodes[0]
-	d, err := node.client.Reload(r.ctx, wire.Reload{Canary: 10, Step: wire.Duration(time.Second), Runs: 10, Ignore: []string{canary.Latency}})
+	d, err := r.reload(node, wire.Reload{Canary: 10, Step: wire.Duration(time.Second), Runs: 10, Ignore: []string{canary.Latency}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +339,7 @@ func TestShadowSurvivesKill9(t *testing.T) {
 	t.Parallel()
 	r, children := newRollout(t, "/new", enginetest.Postgres(t), 2)
 	one, two := r.nodes[0], r.nodes[1]
-	d, err := one.client.Reload(r.ctx, wire.Reload{Shadow: 100})
+	d, err := r.reload(one, wire.Reload{Shadow: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
