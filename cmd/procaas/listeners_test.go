@@ -25,6 +25,7 @@ func TestAddressesServeTheirPart(t *testing.T) {
 		{"GET", "/readyz", [3]int{200, 200, 200}},
 		{"GET", "/metrics", [3]int{404, 200, 200}},
 		{"POST", "/v1/events", [3]int{415, 415, 404}},
+		{"OPTIONS", "/v1/events", [3]int{200, 200, 404}}, // of providers, as POST of webhooks
 		{"GET", "/v1/runs", [3]int{404, 200, 404}},
 		{"GET", "/admin/v1/tokens", [3]int{404, 200, 404}},
 		{"GET", "/console/runs", [3]int{404, 200, 404}},

@@ -15,6 +15,7 @@ type Need struct {
 // the grant. Lists leave out what a bound caller may not read; see package scope.
 var (
 	Anybody = Need{Anybody: true}
+	Signs   = Need{Anybody: true, Role: credentials.RoleSubmitter} // a submitter without a token; the operation checks a signature
 	Submits = Need{Role: credentials.RoleSubmitter, Open: OpenEvents}
 	Reads   = Need{Role: credentials.RoleViewer, Open: OpenRuns}
 	Scrapes = Need{Role: credentials.RoleViewer, Open: OpenMetrics}

@@ -70,7 +70,7 @@ const exampleRun = "06ct7s3fdpu7n78ad8u1obqe24"
 func (g *group) operations() []rest.Operation {
 	return []rest.Operation{
 		rest.WithParameters(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/webhooks/{webhook}", ID: "receive-webhook", Need: rest.Anybody, Tag: "webhooks",
+			Method: http.MethodPost, Path: "/v1/webhooks/{webhook}", ID: "receive-webhook", Need: rest.Signs, Tag: "webhooks",
 			Summary: "Take a signed request of a provider as an event",
 			About: "The caller needs no token: the signature says who it is. A request that the webhook does not want is answered with 200 " +
 				"and `ignored`. A repeated delivery is a duplicate. Slack gets an empty body, or the challenge that it sent.",
@@ -110,7 +110,7 @@ func (g *group) operations() []rest.Operation {
 // handshake completes the operation by which senders of CloudEvents ask whether an address wants their requests. The answer allows
 // nothing that a request without it could not do.
 func handshake(o rest.Operation) rest.Operation {
-	o.Method, o.Need, o.Tag = http.MethodOptions, rest.Anybody, "webhooks"
+	o.Method, o.Need, o.Tag = http.MethodOptions, rest.Signs, "webhooks"
 	o.Summary = "Consent to requests of a sender of CloudEvents"
 	o.About = "This is the handshake of the specification of HTTP webhooks for CloudEvents."
 	o.Replies = []rest.Reply{{
