@@ -130,30 +130,14 @@ func (r *release) pack(name, dir, top string) (err error) {
 	}
 	t := tar.NewWriter(to)
 	r.files = append(r.files, name)
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
+	err = eachFile(dir, func(rel string, data []byte, mode fs.FileMode) error {
 		h := &tar.Header{
-			Name: filepath.ToSlash(filepath.Join(top, rel)), Size: int64(len(data)), Mode: int64(info.Mode().Perm()), ModTime: r.time,
-			Format: tar.FormatPAX,
+			Name: filepath.ToSlash(filepath.Join(top, rel)), Size: int64(len(data)), Mode: int64(mode), ModTime: r.time, Format: tar.FormatPAX,
 		}
 		if err := t.WriteHeader(h); err != nil {
 			return err
 		}
-		_, err = t.Write(data)
+		_, err := t.Write(data)
 		return err
 	})
 	if err != nil {
@@ -171,19 +155,9 @@ func (r *release) zip(name, dir string) (err error) {
 	defer func() { err = closed(f, err) }()
 	z := zip.NewWriter(f)
 	r.files = append(r.files, name)
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(filepath.Dir(dir), path)
-		if err != nil {
-			return err
-		}
-		w, err := z.CreateHeader(&zip.FileHeader{Name: filepath.ToSlash(rel), Method: zip.Deflate, Modified: r.time})
+	err = eachFile(dir, func(rel string, data []byte, _ fs.FileMode) error {
+		name := filepath.ToSlash(filepath.Join(filepath.Base(dir), rel))
+		w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: r.time})
 		if err != nil {
 			return err
 		}
@@ -194,6 +168,28 @@ func (r *release) zip(name, dir string) (err error) {
 		return err
 	}
 	return z.Close()
+}
+
+// eachFile visits the files of a folder in the order of their names, with their paths below it.
+func eachFile(dir string, visit func(rel string, data []byte, mode fs.FileMode) error) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		return visit(rel, data, info.Mode().Perm())
+	})
 }
 
 // closed closes c, and returns the first error.
