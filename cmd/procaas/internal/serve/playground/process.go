@@ -61,7 +61,8 @@ func reason(state *os.ProcessState, failure string, err error) error {
 	return fmt.Errorf("the process of the playground failed: %w: %s", err, strings.TrimSpace(failure))
 }
 
-// A bounded is a buffer that refuses what exceeds its bound. So the process that writes to it ends.
+// A bounded is a buffer that keeps the beginning of what is written, and refuses what exceeds its bound. So the process
+// that writes to it ends.
 type bounded struct {
 	data bytes.Buffer // not embedded: its other methods to write have no bound
 	most int
@@ -70,9 +71,11 @@ type bounded struct {
 
 // Write implements [io.Writer].
 func (b *bounded) Write(data []byte) (int, error) {
-	if b.data.Len()+len(data) > b.most {
+	n := min(len(data), b.most-b.data.Len())
+	b.data.Write(data[:n])
+	if n < len(data) {
 		b.full = true
-		return 0, errors.New("too much output")
+		return n, errors.New("too much output")
 	}
-	return b.data.Write(data)
+	return n, nil
 }

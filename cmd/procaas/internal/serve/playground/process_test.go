@@ -90,6 +90,15 @@ func TestProcessIsBounded(t *testing.T) {
 	}
 }
 
+// A process may write more than is kept before anybody reads it. What it says first is why it ended.
+func TestBoundedKeepsTheBeginning(t *testing.T) {
+	t.Parallel()
+	b := &bounded{most: 4}
+	if n, err := b.Write([]byte("out of memory")); n != 4 || err == nil || b.data.String() != "out " || !b.full {
+		t.Errorf("have %d, %v, %q, %v", n, err, b.data.String(), b.full)
+	}
+}
+
 // The process ends with the wait for it.
 func TestProcessEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
