@@ -294,7 +294,7 @@ func (e *Engine) Degraded() error {
 		return fmt.Errorf("new events run by an older definition, because the current one cannot run here: %w", err)
 	}
 	if err := e.Unread(); err != nil {
-		return fmt.Errorf("this node serves the pipelines of the store, because its own have errors; mend them, then procaas reload: %w", err)
+		return fmt.Errorf("this node serves the pipelines of the store, because its own have errors; mend them, then procaas release reload: %w", err)
 	}
 	if s := e.o.Store.Scattered; s != nil {
 		if err := s.Unreachable(); err != nil {

@@ -149,10 +149,10 @@ func calling(t *testing.T) [][]string {
 		"submit": "--type work", "runs retry": "key", "runs cancel": "key", "runs migrate": "key", "runs make-up": "--handler work/only/call",
 		"top":       "--once",
 		"token new": "--name eve --role viewer", "explain": "some-key work/only/call", "inbox move": "--slots 1-2 --to b",
-		"switch off": "work/only --for 1m", "switch hold": "work/only --for 1m", "limit": "work/only 1/s", "deadline": "work/only 1s", "promote": "5",
-		"queue move": "type --to other", "rollback": "abc", "rollout": "work/only 5", "balancer record": "c",
+		"switch off": "work/only --for 1m", "switch hold": "work/only --for 1m", "limit": "work/only 1/s", "deadline": "work/only 1s", "release promote": "5",
+		"queue move": "type --to other", "release rollback": "abc", "release rollout": "work/only 5", "balancer record": "c",
 		"shard list": "m", "replay": taxiDir, "diff": "../../pipelines/recipes " + taxiDir, "inbox slots": "key",
-		"balancer drain": "w", "balancer undrain": "w", "deploy": "../../deploy/flows", "pull": t.TempDir(),
+		"balancer lever drain": "w", "balancer lever undrain": "w", "release deploy": "../../deploy/flows", "release pull": t.TempDir(),
 		"shard add": "m s --from postgres://127.0.0.1:1/a --to postgres://127.0.0.1:1/b",
 	}
 	var lines [][]string

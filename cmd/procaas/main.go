@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"procaas/engine/api/cli"
 )
 
@@ -26,8 +28,11 @@ const grace = 3 * time.Second
 
 // endsWork reports whether a command ends calls and connections after a signal. It takes as long as its settings say.
 func endsWork(args []string) bool {
-	c, _, err := newRoot(cli.Streams{}).Find(args)
-	return err == nil && slices.Contains([]string{"serve", "dev", "run", "demo", "playground", "migrate"}, c.Name())
+	root := newRoot(cli.Streams{})
+	c, _, err := root.Find(today(root, args))
+	return err == nil && slices.ContainsFunc([]*cobra.Command{c, c.Parent()}, func(c *cobra.Command) bool {
+		return c != nil && slices.Contains([]string{"serve", "dev", "run", "demo", "playground", "migrate"}, c.Name())
+	})
 }
 
 // untilSignal returns a context for a command that ends at SIGINT or SIGTERM. A SIGINT after that ends the process at once:

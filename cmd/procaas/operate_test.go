@@ -585,7 +585,7 @@ func TestOperatorRollsBack(t *testing.T) {
 	o.write("not even: [yaml") // the way back needs no files
 	o.command(cli.ExitFine, `(?s)before `+second+`\nnow    `+first+`\n~ handler work/last/broken`, "rollback", "--reason", "the old words")
 	stays := `(?s)now: .*; 1 failed and 0 unfinished runs stay on ` + first[:12] + `\ncheck: procaas runs list --version ` + first[:12] +
-		`\nthen: procaas runs migrate --version ` + first[:12] + ` --dry-run;.* runs retry --failed-since \S+Z --dry-run, which leaves out what failed before ` + first[:12] + `\nundo: procaas rollback ` + first[:12]
+		`\nthen: procaas runs migrate --version ` + first[:12] + ` --dry-run;.* runs retry --failed-since \S+Z --dry-run, which leaves out what failed before ` + first[:12] + `\nundo: procaas release rollback ` + first[:12]
 	if now := versions(); now[0].Version != first || now[0].Reason == "the old words" || now[0].Later != "the old words" || now[0].Runs != 1 {
 		t.Errorf("have %+v", now)
 	}

@@ -22,7 +22,7 @@ var operatorCommands = []string{
 	"procaas submit --type broken --key c --wait || [ $? = 1 ]",
 	"procaas runs list --status failed && procaas runs show a && procaas runs export --since 1h > exported",
 	"procaas explain a aside/only/pong",
-	"procaas top --sort failures --once && procaas services && procaas nodes && procaas canary && procaas healthcheck",
+	"procaas top --sort failures --once && procaas services && procaas nodes && procaas release canary && procaas healthcheck",
 	"procaas audit --since 2h && procaas audit verify",
 
 	"procaas switch hold work --reason why && procaas switch list && procaas switch on work",
@@ -32,22 +32,22 @@ var operatorCommands = []string{
 	"procaas switch off aside/only/pong --for 30m && procaas submit --type aside --key b --wait && procaas switch on aside/only/pong",
 	"procaas runs list --left-out aside/only/pong && procaas runs make-up --handler aside/only/pong --since 1h",
 	"procaas switch keep aside/only/pong && procaas switch on aside/only/pong",
-	"procaas rollout aside/only/pong 25 && procaas rollout aside/only/pong --remove",
+	"procaas release rollout aside/only/pong 25 && procaas release rollout aside/only/pong --remove",
 	"procaas config set TONE '{\"loud\": true}' --reason why",
 
 	"procaas runs retry --handler broken/only/fails --failed-since 1h --dry-run && procaas runs retry --handler broken/only/fails",
 	"procaas runs cancel c && procaas runs rerun a --reason why",
 
-	"sed -i 's/answer: pong/answer: hello/' FLOWS/aside.yaml && procaas reload --reason why",
+	"sed -i 's/answer: pong/answer: hello/' FLOWS/aside.yaml && procaas release reload --reason why",
 	"for dry in --dry-run ''; do procaas runs migrate --pipeline work $dry || [ $? = 1 ]; done",
-	"procaas versions && procaas rollback --reason why",
-	"sed -i 's/answer: hello/answer: hi/' FLOWS/aside.yaml && procaas reload --canary 5%",
-	"procaas promote 50% --hold && procaas promote --reason why",
-	"sed -i 's/answer: hi/answer: hello/' FLOWS/aside.yaml && procaas reload --shadow 50% && procaas rollback",
-	"procaas reload --drop",
-	"procaas deploy FLOWS/ --dry-run && procaas deploy FLOWS/ --wait --reason why",
-	"procaas pull pulled --force",
-	"set -- $(procaas versions | sed -n '2,3s/ .*//p'); procaas versions show $1 --files && { procaas versions diff $1 $2 || [ $? = 1 ]; }",
+	"procaas release versions && procaas release rollback --reason why",
+	"sed -i 's/answer: hello/answer: hi/' FLOWS/aside.yaml && procaas release reload --canary 5%",
+	"procaas release promote 50% --hold && procaas release promote --reason why",
+	"sed -i 's/answer: hi/answer: hello/' FLOWS/aside.yaml && procaas release reload --shadow 50% && procaas release rollback",
+	"procaas release reload --drop",
+	"procaas release deploy FLOWS/ --dry-run && procaas release deploy FLOWS/ --wait --reason why",
+	"procaas release pull pulled --force",
+	"set -- $(procaas release versions | sed -n '2,3s/ .*//p'); procaas release versions show $1 --files && { procaas release versions diff $1 $2 || [ $? = 1 ]; }",
 	"procaas replay --since 1h FLOWS/ || [ $? = 1 ]",
 	"procaas diff FLOWS/ FLOWS/", // asks the node about its runs
 
@@ -182,5 +182,5 @@ func commandName(root *cobra.Command, line string) string {
 func worksOnLiveNodes(root *cobra.Command, name string) bool {
 	c, _, err := root.Find(strings.Fields(name)[1:])
 	return err == nil && (c.Flag("server") != nil || c.Flag("store") != nil) &&
-		!slices.Contains([]string{"procaas", "procaas dev", "procaas demo", "procaas demo-balancer"}, name)
+		!slices.Contains([]string{"procaas", "procaas dev", "procaas demo", "procaas demo balancer"}, name)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,9 +27,24 @@ import (
 func Main(ctx context.Context, args []string, raw cli.Streams) int {
 	s, closeOutputs := cli.Outputs(raw)
 	root := newRoot(s)
-	root.SetArgs(args)
+	root.SetArgs(today(root, args))
 	code := cli.End(s, root.ExecuteContext(ctx))
 	return cli.EndOutput(raw, code, closeOutputs())
+}
+
+// today returns arguments with the present name of a command, also of one to complete or to explain.
+func today(root *cobra.Command, args []string) []string {
+	at := 0
+	for at < len(args) && slices.Contains([]string{"help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, args[at]) {
+		at++
+	}
+	now := cli.Formers(root)
+	for words := min(2, len(args)-at); words > 0; words-- {
+		if path, old := now[strings.Join(args[at:at+words], " ")]; old {
+			return slices.Concat(args[:at], path, args[at+words:])
+		}
+	}
+	return args
 }
 
 const longHelp = `procaas runs business workflows written in YAML. Each event starts a run that calls
@@ -42,6 +58,7 @@ procaas can prove that this is safe. Checkpoints let a run survive a crash.
   procaas explain stage             explain a part of the language, a code or a word
   procaas serve --store postgres://… --pipelines flows/
 
+procaas help all lists every command.
 Exit codes: 0 fine, 1 findings or a failed run, 2 wrong use, 3 could not work.
 A command that calls a server also exits with
   1  when the server refuses: the token or the present state does not allow it
@@ -69,7 +86,7 @@ func newRoot(s cli.Streams) *cobra.Command {
 		commands  [][]*cobra.Command
 	}{
 		{"author", "For authors:", [][]*cobra.Command{authoring.Commands(), author, {simulate.Command()}}},
-		{"serve", "Running events:", [][]*cobra.Command{server, demo.Commands()}},
+		{"serve", "Running events:", [][]*cobra.Command{server, {demo.Command()}}},
 		{"operate", "Operating a server:", [][]*cobra.Command{operate.Commands(), {cli.VersionCommand()}}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
@@ -81,7 +98,34 @@ func newRoot(s cli.Streams) *cobra.Command {
 	plugIn(root)
 	cli.CheckArgs(root)
 	complete.Add(root)
+	fewer(root)
 	return root
+}
+
+// usual are the commands that the help of the program lists. The others are in procaas help all.
+var usual = []string{
+	"init", "new", "dev", "validate", "fmt", "test", "run", "plan", "explain", "docs", "diff", "replay", "gen",
+	"demo", "serve", "store",
+	"submit", "runs", "top", "switch", "limit", "deadline", "release", "config", "services", "nodes", "queue", "balancer", "shard",
+}
+
+// fewer makes the help of the program list only the usual commands.
+func fewer(root *cobra.Command) {
+	all := &cobra.Command{Use: "all", Short: "List every command", Hidden: true}
+	help := root.HelpFunc()
+	all.SetHelpFunc(func(_ *cobra.Command, args []string) { help(root, args) })
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c == root {
+			for _, sub := range root.Commands() {
+				if !sub.Hidden && !slices.Contains(usual, sub.Name()) {
+					sub.Hidden = true
+					defer func() { sub.Hidden = false }()
+				}
+			}
+		}
+		help(c, args)
+	})
+	root.AddCommand(all)
 }
 
 // tools are what commands of add-ons use.

@@ -126,7 +126,7 @@ func TestShadowIsRefused(t *testing.T) {
 	o.command(2, "want --canary or --shadow, have both", "reload", "--shadow", "5%", "--canary", "5%")
 	o.command(2, "belong to --canary", "reload", "--shadow", "5%", "--hold")
 	o.command(1, "there is nothing to try: these pipelines are current", "reload", "--shadow", "5%")
-	o.command(1, "no canary runs, and no version is in the shadow; procaas versions lists the versions", "promote")
+	o.command(1, "no canary runs, and no version is in the shadow; procaas release versions lists the versions", "promote")
 	if _, err := o.client.Reload(t.Context(), wire.Reload{Shadow: 5, Canary: 5}); err == nil || !strings.Contains(err.Error(), "want a canary or a shadow, have both") {
 		t.Errorf("have %v", err)
 	}
@@ -136,15 +136,15 @@ func TestShadowIsRefused(t *testing.T) {
 	o.write(strings.ReplaceAll(old, `list: "1"`, `list: "2"`))
 	o.command(0, "canary", "reload", "--canary", "5%", "--hold")
 	o.command(1, "a canary of version [0-9a-f]+ runs already, at 5 %; promote it or roll it back first", "reload", "--shadow", "5%")
-	o.command(0, "undo: procaas reload --canary 5%", "rollback")
+	o.command(0, "undo: procaas release reload --canary 5%", "rollback")
 	o.command(0, "shadow", "reload", "--shadow", "5%")
 	for _, also := range []string{"--canary", "--shadow"} {
 		o.command(1, "version [0-9a-f]+ is in the shadow of 5 % of the runs already; promote it or roll it back first", "reload", also, "5%")
 	}
 	o.command(0, "canary .* running at 20% of keys", "promote", "20%", "--hold")
-	o.command(0, "undo: procaas reload --canary 5%", "rollback")
+	o.command(0, "undo: procaas release reload --canary 5%", "rollback")
 	o.command(0, "shadow", "reload", "--shadow", "5%")
-	o.command(0, "undo: procaas reload --shadow 5%", "rollback")
+	o.command(0, "undo: procaas release reload --shadow 5%", "rollback")
 	versions, err := o.client.Versions(t.Context(), 10)
 	if err != nil || versions[0].State != "current" || versions[1].State != "rolled back" {
 		t.Errorf("have %+v, %v", versions, err)

@@ -119,7 +119,7 @@ func (e *DropError) Error() string {
 		parts = append(parts, fmt.Sprintf("%s: %d", w.Pipeline, w.Events))
 	}
 	return fmt.Sprintf("accepted events wait for pipelines or transitions that would not serve them any more, %d in all (%s); "+
-		"put these back, reload when the events have run, or give them up with procaas reload --drop", total, strings.Join(parts, ", "))
+		"put these back, reload when the events have run, or give them up with procaas release reload --drop", total, strings.Join(parts, ", "))
 }
 
 // A Change says which definition to make current.

@@ -43,7 +43,7 @@ func (l *Library) OwnedBy(owners []string, before, after *tree.Bundle) error {
 		for _, c := range append(slices.Clone(claims[0][path]), claims[1][path]...) {
 			if !slices.Contains(owners, c.Owner) {
 				return &OwnerError{fmt.Sprintf("%q differs from the current version, and %s in it is %s; this token may change only what is of %s: "+
-					"procaas pull brings the files of others up to date", path, c.What, ownerText(c.Owner), strings.Join(owners, ", "))}
+					"procaas release pull brings the files of others up to date", path, c.What, ownerText(c.Owner), strings.Join(owners, ", "))}
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func (f *Follower) activateOwn(ctx context.Context, b *tree.Bundle, how Change, 
 	}
 	done, err := f.Bundles.Promote(ctx, current, b.Hash, by)
 	if err == nil && !done {
-		err = refuse("another version has just become current; procaas pull it, and deploy again")
+		err = refuse("another version has just become current; procaas release pull it, and deploy again")
 	}
 	return err
 }

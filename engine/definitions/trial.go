@@ -176,7 +176,7 @@ const noCanary = "no canary runs, and no version is in the shadow"
 
 // refuseEnded says that no trial lasts, and how the last one ended.
 func refuseEnded(t *canary.State) error {
-	const versions = "; procaas versions lists the versions"
+	const versions = "; procaas release versions lists the versions"
 	if t == nil || t.Phase == "" {
 		return refuse(noCanary + versions)
 	}

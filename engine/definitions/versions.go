@@ -218,7 +218,7 @@ func (h *History) Find(ctx context.Context, name string) (Version, error) {
 	case len(found) > 1:
 		return Version{}, &VersionError{fmt.Sprintf("%d versions begin with %q; give more digits", len(found), name)}
 	}
-	return Version{}, &VersionError{fmt.Sprintf("there is no version %q; want at least %d digits of one that procaas versions lists", name,
+	return Version{}, &VersionError{fmt.Sprintf("there is no version %q; want at least %d digits of one that procaas release versions lists", name,
 		fewestDigits)}
 }
 
@@ -229,13 +229,13 @@ func (h *History) Previous(ctx context.Context) (Version, error) {
 		return Version{}, err
 	}
 	if len(all) == 0 || all[0].State != StateCurrent || all[0].replaced == "" {
-		return Version{}, &VersionError{"the audit names no version before the current one; name one that procaas versions lists"}
+		return Version{}, &VersionError{"the audit names no version before the current one; name one that procaas release versions lists"}
 	}
 	return h.Find(ctx, all[0].replaced)
 }
 
 // ErrNoFiles reports that the node has no files that it could read again.
-var ErrNoFiles = errors.New("this server was not started with pipelines that it could read again; send some with procaas deploy")
+var ErrNoFiles = errors.New("this server was not started with pipelines that it could read again; send some with procaas release deploy")
 
 // Restore reads the definition of a version from the store, to load it again.
 func (h *History) Restore(ctx context.Context, name string) (*tree.Bundle, error) {

@@ -279,7 +279,7 @@ func (s *pilot) alerts(crowd, ticks int) (out []string) {
 		out = append(out, "no worker answers: the assignment is kept as it is")
 	case crowd > 0:
 		out = append(out, fmt.Sprintf("%d of %d workers answer: it may be the balancer that is cut off, so partitions stay for %d "+
-			"observations, and move slowly then; if the workers have died, procaas balancer evacuate moves the partitions now",
+			"observations, and move slowly then; if the workers have died, procaas balancer lever evacuate moves the partitions now",
 			up, listed, ticks))
 	}
 	nobody, total := 0, 0.0

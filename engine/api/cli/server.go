@@ -199,6 +199,28 @@ func Group(c *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
+// former is the annotation of [Formerly].
+const former = "procaas_former_name"
+
+// Formerly says how a command was called before it moved below another. Scripts still call it so.
+func Formerly(c *cobra.Command, name string) { c.Annotations = map[string]string{former: name} }
+
+// Formers returns the present names of commands by their former ones.
+func Formers(root *cobra.Command) map[string][]string {
+	now := map[string][]string{}
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		if name := c.Annotations[former]; name != "" {
+			now[name] = strings.Fields(c.CommandPath())[1:]
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root)
+	return now
+}
+
 // Calls makes c call do with its server.
 func Calls(c *cobra.Command, do func(*Call) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error { return do(CallOf(c, args)) }

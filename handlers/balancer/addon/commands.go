@@ -28,8 +28,19 @@ the cluster, or let the balancer decide moves without making them. Levers take
 effect at the next observation and survive restarts. The audit has them with their
 reasons. A server with only one cluster needs no --cluster.`,
 	}
+	c.AddCommand(stepCommand(), balancerStatus(), balancerMoves(), balancerExplain(), balancerRecord(), leversCommand())
+	return c
+}
+
+// leversCommand has the commands that pull and release levers.
+func leversCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "lever",
+		Short: "Ban, drain, pin, freeze, and take it back",
+		Long: `lever controls which worker of a cluster may serve which partition. Each lever is pulled with a
+reason. It holds for the time of --for, or until its opposite releases it.`,
+	}
 	c.AddCommand(
-		stepCommand(), balancerStatus(), balancerMoves(), balancerExplain(), balancerRecord(),
 		leverCommand("ban WORKER", "Take all partitions off a worker at once, and give it none", clusters.LeverBan, false),
 		leverCommand("unban WORKER", "Let a worker serve again", clusters.LeverBan, true),
 		leverCommand("drain [WORKER]", "Empty a worker, or a zone, in good order", clusters.LeverDrain, false),
@@ -43,6 +54,9 @@ reasons. A server with only one cluster needs no --cluster.`,
 		leverCommand("evacuate", "Move partitions off silent workers even if half of the cluster is silent", clusters.LeverEvacuate, false),
 		leverCommand("unevacuate", "Wait again if half of the cluster is silent", clusters.LeverEvacuate, true),
 	)
+	for _, lever := range c.Commands() {
+		cli.Formerly(lever, "balancer "+lever.Name())
+	}
 	return c
 }
 
@@ -74,7 +88,7 @@ func findCluster(q *cli.Call, named string) (string, error) {
 func leverCommand(use, short, lever string, release bool) *cobra.Command {
 	name, rest, _ := strings.Cut(use, " ")
 	// The example has an argument for each word of the usage, and the required reason.
-	example := "  procaas balancer " + strings.NewReplacer("[WORKER]", "w3", "WORKER", "w3", "PARTITION", "17").Replace(use)
+	example := "  procaas balancer lever " + strings.NewReplacer("[WORKER]", "w3", "WORKER", "w3", "PARTITION", "17").Replace(use)
 	if !release {
 		example += ` --for 30m --reason "its disk is slow"`
 	}

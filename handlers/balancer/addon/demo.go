@@ -20,7 +20,7 @@ import (
 	"procaas/handlers/balancer/clusters"
 )
 
-const demoBalancerHelp = `demo-balancer runs a cluster of stateful workers on this machine, with the balancer
+const demoBalancerHelp = `demo balancer runs a cluster of stateful workers on this machine, with the balancer
 and a proxy in front of them. Each worker is a process. Requests arrive for many keys.
 After a while one key becomes hot and overloads its worker. The balancer then moves
 partitions until the load is even again, as the Gini index of the loads shows. Callers
@@ -49,12 +49,13 @@ const (
 
 func demo() addon.Demo {
 	c := &cobra.Command{
-		Use:     "demo-balancer",
+		Use:     "balancer",
 		Short:   "See the balancer relieve a hot partition, with real workers",
 		Long:    demoBalancerHelp,
-		Example: "  procaas demo-balancer\n  procaas demo-balancer --for 2m --format json",
+		Example: "  procaas demo balancer\n  procaas demo balancer --for 2m --format json",
 		Args:    cobra.NoArgs,
 	}
+	cli.Formerly(c, "demo-balancer")
 	var o clusterDemoOptions
 	flags := c.Flags()
 	flags.IntVar(&o.workers, "workers", 8, "number of workers")
@@ -100,7 +101,7 @@ func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions, open
 	load := newKeyLoad("http://"+node.Listening()[0], o)
 	if o.format == "text" {
 		fmt.Fprintf(s.Out, "%d workers, requests come to %s, the console is at %s\n", o.workers, load.url, node.URL())
-		fmt.Fprintf(s.Out, "to break one: kill -9 %d, which is %s; to empty one: procaas balancer drain %s --reason trial --server %s\n",
+		fmt.Fprintf(s.Out, "to break one: kill -9 %d, which is %s; to empty one: procaas balancer lever drain %s --reason trial --server %s\n",
 			workers[0].cmd.Process.Pid, workers[0].name, workers[1].name, node.URL())
 	}
 	g.Go(func() error { load.run(working); return nil })

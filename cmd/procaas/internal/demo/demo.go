@@ -64,15 +64,26 @@ type demoOptions struct {
 	format        string
 }
 
-// Commands returns the demos.
-func Commands() []*cobra.Command {
-	all := []*cobra.Command{demoCommand()}
+// Command returns the command with the demos. It shows the taxi company itself.
+func Command() *cobra.Command {
+	demo := taxiCommand("demo", "statistics-down")
+	demo.AddCommand(taxiCommand("taxi", "statistics-down"), canaryCommand())
 	for _, a := range addons.All() {
 		if a.Demo != nil {
-			all = append(all, ofAddon(a.Demo()))
+			demo.AddCommand(ofAddon(a.Demo()))
 		}
 	}
-	return all
+	return demo
+}
+
+func canaryCommand() *cobra.Command {
+	c := taxiCommand("canary", badVersion)
+	c.Short = "See a bad version of pipelines leave by itself"
+	c.Long = `demo canary runs the taxi company of procaas demo. After 30 seconds every fifth order first
+uses a new version of the pipelines, which calls a wrong address. The version is rolled back by
+itself. Its orders continue with the version before, and every order is completed.`
+	c.Example = "  procaas demo canary\n  procaas demo canary --incident-after 5s"
+	return c
 }
 
 // ofAddon completes the demo of an add-on.
@@ -122,9 +133,9 @@ func openNode(ctx context.Context, s cli.Streams, f serve.Flags, n addon.DemoNod
 	return serve.Open(ctx, s, f, bundle)
 }
 
-func demoCommand() *cobra.Command {
+func taxiCommand(name, incident string) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "demo",
+		Use:   name,
 		Short: "See a taxi company at work, with stub services and an incident",
 		Long:  demoHelp,
 		Example: "  procaas demo\n  procaas demo --incident orders-down --incident-after 10s\n  procaas demo --orders 200 --exit " +
@@ -137,7 +148,7 @@ func demoCommand() *cobra.Command {
 	flags.IntVar(&o.orders, "orders", 0, "stop the traffic after this many orders; 0 continues until Ctrl-C")
 	flags.BoolVar(&o.exit, "exit", false, "print a summary and exit when all orders are done")
 	flags.Float64Var(&o.rate, "rate", 0, "orders per second (default 10, or as fast as possible with --exit)")
-	flags.StringVar(&o.incident, "incident", "statistics-down", "what breaks")
+	flags.StringVar(&o.incident, "incident", incident, "what breaks")
 	flags.DurationVar(&o.incidentAfter, "incident-after", 30*time.Second, "when the incident begins; 0 for never")
 	flags.DurationVar(&o.incidentFor, "incident-for", 45*time.Second, "how long the incident lasts")
 	format := cli.Format(c, "text", "json")

@@ -16,5 +16,5 @@ import (
 func Commands() []*cobra.Command {
 	return slices.Concat(runs.Commands(), control.Commands(),
 		[]*cobra.Command{configCommand(), tokenCommand(), auditCommand(), nodesCommand(), healthCommand()},
-		top.Commands(), versions.Commands())
+		top.Commands(), []*cobra.Command{versions.Command(control.Rollout())})
 }

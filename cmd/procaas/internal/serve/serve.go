@@ -133,7 +133,7 @@ PostgreSQL: pass them the same --store and --pipelines. SIGHUP reads the pipelin
 again for all nodes, like procaas reload. A set with errors or without pipelines never
 replaces a good one. A node that starts with older pipelines than the others uses
 theirs, and so does one that starts with errors in its files. Without --pipelines and
-without files here, a node serves what procaas deploy has sent. SIGTERM drains the node.
+without files here, a node serves what procaas release deploy has sent. SIGTERM drains the node.
 
 The node waits for a store that is down. Meanwhile /healthz answers and /readyz
 returns 503. The address of PostgreSQL may name several hosts: with
@@ -209,11 +209,11 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 		return err
 	}
 	if f.Unread != nil {
-		n.log.Error("the pipelines of this node have errors, so it serves those that are current in the store; mend them, then procaas reload",
+		n.log.Error("the pipelines of this node have errors, so it serves those that are current in the store; mend them, then procaas release reload",
 			"current", bundle.Hash, "error", f.Unread)
 	}
 	if without && len(bundle.Pipelines) == 0 {
-		n.log.Warn("there are no pipelines, neither here nor in the store; send some with procaas deploy flows/ --server " + n.URL())
+		n.log.Warn("there are no pipelines, neither here nor in the store; send some with procaas release deploy flows/ --server " + n.URL())
 	}
 	n.log.Info("serving", "address", n.URL(), "store", pgkit.Redact(f.Store), "pipelines", len(bundle.Pipelines))
 	go n.reloadOnHangup(ctx, hangups)

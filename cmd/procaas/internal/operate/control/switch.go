@@ -22,7 +22,7 @@ import (
 
 // Commands returns the commands.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{switchCommand(), limitCommand(), deadlineCommand(), rolloutCommand()}
+	return []*cobra.Command{switchCommand(), limitCommand(), deadlineCommand()}
 }
 
 func switchCommand() *cobra.Command {
@@ -205,11 +205,12 @@ audit has it too. The server refuses to undo if somebody changed the same path s
 	})
 }
 
-func rolloutCommand() *cobra.Command {
+// Rollout returns the command that runs a handler in a share of the runs.
+func Rollout() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "rollout PATH PERCENT | rollout PATH --remove",
 		Short:   "Run a handler in only a share of the runs",
-		Example: "  procaas rollout new-order-created/notify/bonus 25",
+		Example: "  procaas release rollout new-order-created/notify/bonus 25",
 		Args:    cobra.RangeArgs(1, 2),
 	}
 	cli.ServerFlags(c)

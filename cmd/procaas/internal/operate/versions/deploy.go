@@ -21,15 +21,15 @@ func deployCommand() *cobra.Command {
 		Short: "Send pipelines to a server, and make them current on all nodes",
 		Long: `deploy checks pipelines here, and sends them with all files that they name to a server.
 The server checks them again and keeps them in its store, so nodes need no files. The
-rules are those of procaas reload, and so are --canary, --shadow and --drop. A refused
+rules are those of procaas release reload, and so are --canary, --shadow and --drop. A refused
 set changes nothing. To deploy the same set again changes nothing, and to deploy an
 older one is a rollback.
 
 With --dry-run the server only says what would change, or why it would refuse it. With
 --wait the command ends when all live nodes use the version. If a canary is rolled
 back meanwhile, it exits with 1.`,
-		Example: "  procaas deploy flows/ --server https://procaas.example --dry-run\n" +
-			"  procaas deploy flows/ --canary 5% --wait --source \"$(git rev-parse --short HEAD)\"",
+		Example: "  procaas release deploy flows/ --server https://procaas.example --dry-run\n" +
+			"  procaas release deploy flows/ --canary 5% --wait --source \"$(git rev-parse --short HEAD)\"",
 		Args: cobra.MinimumNArgs(1),
 	}
 	cli.ServerFlags(c)

@@ -29,7 +29,7 @@ procaas deploy.
 A file that exists with other contents is not overwritten without --force. Then nothing
 is written at all. Files that the version does not have stay, and pull names the
 pipelines among them and exits with 1.`,
-		Example: "  procaas pull flows/ --server https://procaas.example\n  procaas pull before/ --version 1a2b",
+		Example: "  procaas release pull flows/ --server https://procaas.example\n  procaas release pull before/ --version 1a2b",
 		Args:    cobra.ExactArgs(1),
 	}
 	cli.ServerFlags(c)
@@ -115,7 +115,7 @@ func checkWhole(s cli.Streams, version string, files []definitions.VersionFile) 
 	for _, f := range files {
 		if !filepath.IsLocal(filepath.FromSlash(f.Path)) {
 			fmt.Fprintf(s.Err, "procaas: version %s has the file %q, which lies outside of the directory that was deployed: "+
-				"deploy a directory that has all files, such as procaas deploy .\n", cli.Short(version), f.Path)
+				"deploy a directory that has all files, such as procaas release deploy .\n", cli.Short(version), f.Path)
 			return cli.ErrFindings
 		}
 		set = append(set, diag.File{ID: f.Path, Data: []byte(f.Text)})
@@ -161,7 +161,7 @@ func (p *pulled) text(q *cli.Call) error {
 		fmt.Fprintf(q.Out, "wrote %s\n", name)
 	}
 	for _, name := range p.Others {
-		fmt.Fprintf(q.Err, "procaas: %s is not in the version: procaas deploy would add it\n", name)
+		fmt.Fprintf(q.Err, "procaas: %s is not in the version: procaas release deploy would add it\n", name)
 	}
 	return q.Printf("%s of version %s in %s: %d written, %d as they were\n", diag.Plural(len(p.Written)+p.Same, "file"), cli.Short(p.Version),
 		p.dir, len(p.Written), p.Same)

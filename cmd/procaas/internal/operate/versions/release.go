@@ -29,7 +29,7 @@ func addRelease(c *cobra.Command) *releaseFlags {
 	flags.StringVar(&f.shadow, "shadow", "", "let no run use the new version, and replay this share of the ended runs with it, such as 5%")
 	flags.DurationVar(&f.step, "step", canary.DefaultEvery, "how long each share of a canary lasts at least")
 	flags.IntVar(&f.how.Runs, "runs", canary.DefaultLeast, "how many runs of the new version each share of a canary has at least")
-	flags.BoolVar(&f.how.Hold, "hold", false, "stay at the share of the canary until procaas promote")
+	flags.BoolVar(&f.how.Hold, "hold", false, "stay at the share of the canary until procaas release promote")
 	flags.StringSliceVar(&f.how.Ignore, "ignore", nil, "what a canary does not compare: "+strings.Join(canary.Kinds(), ", "))
 	return f
 }
@@ -46,7 +46,7 @@ func (f *releaseFlags) read(c *cobra.Command) (how wire.Reload, tried func(versi
 			return how, nil, cli.Usagef("--canary %w", err)
 		}
 		return how, func(version string) string {
-			return "canary " + version + " at " + f.canary + "; procaas canary shows how it does"
+			return "canary " + version + " at " + f.canary + "; procaas release canary shows how it does"
 		}, nil
 	case how.Hold || len(how.Ignore) > 0 || c.Flags().Changed("step") || c.Flags().Changed("runs"):
 		return how, nil, cli.Usagef("--hold, --step, --runs and --ignore belong to --canary, such as --canary 5%%")
@@ -59,6 +59,6 @@ func (f *releaseFlags) read(c *cobra.Command) (how wire.Reload, tried func(versi
 		return how, nil, cli.Usagef("--shadow %w", err)
 	}
 	return how, func(version string) string {
-		return "shadow " + version + " of " + f.shadow + " of the ended runs; procaas canary shows what differs"
+		return "shadow " + version + " of " + f.shadow + " of the ended runs; procaas release canary shows what differs"
 	}, nil
 }

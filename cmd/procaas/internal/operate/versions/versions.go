@@ -20,9 +20,19 @@ import (
 	"procaas/engine/diff"
 )
 
-// Commands returns the commands.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{deployCommand(), pullCommand(), reloadCommand(), versionsCommand(), canaryCommand(), promoteCommand(), rollbackCommand()}
+// Command returns the command with all that changes what a server runs. others are such commands, too.
+func Command(others ...*cobra.Command) *cobra.Command {
+	all := append(others, deployCommand(), pullCommand(), reloadCommand(), versionsCommand(), canaryCommand(), promoteCommand(), rollbackCommand())
+	for _, c := range all {
+		cli.Formerly(c, c.Name())
+	}
+	return cli.Group(&cobra.Command{
+		Use:   "release",
+		Short: "Bring pipelines to a server: deploy, try by a canary, roll back",
+		Long: `release changes the pipelines of a server, on all its nodes: deploy sends a directory,
+reload reads the files of a node again. A canary tries a version with a part of the keys first.
+promote lets more of them use it, and rollback ends it or makes an earlier version current.`,
+	}, all...)
 }
 
 func versionsCommand() *cobra.Command {
@@ -35,9 +45,9 @@ first difference to the version before. RUNS counts the unfinished and failed ru
 the version.
 
 The first 4 digits of a version are enough to name it. current names the current one.`,
-		Example: `  procaas versions
-  procaas versions diff 1a2b 3c4d
-  procaas rollback 1a2b --reason 'charges twice'`,
+		Example: `  procaas release versions
+  procaas release versions diff 1a2b 3c4d
+  procaas release rollback 1a2b --reason 'charges twice'`,
 		Args: cobra.NoArgs,
 	}, versionsShow(), versionsDiff())
 	limit := c.Flags().Int("limit", 20, "the most versions, up to 1000")
@@ -68,7 +78,7 @@ func versionsShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "show VERSION",
 		Short:   "Show what a version changed, and its files",
-		Example: "  procaas versions show 1a2b --files",
+		Example: "  procaas release versions show 1a2b --files",
 		Args:    cobra.ExactArgs(1),
 	}
 	files := c.Flags().Bool("files", false, "print the contents of the files")
@@ -106,7 +116,7 @@ func versionsDiff() *cobra.Command {
 		Long: `diff compares two versions that the store of a server keeps.
 
 Exit codes: 0 when nothing differs, 1 when something does.`,
-		Example: "  procaas versions diff 1a2b 3c4d",
+		Example: "  procaas release versions diff 1a2b 3c4d",
 		Args:    cobra.ExactArgs(2),
 	}
 	return cli.Formatted(c, func(q *cli.Call) error {
@@ -133,7 +143,7 @@ a canary was rolled back, the server wants a VERSION.
 Runs that have begun keep their version. To move them, run procaas runs migrate
 afterwards. A node that restarts with the files of a version that was rolled back takes
 over the current version.`,
-		Example: "  procaas rollback --reason 'charges twice'",
+		Example: "  procaas release rollback --reason 'charges twice'",
 		Args:    cobra.MaximumNArgs(1),
 	}
 	cli.ServerFlags(c)
@@ -164,11 +174,11 @@ func leftBehind(q *cli.Call, d diff.Diff, tried string) cli.Outlook {
 	bad, good := cli.Short(d.Old), cli.Short(d.New)
 	o := cli.Outlook{
 		Now:   "new runs of all keys use " + good + " within a second; put the old files back on the nodes",
-		Check: "procaas versions",
+		Check: "procaas release versions",
 	}
-	o.Undo = "procaas rollback " + bad
+	o.Undo = "procaas release rollback " + bad
 	if tried != "" {
-		o.Undo = "procaas reload --" + tried + " 5% on a node that has the files"
+		o.Undo = "procaas release reload --" + tried + " 5% on a node that has the files"
 	}
 	v, err := q.Version(q.Ctx, d.Old)
 	if err != nil {
@@ -200,7 +210,7 @@ func promoteCommand() *cobra.Command {
 		Long: `promote lets a share of the keys use the version of the canary. Without PERCENT, the
 version becomes current on all nodes within a second. A key that uses it keeps it. A
 version in the shadow becomes a canary.`,
-		Example: "  procaas promote 50% --hold\n  procaas promote --reason 'looks good'",
+		Example: "  procaas release promote 50% --hold\n  procaas release promote --reason 'looks good'",
 		Args:    cobra.MaximumNArgs(1),
 	}
 	cli.ServerFlags(c)
@@ -221,7 +231,7 @@ func canaryCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "canary",
 		Short: "Show how the last canary does, or what differs in the shadow",
-		Long: `canary shows the canary that procaas reload --canary began: its share of the keys, what
+		Long: `canary shows the canary that procaas release reload --canary began: its share of the keys, what
 comes next, and the numbers of both versions at this share. Of a canary that has ended
 it shows why. Of a version in the shadow it shows the counts of its replays, the most
 frequent differences, and some runs that have them.
@@ -238,7 +248,7 @@ a run.`,
 // showCanary prints the state of a canary.
 func showCanary(q *cli.Call, v canary.View) error {
 	if v.Phase == canary.None {
-		return q.Printf("no canary has run; procaas reload --canary 5%% or --shadow 5%% begins one\n")
+		return q.Printf("no canary has run; procaas release reload --canary 5%% or --shadow 5%% begins one\n")
 	}
 	fmt.Fprintln(q.Out, CanaryLine(v))
 	if v.Why != "" {
@@ -248,12 +258,12 @@ func showCanary(q *cli.Call, v canary.View) error {
 	if v.NotUntil != nil {
 		next := fmt.Sprintf("%g%% at %s, after %d of %d runs", v.Next, cli.Time(*v.NotUntil), v.Runs, v.Least)
 		if v.Waits != "" {
-			next = fmt.Sprintf("%g%% waits: %s; procaas promote goes on", v.Next, v.Waits)
+			next = fmt.Sprintf("%g%% waits: %s; procaas release promote goes on", v.Next, v.Waits)
 		}
 		fmt.Fprintf(q.Out, "next    %s\n", next)
 	}
 	if v.Phase == canary.Running && v.Percent < 100 && v.NotUntil == nil {
-		fmt.Fprintf(q.Out, "held    at %g%%; automatic rollback stays on; procaas promote or rollback ends it\n", v.Percent)
+		fmt.Fprintf(q.Out, "held    at %g%%; automatic rollback stays on; procaas release promote or rollback ends it\n", v.Percent)
 	}
 	if v.Shadow != nil {
 		return showShadow(q, v.Shadow)
@@ -327,13 +337,13 @@ up.
 With --canary 5%, new runs of 5 % of the keys use the new version. After --step and
 --runs, 25 and 50 % of them follow, and then the version becomes current. The server
 compares runs of both versions. If the new one is worse, all nodes roll back within a
-second, and an alert says why. See procaas canary, promote and rollback.
+second, and an alert says why. See procaas release canary, promote and rollback.
 
 With --shadow 5%, no run uses the new version. Nodes replay 5 % of the ended runs with
 it, beside the flow, and count what differs. Services answer what they answered the
 real run. A replay makes a call for real only if the real run did not make the same one
 and the call is safe: a GET, or its service says shadow: true. It sends no secrets.`,
-		Example: "  procaas reload --shadow 5% --reason 'new tariffs'\n  procaas reload --canary 5% --reason 'new tariffs'",
+		Example: "  procaas release reload --shadow 5% --reason 'new tariffs'\n  procaas release reload --canary 5% --reason 'new tariffs'",
 		Args:    cobra.NoArgs,
 	}
 	cli.ServerFlags(c)
