@@ -394,8 +394,6 @@ func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 
 func TestRequestTellsNetworkErrors(t *testing.T) {
 	t.Parallel()
-	gone := httptest.NewServer(nil)
-	gone.Close()
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "short")
@@ -408,7 +406,7 @@ func TestRequestTellsNetworkErrors(t *testing.T) {
 		request         handlers.Request
 		timeout         bool
 	}{
-		{name: "refused", url: gone.URL, want: "refused"},
+		{name: "refused", url: "http://127.0.0.1:1", want: "refused"},
 		{name: "broken off", url: broken.URL, want: "unexpected EOF"},
 		{name: "timeout", url: silent.URL, want: "deadline " +
 			"exceeded", request: handlers.Request{Timeout: 10 * time.Millisecond}, timeout: true},

@@ -61,12 +61,7 @@ func startDev(t *testing.T, dir, store string) *devServer {
 // A stub service answers where its file says, and as its file says now.
 func TestDevReloadsStubs(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := freeAddress(t)
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()

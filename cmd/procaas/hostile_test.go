@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine/api/cli"
+	"procaas/engine/enginetest/patience"
 )
 
 // hostile is what a stranger may write into any text: it would set the title of a terminal, clear its screen, hide
@@ -207,7 +208,7 @@ func checkPrinted(t *testing.T, line []string, printed []byte) {
 // runLine runs a command and returns what it prints. No command may wait for more.
 func runLine(t *testing.T, line []string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := patience.Context(t.Context(), 5*time.Second)
 	defer cancel()
 	var out bytes.Buffer
 	Main(ctx, line, cli.Streams{In: strings.NewReader("{}"), Out: &out, Err: &out})

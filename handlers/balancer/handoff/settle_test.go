@@ -176,11 +176,9 @@ func TestSettleWaitsLessForAWorkerThatHasEnded(t *testing.T) {
 	holder := handoff.NewHolder(handoff.HolderOptions{Cluster: "fanout", Partitions: 1})
 	owner := httptest.NewServer(holder.Routes())
 	defer owner.Close()
-	ended := httptest.NewServer(http.NotFoundHandler())
-	ended.Close()
 	s := handoff.Settler{Caller: handoff.Caller{HTTP: owner.Client()}, Timeout: time.Minute, Grace: handoff.DefaultGrace}
 	m := handoff.Map{
-		Cluster: "fanout", Version: 2, Owner: []int{1}, Workers: []handoff.Worker{{ID: "w0", URL: ended.URL}, {ID: "w1", URL: owner.URL}},
+		Cluster: "fanout", Version: 2, Owner: []int{1}, Workers: []handoff.Worker{{ID: "w0", URL: "http://127.0.0.1:1"}, {ID: "w1", URL: owner.URL}},
 		Lost: []handoff.Loss{{Partition: 0, Worker: 0, Age: 1400 * time.Millisecond}},
 	}
 	if have, err := s.Settle(t.Context(), m); err != nil || fmt.Sprint(have.Waiting, have.Silent) != "[0] [w0]" {
