@@ -2,11 +2,13 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/stats"
 )
@@ -104,6 +106,42 @@ func TestFiguresOfFourPeriods(t *testing.T) {
 		}
 		if have := strings.Join(names, " "); have != strings.Join(stats.Periods(), " ") {
 			t.Errorf("want the windows of %v, have %s", stats.Periods(), have)
+		}
+	})
+}
+
+// What a node looks at all the time is only what was called lately, or is kept out of the flow. The numbers count what the
+// metrics count.
+func TestActiveHandlersAreThoseOfTheLastMinute(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) { return model.Result{}, nil })
+		e, _ := r.start(`
+pipelines:
+  - {id: work, stages: [{id: s, handlers: [{id: one, step: {}, critical: false}]}]}
+  - {id: rest, stages: [{id: s, handlers: [{id: one, step: {}, critical: false}, {id: two, step: {}}]}]}
+`)
+		want := func(when string, paths ...string) {
+			t.Helper()
+			var have []string
+			for _, h := range e.Active() {
+				have = append(have, h.Path)
+			}
+			if !slices.Equal(have, paths) {
+				t.Errorf("%s: want %v, have %v", when, paths, have)
+			}
+		}
+		want("at the start")
+		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
+		want("after a call", "work/s/one")
+		time.Sleep(2 * time.Minute)
+		want("two minutes later")
+		r.set(e, "rest/s/one", guard.ControlChange{Forever: true})
+		want("with a switch", "rest/s/one")
+		r.settle(e, r.submit(e, event("rest", "")), model.Succeeded)
+		want("after the others", "rest/s/one", "rest/s/two")
+		n := e.Numbers()
+		if n.Accepted != 2 || n.Runs["succeeded"] != 2 || n.LeftOut != 1 || n.P99(stats.Numbers{}) <= 0 {
+			t.Errorf("want 2 events, 2 runs that succeeded and 1 without a handler, have %+v", n)
 		}
 	})
 }

@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 
 	"github.com/go-chi/chi/v5"
-	dto "github.com/prometheus/client_model/go"
 
 	"procaas/engine/api/access"
 	"procaas/engine/api/intake"
@@ -23,7 +21,7 @@ import (
 // newConsole makes the pages for people.
 func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
-		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
+		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Play: s.Play, Caller: rest.Granted,
 		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut, Submit: s.submit,
 		NoteRefusal: s.access.NoteRefusal, Pages: s.Pages, Files: s.Files,
 	}
@@ -85,47 +83,3 @@ type answer struct {
 func (a *answer) Header() http.Header                  { return a.header }
 func (a *answer) WriteHeader(status int)               { a.status = status }
 func (a *answer) Write(data []byte) (n int, err error) { return a.body.Write(data) }
-
-// numbers reads the metrics that the console shows.
-func (s *server) numbers() ui.Numbers {
-	n := ui.Numbers{Runs: map[string]float64{}, Took: map[float64]uint64{}}
-	families, err := s.Registry.Gather()
-	if err != nil {
-		s.Log.Debug("metrics cannot be read as a whole", "error", err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			switch f.GetName() {
-			case "procaas_events_accepted_total":
-				n.Accepted += m.GetCounter().GetValue()
-			case "procaas_runs_total":
-				n.Runs[label(m, "status")] += m.GetCounter().GetValue()
-			case "procaas_run_seconds":
-				if label(m, "from") == "accepted" {
-					for _, b := range m.GetHistogram().GetBucket() {
-						if most := b.GetUpperBound(); !math.IsInf(most, 1) {
-							n.Took[most] += b.GetCumulativeCount()
-						}
-					}
-				}
-			case "procaas_handler_left_out_total":
-				n.LeftOut += m.GetCounter().GetValue()
-			case "procaas_inbox_waiting":
-				n.Waiting = m.GetGauge().GetValue()
-			case "procaas_inbox_oldest_seconds":
-				n.Oldest = m.GetGauge().GetValue()
-			}
-		}
-	}
-	return n
-}
-
-// label returns the value of a metric's label, or empty.
-func label(m *dto.Metric, name string) string {
-	for _, l := range m.GetLabel() {
-		if l.GetName() == name {
-			return l.GetValue()
-		}
-	}
-	return ""
-}

@@ -832,6 +832,10 @@ func (f *fakeEngine) Handlers() []stats.HandlerInfo {
 	}
 }
 
+func (f *fakeEngine) Active() []stats.HandlerInfo { return f.Handlers() }
+
+func (f *fakeEngine) Numbers() stats.Numbers { return stats.Numbers{} }
+
 func (f *fakeEngine) Pipelines() []stats.PipelineInfo {
 	ratio, p50 := 0.875, 12.5
 	return []stats.PipelineInfo{{Pipeline: "new-order-created", Owner: "team-orders", Windows: []stats.PipelineWindow{{

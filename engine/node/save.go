@@ -138,9 +138,8 @@ func (j *job) commit(c model.Change) error {
 				ID: c.Run, Status: c.Status, Pipeline: c.Pipeline, Bundle: c.Bundle, Outputs: j.run.Outputs(), Version: j.version,
 				FailedPath: c.FailedPath, Error: c.Error, ErrorClass: c.ErrorClass, Reason: c.Reason,
 			})
-			j.n.d.Metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()
 			failed := c.Status == model.Failed || c.Status == model.Cancelled && c.FailedPath != "" // undone after an error
-			j.n.d.Stats.RunEnded(c.Pipeline, failed, j.n.d.Clock.Now().Sub(j.claimed.Accepted), time.Now())
+			j.n.d.Stats.RunEnded(c.Pipeline, c.Status, failed, j.n.d.Clock.Now().Sub(j.claimed.Accepted), time.Now())
 			if t := j.n.d.Library.Shadow(); j.run != nil && t.Shadows(c.Run) {
 				j.n.d.Shadow(t, c.Pipeline, c.Run)
 			}

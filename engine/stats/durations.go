@@ -112,6 +112,8 @@ func (s *Stats) Took(t Took, now time.Time) {
 	seconds, labels := s.Metrics.RunSeconds, []string{t.Pipeline}
 	if t.Stage != "" {
 		seconds, labels = s.Metrics.StageSeconds, append(labels, t.Stage)
+	} else {
+		s.totals.lasted(t.Accepted.Seconds())
 	}
 	seconds.WithLabelValues(append(labels, fromAccepted)...).Observe(t.Accepted.Seconds())
 	seconds.WithLabelValues(append(labels, fromBegun)...).Observe(t.Begun.Seconds())

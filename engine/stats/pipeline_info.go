@@ -3,6 +3,8 @@ package stats
 import (
 	"slices"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // A PipelineInfo is a pipeline as this node sees it.
@@ -72,8 +74,11 @@ func (s *Stats) EventAccepted(pipeline string, now time.Time) {
 	s.ofRuns(pipeline).accepted.End(false, Unmeasured, now)
 }
 
-// RunEnded counts a run, and how long it took since its event was accepted.
-func (s *Stats) RunEnded(pipeline string, failed bool, took time.Duration, now time.Time) {
+// RunEnded counts a run, and how long it took since its event was accepted. A run that was undone after an error has
+// failed, whatever its status.
+func (s *Stats) RunEnded(pipeline string, status model.Status, failed bool, took time.Duration, now time.Time) {
+	s.Metrics.Runs.WithLabelValues(pipeline, string(status)).Inc()
+	s.totals.ended(status)
 	s.ofRuns(pipeline).ended.End(failed, max(took, 0), now)
 }
 

@@ -17,6 +17,9 @@ import (
 // another definition may still call it.
 const forgetAfter = time.Hour
 
+// walkEvery is how often a node looks at the handlers of a definition that stays the same. There may be thousands.
+const walkEvery = time.Minute
+
 // MostNamed is how many handlers have series of their own in the metrics, and how many things each
 // live gauge shows. Files may have any number of handlers, but /metrics must stay readable.
 const MostNamed = 10_000
@@ -32,9 +35,11 @@ type Stats struct {
 	making    sync.Mutex // guards named, and is held to add and delete paths
 	named     int        // handlers that have series of their own
 	took      durations
-	followed  *definitions.Definition // by Follow; only its goroutine uses it
+	followed  *definitions.Definition // by Follow; only its goroutine uses this and the following
+	walked    time.Time               // when Follow last looked at all handlers
 	pipelines map[string]time.Time
 	runs      sync.Map // id of a pipeline → *runStats
+	totals    totals
 }
 
 // Path returns the statistics of one handler.
@@ -88,12 +93,17 @@ func (s *Stats) IsFull() bool {
 func (s *Stats) LeftOut(path, by string) {
 	labels := s.Path(path).labels
 	s.Metrics.HandlerLeftOut.WithLabelValues(labels[0], labels[1], labels[2], by).Inc()
+	s.totals.left()
 }
 
 // Follow adjusts the statistics to the current definition. It shows all handlers from the start, so
 // that the first failure is an increase. It forgets handlers of old definitions once they are
-// quiet.
+// quiet. A definition that it has followed before costs nothing but a walk now and then.
 func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
+	if d == s.followed && now.Sub(s.walked) < walkEvery {
+		return
+	}
+	s.walked = now
 	if s.pipelines == nil {
 		s.pipelines = map[string]time.Time{}
 	}
@@ -146,6 +156,19 @@ type pathStats struct {
 	lastFailure time.Time    // zero before the first
 
 	Teller // of final failures of the handler
+}
+
+// calledSince reports whether an attempt has ended since a time.
+func (p *pathStats) calledSince(t time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lastSuccess.After(t) || p.lastFailure.After(t)
+}
+
+// IsActive reports whether an attempt of the handler counts in the windows of up to a minute.
+func (s *Stats) IsActive(path string, now time.Time) bool {
+	p, ok := s.paths.Load(path)
+	return ok && p.(*pathStats).calledSince(now.Add(-time.Minute))
 }
 
 // quiet reports whether the handler has not been needed for long.

@@ -49,6 +49,25 @@ func (st *Steering) Handlers() []stats.HandlerInfo {
 	return out
 }
 
+// Active lists the handlers of the current definition that were called in the last minute, or that something keeps out
+// of the flow. Looking for them costs little, however many handlers there are.
+func (st *Steering) Active() []stats.HandlerInfo {
+	out := []stats.HandlerInfo{}
+	now, at := time.Now(), st.Clock.Now()
+	c, o := st.Settings.Controls(), st.Degrader.Outages()
+	for _, p := range st.Library.Present().Plans {
+		for _, s := range p.Written {
+			if st.Stats.IsActive(s.Path, now) || c.State(s, at) != "on" || s.Fallback() != nil && o.View(s, at).State != fallback.In {
+				out = append(out, st.info(s, now))
+			}
+		}
+	}
+	return out
+}
+
+// Numbers returns what this node has counted.
+func (st *Steering) Numbers() stats.Numbers { return st.Stats.Numbers() }
+
 // Durations lists how long the runs and stages of the current definition took on this node.
 func (st *Steering) Durations() []stats.DurationView {
 	return st.Stats.Durations(st.Library.Present(), st.Clock.Now())

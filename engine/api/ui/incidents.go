@@ -61,7 +61,7 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) (err error) 
 	if d.Since, d.Until, err = period(r); err != nil {
 		return err
 	}
-	c.evidence.Take(time.Now(), c.o.Numbers(), c.o.Engine.Handlers(), incidents(d.Wrong, time.Now()))
+	c.evidence.Take(time.Now(), c.o.Engine.Numbers(), c.o.Engine.Active(), incidents(d.Wrong, time.Now()))
 	all, err := c.evidence.Between(r.Context(), d.Since, d.Until)
 	if err != nil {
 		return err

@@ -27,6 +27,8 @@ func (down) Handlers() []stats.HandlerInfo {
 	}
 }
 
+func (down) Active() []stats.HandlerInfo { return down{}.Handlers() }
+
 func (down) Pipelines() []stats.PipelineInfo {
 	none, most := 0.0, 0.995
 	window := func(period string, ended, failed int64, ratio *float64) stats.PipelineWindow {

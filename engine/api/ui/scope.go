@@ -66,6 +66,9 @@ func (e scopedEngine) Plans() (found []*planner.Plan) {
 // Handlers implements [Node].
 func (e scopedEngine) Handlers() []stats.HandlerInfo { return scope.Handlers(e.g, e.Engine.Handlers()) }
 
+// Active implements [Node].
+func (e scopedEngine) Active() []stats.HandlerInfo { return scope.Handlers(e.g, e.Engine.Active()) }
+
 // Durations implements [Node].
 func (e scopedEngine) Durations() []stats.DurationView {
 	return scope.Durations(e.g, e.Engine.Durations())

@@ -36,7 +36,7 @@ func (c systems) queue(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (c systems) queueData(ctx context.Context) (d queueData, err error) {
-	n := c.o.Numbers()
+	n := c.o.Engine.Numbers()
 	d = queueData{Waiting: n.Waiting, Oldest: n.Oldest, Parked: c.o.Engine.Backlog().Parked}
 	d.Runs, _, err = c.o.Engine.List(ctx, store.RunFilter{Status: model.Waiting, Oldest: true, Limit: 10})
 	return d, err

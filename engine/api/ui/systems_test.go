@@ -44,6 +44,8 @@ func (held) Handlers() []stats.HandlerInfo {
 	}}
 }
 
+func (held) Active() []stats.HandlerInfo { return held{}.Handlers() }
+
 func (held) Services() []guard.ServiceInfo {
 	since := time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)
 	return []guard.ServiceInfo{{ID: "bonus", FailingSince: &since}}
@@ -130,6 +132,7 @@ func (troubled) Handlers() []stats.HandlerInfo {
 	}
 	return all
 }
+func (troubled) Active() []stats.HandlerInfo                           { return troubled{}.Handlers() }
 func (troubled) Pipelines() []stats.PipelineInfo                       { return nil }
 func (troubled) Services() []guard.ServiceInfo                         { return nil }
 func (troubled) Backlog() stats.BacklogView                            { return stats.BacklogView{} }
@@ -162,6 +165,8 @@ func (frozen) Handlers() []stats.HandlerInfo {
 		State: fallback.Frozen, Since: &since, Reason: "2 of 3 services fail at once",
 	}}}
 }
+
+func (frozen) Active() []stats.HandlerInfo { return frozen{}.Handlers() }
 
 // tried is an engine with a trial of a new version.
 type tried struct {

@@ -51,9 +51,6 @@ type Options struct {
 	// Files has files of the repository that the documentation links to. May be nil.
 	Files fs.FS
 
-	// Numbers reads the counters of the node.
-	Numbers func() Numbers
-
 	// Caller returns the grant that a request was let in with.
 	Caller func(*http.Request) credentials.Grant
 
@@ -70,9 +67,6 @@ type Options struct {
 	// Submit hands in an event in the plain form for the caller of a request. It returns what POST /v1/events replies.
 	Submit func(r *http.Request, event []byte) (status int, reply []byte)
 }
-
-// Numbers are counters of the node.
-type Numbers = seen.Numbers
 
 // An Engine is what the console needs of [engine.Engine]: what each group of pages needs
 // is beside them. All of it is asked for anew with each request, so that pages follow
@@ -97,6 +91,8 @@ type Definition interface {
 // A Node tells what it has seen, and how it and the others are.
 type Node interface {
 	Handlers() []stats.HandlerInfo
+	Active() []stats.HandlerInfo
+	Numbers() stats.Numbers
 	Pipelines() []stats.PipelineInfo
 	Services() []guard.ServiceInfo
 	Durations() []stats.DurationView
@@ -331,7 +327,7 @@ func (c *Console) Run(ctx context.Context) error {
 	defer tick.Stop()
 	written := time.Now()
 	for {
-		now, handlers, numbers := time.Now(), c.o.Engine.Handlers(), c.o.Numbers()
+		now, handlers, numbers := time.Now(), c.o.Engine.Active(), c.o.Engine.Numbers()
 		c.history.Sample(now, handlers, numbers)
 		c.sample(ctx)
 		c.evidence.Take(now, numbers, handlers, incidents(c.problems(), now))

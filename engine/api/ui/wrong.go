@@ -36,7 +36,7 @@ const shownProblems = 6
 
 // problems tells what is wrong now, the worst first.
 func (c *Console) problems() []problem {
-	services, parked, handlers := c.o.Engine.Services(), c.o.Engine.Backlog().Parked, c.o.Engine.Handlers()
+	services, parked, handlers := c.o.Engine.Services(), c.o.Engine.Backlog().Parked, c.o.Engine.Active()
 	var out []problem
 	down := map[string]bool{}
 	for _, s := range services {
@@ -51,10 +51,12 @@ func (c *Console) problems() []problem {
 		}
 	}
 	calls := map[string]bool{} // handlers whose service is down: that says it all
-	for _, p := range c.o.Engine.Plans() {
-		for _, stage := range p.Stages {
-			for _, s := range stage.Steps {
-				calls[s.Path] = s.Service != nil && down[s.Service.ID]
+	if len(down) > 0 {
+		for _, p := range c.o.Engine.Plans() {
+			for _, stage := range p.Stages {
+				for _, s := range stage.Steps {
+					calls[s.Path] = s.Service != nil && down[s.Service.ID]
+				}
 			}
 		}
 	}

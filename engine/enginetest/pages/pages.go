@@ -35,6 +35,12 @@ func (Plain) Backlog() stats.BacklogView { return stats.BacklogView{} }
 // Handlers implements [ui.Node].
 func (Plain) Handlers() []stats.HandlerInfo { return nil }
 
+// Active implements [ui.Node].
+func (Plain) Active() []stats.HandlerInfo { return nil }
+
+// Numbers implements [ui.Node].
+func (Plain) Numbers() stats.Numbers { return stats.Numbers{} }
+
 // Services implements [ui.Node].
 func (Plain) Services() []guard.ServiceInfo { return nil }
 
@@ -56,7 +62,7 @@ func (Plain) List(context.Context, store.RunFilter) ([]checkpoint.RunView, strin
 func Options(caller credentials.Grant, added ...ui.Page) ui.Options {
 	return ui.Options{
 		Engine: ui.Engine{Definition: Plain{}, Node: Plain{}, Runs: Plain{}, History: Plain{}}, Log: slog.New(slog.DiscardHandler),
-		Numbers: func() ui.Numbers { return ui.Numbers{} }, Pages: added,
+		Pages:  added,
 		Caller: func(*http.Request) credentials.Grant { return caller },
 	}
 }

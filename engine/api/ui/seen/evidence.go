@@ -101,7 +101,7 @@ type Evidence struct {
 
 	mu    sync.Mutex         // guards the following
 	at    int64              // of the last sample; 0 before the first
-	last  Numbers            // then
+	last  stats.Numbers      // then
 	fresh map[int64]*Chapter // what the store has not got yet, by From
 	kept  map[int64]Chapter  // read from the store, by From
 }
@@ -111,7 +111,7 @@ func NewEvidence(docs store.Documents) *Evidence {
 }
 
 // Take adds what has happened since the last time to the present sample.
-func (e *Evidence) Take(now time.Time, n Numbers, handlers []stats.HandlerInfo, wrong []Incident) {
+func (e *Evidence) Take(now time.Time, n stats.Numbers, handlers []stats.HandlerInfo, wrong []Incident) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := Sample{At: now.Unix() - now.Unix()%EvidenceStep}

@@ -20,7 +20,7 @@ func TestEvidenceOutlivesItsNodes(t *testing.T) {
 	for i, e := range nodes {
 		for step := range 3 {
 			at := now.Add(time.Duration(step-3) * EvidenceStep * time.Second)
-			n := Numbers{Accepted: float64(10 * step), Runs: map[string]float64{"failed": float64(step)}, LeftOut: float64(2 * step)}
+			n := stats.Numbers{Accepted: float64(10 * step), Runs: map[string]float64{"failed": float64(step)}, LeftOut: float64(2 * step)}
 			e.Take(at, n, handlers, []Incident{{Name: "orders", Is: "is down", From: at.Unix(), To: at.Unix(), Runs: 40 + i}})
 			e.Take(at.Add(time.Second), n, handlers, nil) // in the same ten seconds
 			if err := e.Write(t.Context()); err != nil {
@@ -50,7 +50,7 @@ func TestEvidenceOfAMoment(t *testing.T) {
 	e := NewEvidence(memory.New(time.Now).Ports().Documents)
 	now := time.Now()
 	for _, failed := range []float64{0, 3, 3, 4} {
-		e.Take(now, Numbers{Runs: map[string]float64{"failed": failed}}, nil, nil)
+		e.Take(now, stats.Numbers{Runs: map[string]float64{"failed": failed}}, nil, nil)
 	}
 	e.Note(now, []Incident{{Name: "orders", Is: "is down", From: now.Unix(), To: now.Unix()}})
 	all, err := e.Between(t.Context(), now.Add(-time.Hour), time.Time{})
@@ -66,7 +66,7 @@ func TestEvidenceIsOfTheLastDay(t *testing.T) {
 	e := NewEvidence(docs)
 	now := time.Now()
 	for _, at := range []time.Time{now.Add(-evidenceDay * time.Second), now} {
-		e.Take(at, Numbers{}, nil, nil)
+		e.Take(at, stats.Numbers{}, nil, nil)
 		if err := e.Write(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -112,24 +112,5 @@ func TestChartEndsAtItsRate(t *testing.T) {
 	c := Chapter{Samples: []Sample{{At: 1_699_999_990, Accepted: 20, Ended: 10}, {At: 1_700_000_000, Accepted: 8, Ended: 4}}}
 	if columns := c.Columns(now); !slices.Equal(columns[4], []any{2.0, 2.0}) || !slices.Equal(columns[5], []any{1.0, 1.0}) {
 		t.Errorf("want 2 events and 1 run a second, have %v", columns[4:6])
-	}
-}
-
-// The p99 is that of the runs since the last sample, also if the counts have begun anew.
-func TestP99OfASample(t *testing.T) {
-	t.Parallel()
-	before := Numbers{Took: map[float64]uint64{0.1: 1000, 1: 1000, 10: 1000}}
-	for want, now := range map[float64]map[float64]uint64{
-		0:    {0.1: 1000, 1: 1000, 10: 1000},
-		99:   {0.1: 1100, 1: 1100, 10: 1100},
-		550:  {0.1: 1098, 1: 1100, 10: 1100},
-		9910: {0.1: 0, 1: 0, 10: 10},
-	} {
-		if have := (Numbers{Took: now}).P99(before); have < want-1 || have > want+1 {
-			t.Errorf("%v: want %v ms, have %v", now, want, have)
-		}
-	}
-	if have := (Numbers{}).P99(Numbers{}); have != 0 {
-		t.Errorf("want nothing without runs, have %v", have)
 	}
 }

@@ -2,7 +2,6 @@ package seen
 
 import (
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 const (
 	SampleEvery = 5 * time.Second
 	sampleSpan  = 720 // samples: an hour
+	pruneEvery  = time.Minute
 )
 
 // A Point is what one sample says about the whole node.
@@ -34,23 +34,23 @@ type HandlerPoint struct {
 // A History keeps an hour of samples.
 type History struct {
 	mu       sync.RWMutex              // guards the following
-	last     Numbers                   // at the last sample: counters are shown by their growth
+	last     stats.Numbers             // at the last sample: counters are shown by their growth
 	points   []Point                   // of the node, the oldest first
-	handlers map[string][]HandlerPoint // by path
+	pruned   time.Time                 // up to when old points of handlers were dropped
+	handlers map[string][]HandlerPoint // by path, of the minutes with calls
 }
 
 // NewHistory knows nothing: an hour after the start of the node it is full.
 func NewHistory() *History { return &History{handlers: map[string][]HandlerPoint{}} }
 
-// Sample takes a sample.
-func (h *History) Sample(now time.Time, handlers []stats.HandlerInfo, n Numbers) {
+// Sample takes a sample. The handlers are those that were called in the last minute, and may be more.
+func (h *History) Sample(now time.Time, handlers []stats.HandlerInfo, n stats.Numbers) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := Point{At: now}
 	if k := len(h.points); k > 0 {
 		p.Accepted = perSecond(n.Accepted, h.last.Accepted, now.Sub(h.points[k-1].At).Seconds())
 	}
-	known := make(map[string][]HandlerPoint, len(handlers))
 	calls, failed := 0.0, 0.0
 	for _, i := range handlers {
 		hp := HandlerPoint{At: now, Rate: i.CallsPerS, Ratio: -1}
@@ -65,13 +65,23 @@ func (h *History) Sample(now time.Time, handlers []stats.HandlerInfo, n Numbers)
 		if i.Fallback.IsOut() {
 			p.Out++
 		}
-		known[i.Path] = Keep(append(h.handlers[i.Path], hp))
+		if hp.Ratio >= 0 {
+			h.handlers[i.Path] = Keep(append(h.handlers[i.Path], hp))
+		}
 	}
 	if calls > 0 {
 		p.Errors = failed / calls
 	}
-	// Handlers that the definition has not got any more are forgotten.
-	h.handlers, h.last, h.points = known, n, Keep(append(h.points, p))
+	h.last, h.points = n, Keep(append(h.points, p))
+	if oldest := h.points[0].At; oldest.After(h.pruned.Add(pruneEvery)) {
+		h.pruned = oldest
+		h.prune(oldest)
+	}
+}
+
+// prune drops what is older than the oldest sample of the node.
+func (h *History) prune(oldest time.Time) {
+	maps.DeleteFunc(h.handlers, func(_ string, points []HandlerPoint) bool { return points[len(points)-1].At.Before(oldest) })
 }
 
 // perSecond is the growth of a counter; a counter that has begun anew grows by what it
@@ -88,11 +98,8 @@ func perSecond(now, before, span float64) float64 {
 
 // Keep drops samples that are too old.
 func Keep[T any](list []T) []T {
-	if len(list) > sampleSpan {
-		// A copy: behind a slice of the same array, what is dropped would stay in memory.
-		list = append([]T(nil), list[len(list)-sampleSpan:]...)
-	}
-	return list
+	// The array behind the list is replaced when it is full. Until then what is dropped stays in memory, which is at most a third of it.
+	return list[max(0, len(list)-sampleSpan):]
 }
 
 // All returns the samples of the node, the oldest first.
@@ -103,49 +110,25 @@ func (h *History) All() []Point {
 }
 
 // Numbers returns the counters of the node at the last sample.
-func (h *History) Numbers() Numbers {
+func (h *History) Numbers() stats.Numbers {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.last
 }
 
-// Of returns those of a handler.
+// Of returns those of a handler, also of the minutes without calls.
 func (h *History) Of(path string) []HandlerPoint {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return append([]HandlerPoint(nil), h.handlers[path]...)
-}
-
-// Numbers are counters of the node since its start, and the inbox as it is.
-type Numbers struct {
-	Accepted float64            // events
-	Runs     map[string]float64 // ended, by status
-	Waiting  float64            // events of the whole inbox
-	Oldest   float64            // seconds
-	LeftOut  float64            // runs that went on without a handler
-	Took     map[float64]uint64 // runs that succeeded within seconds of their acceptance; each counts also in longer times
-}
-
-// P99 returns within how many ms 99 of 100 runs ended that succeeded since earlier numbers. It is 0 if there are none.
-func (n Numbers) P99(before Numbers) float64 {
-	bounds := slices.Sorted(maps.Keys(n.Took))
-	grown := func(bound float64) uint64 {
-		if n.Took[bound] < before.Took[bound] {
-			return n.Took[bound] // counted anew
+	known, out := h.handlers[path], make([]HandlerPoint, len(h.points))
+	for i, p := range h.points {
+		for len(known) > 0 && known[0].At.Before(p.At) {
+			known = known[1:]
 		}
-		return n.Took[bound] - before.Took[bound]
-	}
-	if len(bounds) == 0 {
-		return 0
-	}
-	all, low, under := grown(bounds[len(bounds)-1]), 0.0, uint64(0)
-	for _, bound := range bounds {
-		if count := grown(bound); count > 0 && float64(count) >= 0.99*float64(all) {
-			share := (0.99*float64(all) - float64(under)) / float64(count-under)
-			return 1000 * (low + share*(bound-low))
-		} else {
-			low, under = bound, count
+		out[i] = HandlerPoint{At: p.At, Ratio: -1}
+		if len(known) > 0 && known[0].At.Equal(p.At) {
+			out[i] = known[0]
 		}
 	}
-	return 0
+	return out
 }
