@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
@@ -91,6 +92,20 @@ func Check(all []History, have []int64) error {
 		}
 	}
 	return err
+}
+
+// Examine says in words what [Check] finds.
+func Examine(all []History, have []int64) store.Check {
+	const name = "tables"
+	switch err := Check(all, have); {
+	case have[0] == 0:
+		return store.Check{Name: name, Level: store.CheckFine, Found: "none yet: the first node makes them, or procaas store migrate"}
+	case errors.Is(err, store.ErrOutdated):
+		return store.Check{Name: name, Level: store.CheckWarning, Found: err.Error(), Remedy: "stop older nodes, then run procaas store migrate"}
+	case err != nil:
+		return store.Check{Name: name, Level: store.CheckRefused, Found: err.Error(), Remedy: "use the program that made them, or a newer one"}
+	}
+	return store.Check{Name: name, Level: store.CheckFine, Found: fmt.Sprintf("schema has version %d", have[0])}
 }
 
 // RefuseNewer returns an error if tables are newer than this program.

@@ -130,6 +130,8 @@ func (o Options) Check() error { return checkDSN(o.DSN) }
 func checkDSN(dsn string) error {
 	k, at, ok := kindOf(dsn)
 	switch {
+	case dsn == "":
+		return cli.Usagef("want --store postgres://… or --store sqlite:FILE")
 	case pgkit.IsDSN(dsn), ok && (at == "") == (k.at == ""):
 		return nil
 	case ok:
@@ -172,10 +174,10 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 	}
 }
 
-// Commands returns the commands for schemas.
+// Commands returns the commands for stores.
 func Commands() []*cobra.Command {
-	group := &cobra.Command{Use: "store", Short: "Update the schema of a store"}
-	group.AddCommand(migrateCommand())
+	group := &cobra.Command{Use: "store", Short: "Check a store, back it up, and update its schema"}
+	group.AddCommand(migrateCommand(), checkCommand(), backupCommand())
 	old := migrateCommand()
 	old.Hidden = true
 	old.Short += ": now store migrate"
@@ -194,14 +196,14 @@ func migrateCommand() *cobra.Command {
 		Example: "  procaas store migrate --store postgres://procaas@db/procaas",
 		Args:    cobra.NoArgs,
 	}
-	store := c.Flags().String("store", "", "postgres://… or sqlite:FILE (required)")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if *store == "" {
-			return cli.Usagef("migrate needs --store")
-		}
-		return migrate(c.Context(), cli.Of(c), *store)
-	}
+	dsn := storeFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error { return migrate(c.Context(), cli.Of(c), *dsn) }
 	return c
+}
+
+// storeFlag adds the flag that names a store.
+func storeFlag(c *cobra.Command) *string {
+	return c.Flags().String("store", "", "postgres://… or sqlite:FILE (required)")
 }
 
 func migrate(ctx context.Context, s cli.Streams, dsn string) error {
