@@ -194,9 +194,12 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.library.Swap(d)
-	o.Metrics.Show(e.Handlers, e.Services, e.Parked, turns.Behind, e.library.Present)
+	o.Metrics.Show(e.Handlers, e.Services, e.Parked, turns.Behind, e.library.Present, e.Targets)
 	return e, nil
 }
+
+// lastSave is how long a stopping node tries to save what its last runs have used.
+const lastSave = 2 * time.Second
 
 // errRunning is the error of a second call of Run.
 var errRunning = errors.New("engine runs already")
@@ -222,7 +225,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	loops.Go(func() { retention.Run(ctx) })
 	loops.Go(func() { e.Answers.Watch.Run(ctx) })
-	return e.driver.Run(ctx)
+	loops.Go(func() { e.KeepUsage(ctx) })
+	err := e.driver.Run(ctx)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSave)
+	defer cancel()
+	e.SaveUsage(last)
+	return err
 }
 
 // complete checks the options and fills in defaults.

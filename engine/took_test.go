@@ -13,6 +13,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/stats"
+	"procaas/engine/steering"
 )
 
 const slowStages = `
@@ -117,6 +118,62 @@ func TestDurationsCompareWithTheHourBefore(t *testing.T) {
 		}
 		if d.Hour.Ended != 2 || *d.Hour.P99 < 3000 || d.HourBefore.Ended != 1 || *d.HourBefore.P99 > 200 {
 			t.Errorf("want the hour compared with a quick one, have %+v %+v", d.Hour, d.HourBefore)
+		}
+	})
+}
+
+const withTargets = `
+pipelines:
+  - id: work
+    owner: team-work
+    target: 2s
+    stages:
+      - {id: quick, handlers: [{id: first, step: {}}]}
+      - {id: slow, target: 1s, handlers: [{id: second, step: {}}]}
+`
+
+// Error budgets are those of all nodes, and outlive them: a node that dies takes at most its last minute along.
+func TestErrorBudgetsOutliveNodes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		took := 3 * time.Second
+		r.on("second", func(_ context.Context, _ *engine.Call, v any) (model.Result, error) {
+			time.Sleep(took)
+			return model.Result{Response: v}, nil
+		})
+		faulty := &enginetest.Faulty{Store: r.store}
+		first, _ := r.startOn(faulty.Ports(), withTargets)
+		for _, key := range []string{"o-1", "o-2", "o-3"} {
+			r.settle(first, r.submit(first, event("work", key)), model.Succeeded)
+		}
+		late := first.Late()
+		if len(late) != 2 || late[0].Path != "work" || late[0].Handler != "work/slow/second" || late[0].Ten.Late != 3 {
+			t.Fatalf("want both targets missed by the slow handler, have %+v", late)
+		}
+		time.Sleep(steering.UsageEvery)
+		synctest.Wait()
+		r.settle(first, r.submit(first, event("work", "o-4")), model.Succeeded)
+		faulty.Cut() // as kill -9 does, before the fourth is in the store
+
+		took = 10 * time.Millisecond
+		second, stop := r.start(withTargets)
+		r.settle(second, r.submit(second, event("work", "o-5")), model.Succeeded)
+		run, stage := second.Durations()[0].Target, second.Durations()[2].Target
+		if run.Week.Ended != 4 || run.Week.Late != 3 || *run.Week.Left >= 0 || stage.Week != run.Week && stage.Week.Late != 3 {
+			t.Errorf("want three late of four, have %+v %+v", run.Week, stage.Week)
+		}
+		if !*run.Kept || len(second.Late()) != 0 {
+			t.Errorf("want the target kept on the new node, have %+v", run)
+		}
+		if found := second.SlowRuns("work", time.Now().Add(-time.Minute)); len(found) != 1 || found[0].TargetMS != 2000 {
+			t.Errorf("want the slowest run with its target, have %+v", found)
+		}
+		if err := stop(); err != nil { // it saves what it has counted
+			t.Fatal(err)
+		}
+		third, _ := r.start(withTargets)
+		r.settle(third, r.submit(third, event("work", "o-6")), model.Succeeded)
+		if week := third.Durations()[0].Target.Week; week.Ended != 5 || week.Late != 3 {
+			t.Errorf("want nothing lost by a stop, have %+v", week)
 		}
 	})
 }

@@ -57,6 +57,7 @@ func checkPipeline(c *walk) {
 	checkState(c.Pipeline, c.Reporter)
 	checkMaxState(c.Pipeline, c.Reporter)
 	checkFinallyPlace(p, c.Reporter)
+	c.checkTargets()
 	checkPlaceholders(c.Whole, c.Pipeline, c.Reporter)
 	c.payload = c.PayloadOf(p.On)
 	if e := p.When.Expr(); e != nil {

@@ -62,6 +62,34 @@ func (c *walk) checkSlowerThan(h *tree.Handler) {
 	}
 }
 
+// checkTargets reports targets that say nothing: of a pipeline without runs of its own, one that is longer than what it is a part
+// of, and one that no run can miss, because its deadline comes first.
+func (c *walk) checkTargets() {
+	p := c.Declared
+	at := p.PlaceOf("target", p.Span)
+	if p.Target > 0 && p.IsCalled() {
+		c.Errorf(at, rules.Delays, "set target at the stage that calls it", "target of %q has no effect: other pipelines call it, and it has no "+
+			"runs of its own", p.ID)
+	}
+	c.checkReach(at, "pipeline", p.Target, p.Deadline)
+	for _, s := range p.Stages {
+		at := s.PlaceOf("target", s.Span)
+		c.checkReach(at, "stage", s.Target, s.Deadline)
+		if p.Target > 0 && s.Target > p.Target {
+			c.Errorf(at, rules.Delays, "lower target of the stage or raise target of the pipeline",
+				"target of %s is above the target of the pipeline, %s", shortDuration(s.Target), shortDuration(p.Target))
+		}
+	}
+}
+
+// checkReach reports a target above its deadline.
+func (c *walk) checkReach(at diag.Span, of string, target, deadline time.Duration) {
+	if target > 0 && deadline > 0 && target > deadline {
+		c.Errorf(at, rules.Delays, "lower target or raise deadline", "target of %s is above the deadline of the %s, %s",
+			shortDuration(target), of, shortDuration(deadline))
+	}
+}
+
 // checkOrder reports a lower limit above its upper limit. One of them may be a default, so the message has
 // both.
 func checkOrder(r *diag.Reporter, p interface {

@@ -63,6 +63,10 @@ type Pipeline struct {
 	// continues without the others. If other pipelines call this one, the deadline applies to each call.
 	Deadline time.Duration `yaml:"deadline" min:"1ms"`
 
+	// Target is how long a run should take, from the acceptance of its event. It changes no run. In 99 of 100 runs it should be
+	// kept: the server counts the others against an error budget of seven days, and alerts when the p99 of ten minutes is over it.
+	Target time.Duration `yaml:"target" min:"1ms"`
+
 	// Weight is the pipeline's part of the nodes, against 1 of others, while more runs wait than the nodes can do at once.
 	// Pipelines of one owner share one part. The sources of a pipeline's events have equal parts of it.
 	Weight int `yaml:"weight" default:"1" min:"1" max:"100"`
@@ -139,6 +143,10 @@ type Stage struct {
 
 	// Deadline is the longest time that the stage may take. It ends like the deadline of a pipeline.
 	Deadline time.Duration `yaml:"deadline" min:"1ms"`
+
+	// Target is how long the stage should take, from the end of the stage before it. It changes no run. It counts like the target of
+	// a pipeline.
+	Target time.Duration `yaml:"target" min:"1ms"`
 
 	// ForEach repeats the whole stage for each element of a list. Expressions in the stage may read item, the element,
 	// and index, its place from 0. Each element runs through the stage by itself, with its own checkpoints. Outside,

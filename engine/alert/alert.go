@@ -34,6 +34,7 @@ const (
 	HandlerDegraded    Kind = "HandlerDegraded"    // fallback has turned a handler off
 	HandlerFailing     Kind = "HandlerFailing"     // a non-critical handler keeps failing
 	ServiceDown        Kind = "ServiceDown"        // runs wait for a service that answers hardly any call
+	RunsLate           Kind = "RunsLate"           // the p99 of a pipeline or stage is over its target
 	PipelineMultiplies Kind = "PipelineMultiplies" // runs of a pipeline start more and more of its runs
 	ServiceDegraded    Kind = "ServiceDegraded"    // fallback has turned the handlers of a service off
 	FallbacksFrozen    Kind = "FallbacksFrozen"    // half of all services fail at once
@@ -46,7 +47,7 @@ const (
 // Severity returns the urgency: critical or warning.
 func (k Kind) Severity() string {
 	switch k {
-	case HandlerDegraded, HandlerFailing, ServiceDegraded, CanaryRolledBack, DefinitionOutdated:
+	case HandlerDegraded, HandlerFailing, RunsLate, ServiceDegraded, CanaryRolledBack, DefinitionOutdated:
 		return "warning"
 	}
 	return "critical"
@@ -104,6 +105,8 @@ func (a *Alert) Summary() string {
 	case PipelineMultiplies:
 		return fmt.Sprintf("%s: the runs of the pipeline start more and more of its runs; %s for the budget of that", a.Path,
 			count(a.Runs, "run waits", "runs wait"))
+	case RunsLate:
+		return fmt.Sprintf("%s is late: more than one in a hundred took longer than the target", a.Path)
 	case ServiceDegraded:
 		return fmt.Sprintf("service %s: its handlers are out of the flow by themselves, too few of their calls succeed", a.Service)
 	case FallbacksFrozen:
@@ -130,6 +133,9 @@ func count(n int, one, many string) string {
 // SwitchOff returns the command that switches off what the alert is about, or empty. A critical
 // handler is held instead, so nothing is lost.
 func (a *Alert) SwitchOff(server string) string {
+	if a.Kind == RunsLate {
+		return "" // off is no remedy for late
+	}
 	verb := "switch off"
 	if a.Critical || a.Path != "" && strings.Count(a.Path, "/") < 2 {
 		verb = "switch hold"
@@ -138,7 +144,12 @@ func (a *Alert) SwitchOff(server string) string {
 }
 
 // SwitchOn returns the command that undoes SwitchOff.
-func (a *Alert) SwitchOn(server string) string { return a.commands("switch on", "", server) }
+func (a *Alert) SwitchOn(server string) string {
+	if a.Kind == RunsLate {
+		return ""
+	}
+	return a.commands("switch on", "", server)
+}
 
 // commands returns one command per path.
 func (a *Alert) commands(what, options, server string) string {
@@ -151,6 +162,14 @@ func (a *Alert) commands(what, options, server string) string {
 		out[i] = fmt.Sprintf("procaas %s %s%s%s", what, path, options, ServerFlag(server))
 	}
 	return strings.Join(out, "; ")
+}
+
+// Bound returns the command that shows what a bound for the slow handler would have cut, or empty.
+func (a *Alert) Bound(server string) string {
+	if a.Kind != RunsLate || len(a.Handlers) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("procaas deadline %s 500ms --dry-run%s", a.Handlers[0], ServerFlag(server))
 }
 
 // Retry returns the command that retries the failed or waiting runs, or empty.
@@ -172,6 +191,9 @@ func (a *Alert) Look(server string) string {
 	case a.Kind == PipelineMultiplies:
 		pipeline, _, _ := strings.Cut(a.Path, "/")
 		return "procaas runs list --status parked --pipeline " + pipeline + ServerFlag(server)
+	case a.Kind == RunsLate:
+		pipeline, _, _ := strings.Cut(a.Path, "/")
+		return "procaas runs slow " + pipeline + " --since 10m" + ServerFlag(server) + "; procaas top " + pipeline + ServerFlag(server)
 	case a.Kind == NodeUnhealthy, a.Kind == DefinitionOutdated, a.Kind == StoreDamaged:
 		return "procaas nodes" + ServerFlag(server)
 	case a.Run != "":

@@ -53,6 +53,7 @@ type Engine interface {
 	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
 	Backlog() stats.BacklogView
+	Late() []stats.LateRuns
 	Canary() *canary.State
 	Healthy(ctx context.Context) error
 	Degraded() error

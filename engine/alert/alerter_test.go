@@ -34,6 +34,7 @@ func (*fakeEngine) Handler(string) (stats.HandlerInfo, bool) { return stats.Hand
 func (*fakeEngine) Handlers() []stats.HandlerInfo            { return nil }
 func (*fakeEngine) Services() []guard.ServiceInfo            { return nil }
 func (*fakeEngine) Backlog() stats.BacklogView               { return stats.BacklogView{} }
+func (*fakeEngine) Late() []stats.LateRuns                   { return nil }
 func (*fakeEngine) Canary() *canary.State                    { return nil }
 func (*fakeEngine) Degraded() error                          { return nil }
 func (*fakeEngine) Damaged() error                           { return nil }

@@ -28,12 +28,13 @@ type book struct {
 	frozen   *outage
 	sick     outage // this node; since is zero while it is healthy
 	behind   outage
-	damaged  outage            // of the store
-	firing   map[string]*Alert // by id, as last reported
+	damaged  outage               // of the store
+	late     map[string]time.Time // since when the target of a path is missed
+	firing   map[string]*Alert    // by id, as last reported
 }
 
 func newBook() *book {
-	return &book{paths: map[string]*trouble{}, services: map[string]*outage{}, down: map[string]time.Time{}, firing: map[string]*Alert{}}
+	return &book{paths: map[string]*trouble{}, services: map[string]*outage{}, down: map[string]time.Time{}, late: map[string]time.Time{}, firing: map[string]*Alert{}}
 }
 
 // heed takes a notice.
@@ -135,6 +136,7 @@ type world interface {
 	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
 	Backlog() stats.BacklogView
+	Late() []stats.LateRuns
 	Canary() *canary.State
 }
 
@@ -169,6 +171,9 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 			h, _ := w.Handler(p.For)
 			put(&Alert{Kind: PipelineMultiplies, Path: p.For, Owner: h.Owner, Critical: h.Critical, Since: p.Since, Runs: p.Runs})
 		}
+	}
+	for _, a := range b.lateRuns(w.Late(), now) {
+		put(a)
 	}
 	if o := b.frozen; o != nil && now.Sub(o.since) > outageGrace && !slices.ContainsFunc(w.Handlers(), isFrozen) {
 		b.frozen = nil // another node has seen it end
@@ -212,6 +217,24 @@ func (b *book) downServices(services []guard.ServiceInfo, now time.Time) (out []
 		})
 	}
 	maps.DeleteFunc(b.down, func(service string, _ time.Time) bool { return !seen[service] })
+	return out
+}
+
+// lateRuns returns the alerts of missed targets. The windows of durations keep them from coming and going.
+func (b *book) lateRuns(late []stats.LateRuns, now time.Time) (out []*Alert) {
+	seen := map[string]bool{}
+	for _, l := range late {
+		seen[l.Path] = true
+		if b.late[l.Path].IsZero() {
+			b.late[l.Path] = now
+		}
+		a := &Alert{Kind: RunsLate, Path: l.Path, Owner: l.Owner, Since: b.late[l.Path], Runs: int(l.Ten.Late), Error: l.Text()}
+		if l.Handler != "" {
+			a.Handlers = []string{l.Handler}
+		}
+		out = append(out, a)
+	}
+	maps.DeleteFunc(b.late, func(path string, _ time.Time) bool { return !seen[path] })
 	return out
 }
 

@@ -24,6 +24,7 @@ type stage struct {
 	services []guard.ServiceInfo
 	parked   []stats.ParkedRuns
 	trial    *canary.State
+	late     []stats.LateRuns
 	firing   map[string]bool
 }
 
@@ -53,6 +54,7 @@ func (s *stage) Handlers() []stats.HandlerInfo {
 
 func (s *stage) Services() []guard.ServiceInfo { return s.services }
 func (s *stage) Backlog() stats.BacklogView    { return stats.BacklogView{Parked: s.parked} }
+func (s *stage) Late() []stats.LateRuns        { return s.late }
 func (s *stage) Canary() *canary.State         { return s.trial }
 
 // set changes a handler.
@@ -424,4 +426,27 @@ func TestVersionThatWasRolledBackByItself(t *testing.T) {
 	s.want("+ CanaryRolledBack ")
 	s.pass(time.Hour)
 	s.want("- CanaryRolledBack ")
+}
+
+// A missed target is told once, with the handler that costs the time and the command that bounds it.
+func TestRunsAreLate(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	late := stats.LateRuns{
+		Path: "work", Owner: "team-work", Target: 2 * time.Second, Ten: stats.Span{Ended: 100, Late: 5}, Left: new(-4.0), Handler: "work/a/bonus",
+	}
+	s.late = []stats.LateRuns{late, {Path: "work/a", Target: time.Second, Ten: stats.Span{Ended: 100, Late: 5}}}
+	s.want("+ RunsLate work", "+ RunsLate work/a")
+	began := s.now
+	s.pass(time.Minute)
+	s.want()
+	a := s.book.firing[(&Alert{Kind: RunsLate, Path: "work"}).ID()]
+	if a == nil || !a.Since.Equal(began) || a.Kind.Severity() != "warning" || a.SwitchOff("") != "" ||
+		a.Bound("") != "procaas deadline work/a/bonus 500ms --dry-run" ||
+		a.Error != "5 of 100 took longer than the target of 2s in the last ten minutes; the slowest runs spent their time in work/a/bonus; "+
+			"-400 % of the error budget of the week is left" {
+		t.Errorf("have %+v", a)
+	}
+	s.late = nil
+	s.want("- RunsLate work", "- RunsLate work/a")
 }

@@ -64,7 +64,7 @@ func (o *Options) annotations(a *Alert) map[string]string {
 		"summary": a.Summary(), "description": o.description(a), "since": a.Since.UTC().Format(time.RFC3339),
 		"last_error": a.Error, "run": a.Run, "run_url": a.RunURL(o.Server), "keys": strings.Join(a.Keys, ", "),
 		"handlers": strings.Join(a.Handlers, ", "), "switch_off": a.SwitchOff(o.Server), "switch_on": a.SwitchOn(o.Server),
-		"retry": a.Retry(o.Server), "look": a.Look(o.Server), "success_ratio": ratioText(a.Ratio),
+		"bound": a.Bound(o.Server), "retry": a.Retry(o.Server), "look": a.Look(o.Server), "success_ratio": ratioText(a.Ratio),
 	} {
 		if value != "" {
 			out[name] = value
@@ -94,6 +94,7 @@ func (o *Options) description(a *Alert) string {
 	}
 	add("Look: %s", a.Look(o.Server))
 	add("Go on when it is mended: %s", a.Retry(o.Server))
+	add("Bound the slow handler, after a look at what that would cut: %s", a.Bound(o.Server))
 	add("Switch it off: %s", a.SwitchOff(o.Server))
 	return strings.Join(lines, "\n")
 }

@@ -16,6 +16,8 @@ const (
 	oldestDue      = 60      // seconds that a due run waits
 	stalledClaims  = 3       // seconds that a node can claim nothing
 	slowCheckpoint = 1       // second
+	lateShare      = 0.01    // of runs that may be later than their target
+	lateNeeded     = 3       // late runs in ten minutes, so that one slow run of a quiet pipeline is no alert
 	parkedLong     = 5 * 60  // seconds that a run waits without an operator's order
 	undecidedLong  = 30 * 60 // seconds that a run waits for an operator
 )
@@ -176,28 +178,47 @@ func pipelineRules(server string) []Rule {
 			"Failed runs keep their state; they go on from the handler that failed when they are retried. Keys of flows that block wait for that.",
 			"procaas runs list --status failed --pipeline "+ofPipeline+ServerFlag(server),
 		), commands(&Alert{Kind: RunFailed, Path: ofPipeline}, server)...),
-	}, {
-		Name: "ProcaasSwitchForgotten",
-		Expr: "max by " + byHandler + " (procaas_switch_off) + on (pipeline) group_left (owner) 0 * " + pipelineTolerance + " == 1",
-		For:  "4h", Labels: labelsOf("warning", ofHandler),
-		Annotations: append(Explain(
-			ofHandler+" has been switched off for hours", "Somebody has switched it off, or holds its runs, and may have forgotten it.",
-			"procaas switch list"+ServerFlag(server),
-		), [2]string{"switch_on", "procaas switch on " + ofHandler + ServerFlag(server)}),
-	}, {
-		Name: "ProcaasRunsParked", Expr: parkedFor("service|limit|lifted|retry", parkedLong), For: "1m",
-		Labels: labelsOf("warning", ofPipeline),
-		Annotations: Explain("{{ $value }} runs of "+ofPipeline+" stand still: {{ $labels.reason }}",
-			"They wait for a service that is down, for a limit, after a lift or before a retry, the first of them for minutes. They go on by "+
-				"themselves once that is over.",
-			"procaas top --once"+ServerFlag(server)),
-	}, {
-		Name: "ProcaasRunsUndecided", Expr: parkedFor("operator|blocking", undecidedLong), For: "1m", Labels: labelsOf("warning", ofPipeline),
-		Annotations: Explain("{{ $value }} runs of "+ofPipeline+" wait for somebody to decide: {{ $labels.reason }}",
-			"They stand still until they are retried or cancelled. A failed run that blocks holds the later events of its key, too.",
-			"procaas runs list --status parked --pipeline "+ofPipeline+ServerFlag(server)+"; procaas runs list --status failed --pipeline "+
-				ofPipeline+ServerFlag(server)),
-	}}
+	}, lateRule("pipeline", "procaas_run_seconds_count", "accepted", ofPipeline, server),
+		lateRule("pipeline, stage", "procaas_stage_seconds_count", "begun", ofPipeline+"/{{ $labels.stage }}", server), {
+			Name: "ProcaasSwitchForgotten",
+			Expr: "max by " + byHandler + " (procaas_switch_off) + on (pipeline) group_left (owner) 0 * " + pipelineTolerance + " == 1",
+			For:  "4h", Labels: labelsOf("warning", ofHandler),
+			Annotations: append(Explain(
+				ofHandler+" has been switched off for hours", "Somebody has switched it off, or holds its runs, and may have forgotten it.",
+				"procaas switch list"+ServerFlag(server),
+			), [2]string{"switch_on", "procaas switch on " + ofHandler + ServerFlag(server)}),
+		}, {
+			Name: "ProcaasRunsParked", Expr: parkedFor("service|limit|lifted|retry", parkedLong), For: "1m",
+			Labels: labelsOf("warning", ofPipeline),
+			Annotations: Explain("{{ $value }} runs of "+ofPipeline+" stand still: {{ $labels.reason }}",
+				"They wait for a service that is down, for a limit, after a lift or before a retry, the first of them for minutes. They go on by "+
+					"themselves once that is over.",
+				"procaas top --once"+ServerFlag(server)),
+		}, {
+			Name: "ProcaasRunsUndecided", Expr: parkedFor("operator|blocking", undecidedLong), For: "1m", Labels: labelsOf("warning", ofPipeline),
+			Annotations: Explain("{{ $value }} runs of "+ofPipeline+" wait for somebody to decide: {{ $labels.reason }}",
+				"They stand still until they are retried or cancelled. A failed run that blocks holds the later events of its key, too.",
+				"procaas runs list --status parked --pipeline "+ofPipeline+ServerFlag(server)+"; procaas runs list --status failed --pipeline "+
+					ofPipeline+ServerFlag(server)),
+		}}
+}
+
+// lateRule is the rule of missed targets: of pipelines, or of stages. A late run of a quiet pipeline is not enough.
+func lateRule(by, counter, from, path, server string) Rule {
+	stage := `=""`
+	if from == "begun" {
+		stage = `!=""`
+	}
+	late := fmt.Sprintf("sum by (%s) (increase(procaas_late_total{stage%s}[10m]))", by, stage)
+	return Rule{
+		Name: "ProcaasRunsLate", For: "1m", Labels: labelsOf("warning", path),
+		Expr: fmt.Sprintf(`%[1]s / sum by (%[2]s) (increase(%[3]s{from="%[4]s"}[10m])) > on (pipeline) group_left (owner) %[5]g + 0 * %[6]s `+
+			`and on (%[2]s) %[1]s >= %[7]d`, late, by, counter, from, lateShare, pipelineTolerance, lateNeeded),
+		Annotations: Explain("{{ $value | humanizePercentage }} of "+path+" took longer than the target",
+			"The p99 of the last ten minutes is over it. A deadline bounds the slow handler until it is mended: procaas deadline HANDLER 500ms "+
+				"--dry-run"+ServerFlag(server)+" shows what that would have cut.",
+			"procaas runs slow "+ofPipeline+" --since 10m"+ServerFlag(server)),
+	}
 }
 
 // parkedFor is how many runs of a pipeline wait for one of the reasons, if the first has waited

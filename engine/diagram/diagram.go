@@ -50,12 +50,12 @@ func text(v planner.PlanView) string {
 	if v.Flow != "" {
 		fmt.Fprintf(&b, ", flow %s", v.Flow)
 	}
-	fmt.Fprintf(&b, "%s\n", longest(v.Longest, v.Deadline))
+	fmt.Fprintf(&b, "%s%s\n", longest(v.Longest, v.Deadline), target(v.Target))
 	for i, stage := range v.Stages {
 		if stage.Final {
 			fmt.Fprintf(&b, "\nfinally, however the run ends%s\n", longest(stage.Longest, stage.Deadline))
 		} else {
-			fmt.Fprintf(&b, "\nstage %d: %s%s\n", i+1, stage.ID, longest(stage.Longest, stage.Deadline))
+			fmt.Fprintf(&b, "\nstage %d: %s%s%s\n", i+1, stage.ID, longest(stage.Longest, stage.Deadline), target(stage.Target))
 		}
 		if stage.Enabled != "" {
 			fmt.Fprintf(&b, "  if %s\n", stage.Enabled)
@@ -83,6 +83,14 @@ func longest(time, deadline string) string {
 		return ", at most " + time
 	}
 	return ""
+}
+
+// target says how long something should take.
+func target(time string) string {
+	if time == "" {
+		return ""
+	}
+	return ", target " + time
 }
 
 // writeStage writes the handlers of one branch, or those without a branch.

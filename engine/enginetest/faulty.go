@@ -18,7 +18,7 @@ type Faulty struct {
 	store.Store
 
 	// Before is called before an operation: join, beat, claim, accept, commit, leave, report,
-	// deliberate, conclude, outages or probe. If it returns an error, the operation is not done.
+	// deliberate, conclude, outages, probe or usage. If it returns an error, the operation is not done.
 	Before func(op string) error
 
 	// After is called after a successful operation. If it returns an error, the operation was done,
@@ -58,6 +58,7 @@ func (f *Faulty) after(op string, err error) error {
 func (f *Faulty) Ports() store.Store {
 	db := f.Store
 	db.Inbox, db.Ledger, db.Degradation = faultyInbox{db.Inbox, f}, faultyLedger{db.Ledger, f}, faultyDegradation{db.Degradation, f}
+	db.Usage = faultyUsage{db.Usage, f}
 	db.Waker = nil
 	db.Gauge = nil
 	db.Trimmer = nil
@@ -78,6 +79,10 @@ type (
 	}
 	faultyDegradation struct {
 		store.Degradation
+		*Faulty
+	}
+	faultyUsage struct {
+		store.Usage
 		*Faulty
 	}
 )
@@ -188,4 +193,12 @@ func (f faultyDegradation) TakeProbe(ctx context.Context, outage string, gap tim
 	}
 	taken, err := f.Degradation.TakeProbe(ctx, outage, gap)
 	return taken, f.after("probe", err)
+}
+
+// AddUsage implements [store.Usage].
+func (f faultyUsage) AddUsage(ctx context.Context, uses []store.Use, oldest string) error {
+	if err := f.before("usage"); err != nil {
+		return err
+	}
+	return f.after("usage", f.Usage.AddUsage(ctx, uses, oldest))
 }

@@ -59,6 +59,8 @@ type data struct {
 
 	documents map[documentKey]store.Document
 	changed   store.Broadcast
+
+	used []store.Use // by day and path
 }
 
 type (
@@ -134,7 +136,7 @@ func New(clock func() time.Time) *Store {
 // Ports returns the ports of the store. It has no Trimmer and no Tasks.
 func (m *Store) Ports() store.Store {
 	return store.Store{
-		Inbox: m, Ledger: m, Runs: m, Bundles: m, Settings: m, Tokens: m, Audits: m, Degradation: m, Documents: m,
+		Inbox: m, Ledger: m, Runs: m, Bundles: m, Settings: m, Tokens: m, Audits: m, Degradation: m, Documents: m, Usage: m,
 		Waker: m, Close: func() error { return nil },
 	}
 }

@@ -174,16 +174,16 @@ func (j *job) took(c model.Change) {
 	for ; j.complete < j.run.Stage(); j.complete++ {
 		if from, to, ok := j.run.StageTook(j.complete); ok {
 			j.n.d.Stats.Took(stats.Took{
-				Pipeline: plan.Pipeline.ID, Stage: plan.Stages[j.complete].ID, Accepted: to.Sub(j.pass.Age), Begun: to.Sub(from),
+				Pipeline: plan.Pipeline.ID, Stage: plan.Stages[j.complete].ID, Accepted: to.Sub(j.pass.Age), Begun: to.Sub(from), Target: plan.Stages[j.complete].Declared.Target,
 			}, now)
 		}
 	}
 	if c.Status == model.Succeeded && j.claimed.Event.Rerun == nil { // a rerun may have begun at a later stage
 		whole := now.Sub(j.pass.Age)
-		j.n.d.Stats.Took(stats.Took{Pipeline: plan.Pipeline.ID, Accepted: whole, Begun: now.Sub(j.run.Began())}, now)
+		j.n.d.Stats.Took(stats.Took{Pipeline: plan.Pipeline.ID, Accepted: whole, Begun: now.Sub(j.run.Began()), Target: plan.Pipeline.Target}, now)
 		slow := stats.SlowRun{
 			Run: j.claimed.ID, Pipeline: plan.Pipeline.ID, Key: j.claimed.Key, Ended: now.UTC().Truncate(time.Millisecond),
-			TookMS: whole.Milliseconds(), TurnMS: max(0, j.run.Began().Sub(j.pass.Age).Milliseconds()),
+			TargetMS: plan.Pipeline.Target.Milliseconds(), TookMS: whole.Milliseconds(), TurnMS: max(0, j.run.Began().Sub(j.pass.Age).Milliseconds()),
 		}
 		var most time.Duration
 		slow.Handler, most, slow.Attempts = j.run.Costliest()

@@ -13,6 +13,7 @@ type PlanView struct {
 	Flow     string      `json:"flow,omitempty"` // empty if the pipeline is its own flow
 	On       []string    `json:"on"`             // types of events; empty if it is only called
 	Deadline string      `json:"deadline,omitempty"`
+	Target   string      `json:"target,omitempty"`
 	Longest  string      `json:"longest"` // longest time of a run, or unbounded: see [tree.Longest]
 	Stages   []StageView `json:"stages"`  // in the order in which they run
 }
@@ -27,6 +28,7 @@ type StageView struct {
 	State    []string     `json:"state,omitempty"`    // names of the shared state of one element
 	Writes   []string     `json:"writes,omitempty"`   // paths that are set after all elements
 	Deadline string       `json:"deadline,omitempty"`
+	Target   string       `json:"target,omitempty"`
 	Longest  string       `json:"longest"` // longest time, or unbounded
 	Branches []BranchView `json:"branches,omitempty"`
 	Handlers []StepView   `json:"handlers"` // including those of the branches
@@ -78,7 +80,7 @@ type EdgeView struct {
 func (p *Plan) View() PlanView {
 	v := PlanView{
 		Pipeline: p.Pipeline.ID, Flow: p.Pipeline.Flow, On: p.Pipeline.On, Stages: []StageView{},
-		Deadline: durationText(p.Pipeline.Deadline), Longest: p.Longest().String(),
+		Deadline: durationText(p.Pipeline.Deadline), Target: durationText(p.Pipeline.Target), Longest: p.Longest().String(),
 	}
 	switch {
 	case p.Pipeline.IsCalled():
@@ -89,7 +91,7 @@ func (p *Plan) View() PlanView {
 	for _, stage := range p.Stages {
 		sv := StageView{
 			ID: stage.ID, Final: stage.Declared.Final, Enabled: sourceText(stage.Declared.Enabled), Handlers: []StepView{},
-			Deadline: durationText(stage.Declared.Deadline), Longest: stage.Longest().String(),
+			Deadline: durationText(stage.Declared.Deadline), Target: durationText(stage.Declared.Target), Longest: stage.Longest().String(),
 		}
 		for _, b := range stage.Declared.Choose {
 			sv.Branches = append(sv.Branches, BranchView{Number: b.Number(), When: sourceText(b.When)})

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine/definitions"
+	"procaas/engine/store"
 )
 
 // This file counts how long runs and stages take. Only what has succeeded counts: a failure that
@@ -27,6 +28,7 @@ type Span struct {
 	Ended int64    `json:"ended" doc:"How many succeeded."`
 	P50   *float64 `json:"p50_ms" doc:"The median in milliseconds; null without any. It may be off by a sixth."`
 	P99   *float64 `json:"p99_ms" doc:"The 99th percentile in milliseconds; null without any. It may be off by a sixth."`
+	Late  int64    `json:"late" doc:"How many took longer than the target that held then: of a run from the acceptance, of a stage from its begin."`
 }
 
 // Spans are the durations of the last minute, ten minutes and hour, and of the hour before.
@@ -40,6 +42,7 @@ type Spans struct {
 // add adds the durations of another node. The larger quantiles stay.
 func (s *Span) add(o Span) {
 	s.Ended += o.Ended
+	s.Late += o.Late
 	s.P50, s.P99 = larger(s.P50, o.P50), larger(s.P99, o.P99)
 }
 
@@ -56,12 +59,25 @@ type DurationView struct {
 	Owner    string `json:"owner"`
 	Accepted Spans  `json:"from_acceptance" doc:"From the acceptance of the event to the end of the run, or of the stage. Of an event with a time, from that time."`
 	Begun    Spans  `json:"from_begin" doc:"From the begin of the run to its end. Of a stage, from the end of the stage before it."`
+
+	Target *TargetView `json:"target,omitempty" doc:"Absent without a target."`
 }
 
 // Add adds the durations of another node. The larger quantiles stay.
 func (v *DurationView) Add(o DurationView) {
 	v.Accepted.add(o.Accepted)
 	v.Begun.add(o.Begun)
+	if v.Target != nil && o.Target != nil {
+		v.Target.add(o.Target, v.counted().TenMinutes)
+	}
+}
+
+// counted are the durations that a target is about: of runs from their acceptance, of stages from their begin.
+func (v *DurationView) counted() *Spans {
+	if strings.Contains(v.Path, "/") {
+		return &v.Begun
+	}
+	return &v.Accepted
 }
 
 // durations are those of all paths.
@@ -80,6 +96,15 @@ type pathTook struct {
 type Took struct {
 	Pipeline, Stage string // no stage: it is that of the run
 	Accepted, Begun time.Duration
+	Target          time.Duration // 0 for none
+}
+
+// late reports whether it is longer than its target.
+func (t *Took) late() bool {
+	if t.Stage != "" {
+		return t.Target > 0 && t.Begun > t.Target
+	}
+	return t.Target > 0 && t.Accepted > t.Target
 }
 
 // Took counts a duration.
@@ -88,6 +113,14 @@ func (s *Stats) Took(t Took, now time.Time) {
 	path := t.Pipeline
 	if t.Stage != "" {
 		path += "/" + t.Stage
+	}
+	if t.Target > 0 {
+		counts := store.UseCounts{Timed: 1}
+		if t.late() {
+			counts.Late = 1
+			s.Metrics.late(&t)
+		}
+		s.used.add(path, now, counts)
 	}
 	d := &s.took
 	d.mu.Lock()
@@ -106,8 +139,8 @@ func (s *Stats) Took(t Took, now time.Time) {
 			t.Stage = othersPath[1]
 		}
 	} else {
-		p.accepted.add(t.Accepted, now)
-		p.begun.add(t.Begun, now)
+		p.accepted.add(t.Accepted, t.late(), now)
+		p.begun.add(t.Begun, t.late(), now)
 	}
 	seconds, labels := s.Metrics.RunSeconds, []string{t.Pipeline}
 	if t.Stage != "" {
@@ -125,17 +158,17 @@ func (s *Stats) Durations(d *definitions.Definition, now time.Time) []DurationVi
 	out := []DurationView{}
 	s.took.mu.Lock()
 	defer s.took.mu.Unlock()
-	add := func(path, owner string) {
+	add := func(path, owner string, target time.Duration) {
 		if p := s.took.byID[path]; p != nil {
-			out = append(out, DurationView{
-				Path: path, Owner: owner, Accepted: p.accepted.spans(now), Begun: p.begun.spans(now),
-			})
+			v := DurationView{Path: path, Owner: owner, Accepted: p.accepted.spans(now), Begun: p.begun.spans(now)}
+			v.Target = s.target(path, target, v.counted().TenMinutes, now)
+			out = append(out, v)
 		}
 	}
 	for _, p := range d.Plans {
-		add(p.Pipeline.ID, p.Pipeline.Owner)
+		add(p.Pipeline.ID, p.Pipeline.Owner, p.Pipeline.Target)
 		for _, g := range p.Stages {
-			add(p.Pipeline.ID+"/"+g.ID, p.Pipeline.Owner)
+			add(p.Pipeline.ID+"/"+g.ID, p.Pipeline.Owner, g.Declared.Target)
 		}
 	}
 	return out
@@ -152,4 +185,5 @@ func (s *Stats) forgetTook(pipeline string) {
 	}
 	s.Metrics.RunSeconds.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
 	s.Metrics.StageSeconds.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
+	s.Metrics.LateTotal.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
 }

@@ -30,6 +30,7 @@ type Metrics struct {
 	Runs         *prometheus.CounterVec
 	RunSeconds   *prometheus.HistogramVec // also by where the duration begins
 	StageSeconds *prometheus.HistogramVec // by pipeline and stage, and by where the duration begins
+	LateTotal    *prometheus.CounterVec   // by pipeline and stage, which is empty for a run
 	Quarantined  prometheus.Counter
 	Damaged      prometheus.Counter
 	NotUndone    prometheus.Counter
@@ -53,6 +54,7 @@ type Metrics struct {
 	behind   *liveGauges[BehindRuns]
 	handled  *liveGauges[tolerance] // of handlers
 	piped    *liveGauges[tolerance] // of pipelines
+	targets  *liveGauges[Target]
 }
 
 // These are the reasons why events are not accepted.
@@ -69,7 +71,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	handler := handlerLabels()
 	m := &Metrics{
 		handlers: newHandlerGauges(), services: newServiceGauges(), parked: newParkedGauges(), behind: newBehindGauges(),
-		handled: newHandlerTolerance(), piped: newPipelineTolerance(),
+		handled: newHandlerTolerance(), piped: newPipelineTolerance(), targets: newTargetGauges(),
 		HandlerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_calls_total",
 			Help: "Attempts of handlers that ended, and skipped handlers, by outcome.",
@@ -122,6 +124,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}),
 	}
+	m.LateTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_late_total",
+		Help: "Runs that succeeded on this node later than the target of their pipeline, and stages that took longer than theirs. The stage is " +
+			"empty for a run.",
+	}, []string{"pipeline", "stage"})
+	r.MustRegister(m.LateTotal, m.targets)
 	m.Passed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "procaas_runs_passed_total",
 		Help: "Runs that began at once while others waited, in a place that this node keeps free for pipelines below their part.",
@@ -176,7 +184,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}, []string{"operation"})
 	for _, operation := range []string{
 		"accept", "beat", "claim", "commit", "decide", "join", "leave", "outages", "probe", "read", "report",
-		"trim",
+		"trim", "usage",
 	} {
 		m.StoreErrors.WithLabelValues(operation)
 	}
@@ -189,13 +197,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
+// late counts what took longer than its target.
+func (m *Metrics) late(t *Took) { m.LateTotal.WithLabelValues(t.Pipeline, t.Stage).Inc() }
+
 // tookBuckets are the buckets of durations of runs and stages: from 5 ms to about 5 hours.
 func tookBuckets() []float64 { return prometheus.ExponentialBuckets(0.005, 3, 15) }
 
 // Show makes the live gauges show the results of these functions.
 func (m *Metrics) Show(handlers func() []HandlerInfo, services func() []guard.ServiceInfo, parked func() []ParkedRuns,
-	behind func() []BehindRuns, present func() *definitions.Definition,
+	behind func() []BehindRuns, present func() *definitions.Definition, targets func() []Target,
 ) {
+	m.targets.read.Store(&targets)
 	m.handlers.read.Store(&handlers)
 	m.services.read.Store(&services)
 	m.parked.read.Store(&parked)

@@ -25,6 +25,8 @@ type SlowRun struct {
 	TookMS   int64     `json:"took_ms" doc:"How long the run took from the acceptance of its event, in milliseconds."`
 	TurnMS   int64     `json:"turn_ms" doc:"How much of that it waited until it began."`
 
+	TargetMS int64 `json:"target_ms,omitempty" doc:"The target of the pipeline when the run ended, in milliseconds; absent without one."`
+
 	Handler   string `json:"handler" doc:"The handler that took longest, with its attempts and the waits between them; empty without one."`
 	HandlerMS int64  `json:"handler_ms" doc:"How long this handler took."`
 	Attempts  int    `json:"attempts" doc:"Its attempts."`

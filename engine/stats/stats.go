@@ -2,6 +2,7 @@ package stats
 
 import (
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ type Stats struct {
 	making    sync.Mutex // guards named, and is held to add and delete paths
 	named     int        // handlers that have series of their own
 	took      durations
+	used      usage
 	followed  *definitions.Definition // by Follow; only its goroutine uses this and the following
 	walked    time.Time               // when Follow last looked at all handlers
 	pipelines map[string]time.Time
@@ -120,6 +122,12 @@ func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 				s.Metrics.Runs.WithLabelValues(p.Pipeline.ID, string(status))
 			}
 		}
+	}
+	if d != s.followed {
+		eachTarget(d, func(path, _ string, _ time.Duration) {
+			pipeline, stage, _ := strings.Cut(path, "/")
+			s.Metrics.LateTotal.WithLabelValues(pipeline, stage)
+		})
 	}
 	s.followed = d
 	s.paths.Range(func(path, seen any) bool {

@@ -17,18 +17,30 @@ const (
 	perHour    = int(time.Hour / hourSlot)
 )
 
+// A tookCounts has the durations of one slot.
+type tookCounts struct {
+	bins [tookBins]uint32
+	late uint32 // took longer than their target
+}
+
 // A window counts the durations of the last slots of one width.
-type window = ring[[tookBins]uint32]
+type window = ring[tookCounts]
 
 // sum adds up n slots, up to the one that is some slots before the present one.
-func sum(w *window, n, before int, now time.Time) (bins [tookBins]uint32, total int64) {
+func sum(w *window, n, before int, now time.Time) Span {
+	var bins [tookBins]uint32
+	var s Span
 	for counts := range w.last(n, before, now) {
-		for b, count := range counts {
+		for b, count := range counts.bins {
 			bins[b] += count
-			total += int64(count)
+			s.Ended += int64(count)
 		}
+		s.Late += int64(counts.late)
 	}
-	return bins, total
+	if s.Ended > 0 {
+		s.P50, s.P99 = new(quantile(bins[:], tookBinBase, s.Ended, 0.5)), new(quantile(bins[:], tookBinBase, s.Ended, 0.99))
+	}
+	return s
 }
 
 // windows count the durations of two hours: of the last minute, ten minutes and hour, and of the
@@ -37,34 +49,29 @@ type windows struct{ minute, ten, hours window }
 
 func newWindows() windows {
 	return windows{
-		minute: newRing[[tookBins]uint32](minuteSlot, int(time.Minute/minuteSlot)),
-		ten:    newRing[[tookBins]uint32](tenSlot, int(10*time.Minute/tenSlot)),
-		hours:  newRing[[tookBins]uint32](hourSlot, 2*perHour),
+		minute: newRing[tookCounts](minuteSlot, int(time.Minute/minuteSlot)),
+		ten:    newRing[tookCounts](tenSlot, int(10*time.Minute/tenSlot)),
+		hours:  newRing[tookCounts](hourSlot, 2*perHour),
 	}
 }
 
 // add counts a duration that ended now.
-func (w *windows) add(took time.Duration, now time.Time) {
+func (w *windows) add(took time.Duration, late bool, now time.Time) {
 	bin := binOf(took, tookBinBase, tookBins)
-	w.minute.at(now)[bin]++
-	w.ten.at(now)[bin]++
-	w.hours.at(now)[bin]++
+	for _, counts := range []*tookCounts{w.minute.at(now), w.ten.at(now), w.hours.at(now)} {
+		counts.bins[bin]++
+		if late {
+			counts.late++
+		}
+	}
 }
 
 // spans sums up the windows.
 func (w *windows) spans(now time.Time) Spans {
 	return Spans{
-		Minute:     spanOf(sum(&w.minute, len(w.minute.slots), 0, now)),
-		TenMinutes: spanOf(sum(&w.ten, len(w.ten.slots), 0, now)),
-		Hour:       spanOf(sum(&w.hours, perHour, 0, now)),
-		HourBefore: spanOf(sum(&w.hours, perHour, perHour, now)),
+		Minute:     sum(&w.minute, len(w.minute.slots), 0, now),
+		TenMinutes: sum(&w.ten, len(w.ten.slots), 0, now),
+		Hour:       sum(&w.hours, perHour, 0, now),
+		HourBefore: sum(&w.hours, perHour, perHour, now),
 	}
-}
-
-func spanOf(bins [tookBins]uint32, total int64) Span {
-	if total == 0 {
-		return Span{}
-	}
-	p50, p99 := quantile(bins[:], tookBinBase, total, 0.5), quantile(bins[:], tookBinBase, total, 0.99)
-	return Span{Ended: total, P50: &p50, P99: &p99}
 }

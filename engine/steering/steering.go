@@ -2,6 +2,7 @@ package steering
 
 import (
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,7 @@ type Steering struct {
 	Overused func() []credentials.Refused // as in [stats.BacklogView]
 
 	backlog atomic.Pointer[stats.Backlog] // nil before the first count
+	saving  sync.Mutex                    // held while the node adds to the store what paths have used
 }
 
 // Handlers lists the handlers of the current definition, in order.
@@ -71,6 +73,16 @@ func (st *Steering) Numbers() stats.Numbers { return st.Stats.Numbers() }
 // Durations lists how long the runs and stages of the current definition took on this node.
 func (st *Steering) Durations() []stats.DurationView {
 	return st.Stats.Durations(st.Library.Present(), st.Clock.Now())
+}
+
+// Targets lists the targets of the current definition with what is left of their budgets.
+func (st *Steering) Targets() []stats.Target {
+	return st.Stats.Targets(st.Library.Present(), st.Clock.Now())
+}
+
+// Late lists the targets that this node has missed in the last ten minutes.
+func (st *Steering) Late() []stats.LateRuns {
+	return st.Stats.Late(st.Library.Present(), st.Clock.Now())
 }
 
 // Pipelines lists the pipelines of the current definition, in order.

@@ -71,6 +71,7 @@ type Store struct {
 	Audits      Audits
 	Degradation Degradation
 	Documents   Documents
+	Usage       Usage
 
 	// Optional ports may be nil.
 	Waker     Waker      // without it, nodes poll

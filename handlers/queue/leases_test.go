@@ -119,6 +119,7 @@ func TestMigrationKeepsTasks(t *testing.T) {
 		"alter table tasks drop column listed",
 		"alter table shard_maps drop column reach, drop column removed",
 		"alter table shards drop column drain_asked, drop column place",
+		"drop table usage_days",
 		"delete from procaas_schema where version_id >= 70",
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {

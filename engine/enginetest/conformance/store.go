@@ -31,6 +31,7 @@ func Store(t *testing.T, open func(t *testing.T) store.Store, only ...string) {
 		{"Awaits", awaitCases},
 		{"Fallback", fallbackCases},
 		{"Documents", documentCases},
+		{"Usage", usageCases},
 		{"TrimRuns", trimRunsCases},
 		{"Race", raceCases},
 	}

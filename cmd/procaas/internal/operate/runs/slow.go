@@ -21,7 +21,8 @@ func runsSlow() *cobra.Command {
 		Long: `slow lists the slowest runs that succeeded, of a pipeline or of all. A run counts from
 the acceptance of its event. TURN is how long it waited until it began: for earlier
 events of its key, or for a node. HANDLER is the handler that took longest, with all its
-attempts and the waits between them.
+attempts and the waits between them. TARGET is that of the pipeline, and whether the run
+kept it.
 
 Each node remembers the ten slowest runs of each pipeline in each five minutes of the last
 two hours, and forgets them with a restart. Pass --node to add other nodes. Runs that have
@@ -55,10 +56,21 @@ not ended are not listed: see procaas runs list --status running and --status pa
 		slices.SortStableFunc(all, func(a, b stats.SlowRun) int { return cmp.Compare(b.TookMS, a.TookMS) })
 		return cli.Items(all[:min(len(all), *limit)]), nil
 	}, func(q *cli.Call, page wire.Page[stats.SlowRun]) error {
-		return cli.Table(q.Out, "RUN\tPIPELINE\tKEY\tTOOK\tTURN\tHANDLER\tTOOK\tATTEMPTS", page.Items, func(r stats.SlowRun) cli.Row {
-			return cli.Row{r.Run, r.Pipeline, r.Key, tookText(r.TookMS), tookText(r.TurnMS), cli.Dash(r.Handler), tookText(r.HandlerMS), r.Attempts}
+		return cli.Table(q.Out, "RUN\tPIPELINE\tKEY\tTOOK\tTARGET\tTURN\tHANDLER\tTOOK\tATTEMPTS", page.Items, func(r stats.SlowRun) cli.Row {
+			return cli.Row{r.Run, r.Pipeline, r.Key, tookText(r.TookMS), targetText(&r), tookText(r.TurnMS), cli.Dash(r.Handler), tookText(r.HandlerMS), r.Attempts}
 		})
 	})
+}
+
+// targetText says whether a run kept its target.
+func targetText(r *stats.SlowRun) string {
+	switch {
+	case r.TargetMS == 0:
+		return "-"
+	case r.TookMS > r.TargetMS:
+		return tookText(r.TargetMS) + " missed"
+	}
+	return tookText(r.TargetMS) + " kept"
 }
 
 // tookText formats milliseconds.

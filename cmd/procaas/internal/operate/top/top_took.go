@@ -65,19 +65,52 @@ func (v *topView) durations(b *bytes.Buffer, s *screen) {
 	if more > 0 {
 		rows = rows[:most]
 	}
-	width := len("RUNS, STAGES")
-	for i := range rows {
-		width = max(width, min(len(rows[i].Path), tookPath))
+	width, most := len("RUNS, STAGES"), tookPath
+	targets := slices.ContainsFunc(rows, func(d stats.DurationView) bool { return d.Target != nil })
+	if targets {
+		most -= len(" MISSED")
 	}
-	const columns = "%-*s %7s %6s %6s %6s %6s %6s"
-	s.line(b, bold, fmt.Sprintf(columns, width, "RUNS, STAGES", "ENDED1H", "P99/1M", "P99/1H", "BEFORE", "P50/1H", "BEFORE"))
+	for i := range rows {
+		width = max(width, min(len(rows[i].Path), most))
+	}
+	if targets {
+		targetRows(b, s, rows, width)
+		rows = nil
+	} else {
+		s.line(b, bold, fmt.Sprintf(tookColumns, width, "RUNS, STAGES", "ENDED1H", "P99/1M", "P99/1H", "BEFORE", "P50/1H", "BEFORE"))
+	}
 	for i := range rows {
 		took := shown(&rows[i])
-		s.line(b, "", fmt.Sprintf(columns, width, shortenTail(rows[i].Path, width), cli.Count(took.Hour.Ended), millisText(took.Minute.P99),
+		s.line(b, "", fmt.Sprintf(tookColumns, width, shortenTail(rows[i].Path, width), cli.Count(took.Hour.Ended), millisText(took.Minute.P99),
 			millisText(took.Hour.P99), millisText(took.HourBefore.P99), millisText(took.Hour.P50), millisText(took.HourBefore.P50)))
 	}
 	if more > 0 {
 		s.line(b, "", fmt.Sprintf("… and %d more", more))
+	}
+}
+
+const tookColumns = "%-*s %7s %6s %6s %6s %6s %6s"
+
+// targetRows draws rows of which some have a target, without the medians.
+func targetRows(b *bytes.Buffer, s *screen, rows []stats.DurationView, width int) {
+	const columns = "%-*s %7s %6s %6s %6s %6s %6s %6s"
+	s.line(b, bold, fmt.Sprintf(columns, width, "RUNS, STAGES", "ENDED1H", "P99/1M", "P99/1H", "BEFORE", "TARGET", "KEPT", "BUDGET"))
+	for i := range rows {
+		took, target, isKept, left, style := shown(&rows[i]), "-", "-", "-", ""
+		if t := rows[i].Target; t != nil {
+			target = millisText(new(float64(t.TargetMS)))
+			if t.Kept != nil {
+				isKept = "yes"
+			}
+			if t.IsMissed() {
+				isKept, style = "no", red
+			}
+			if t.Week.Left != nil {
+				left = fmt.Sprintf("%.0f%%", 100**t.Week.Left)
+			}
+		}
+		s.line(b, style, fmt.Sprintf(columns, width, shortenTail(rows[i].Path, width), cli.Count(took.Hour.Ended), millisText(took.Minute.P99),
+			millisText(took.Hour.P99), millisText(took.HourBefore.P99), target, isKept, left))
 	}
 }
 
