@@ -63,13 +63,15 @@ var operatorCommandsSQLite = []string{
 	`/bin/kill -HUP $MAINPID`,
 	`sqlite3 FILE "select count(*) from runs" && sqlite3 FILE "pragma integrity_check"`,
 	`sqlite3 FILE ".backup COPY" && rm COPY`,
-	`sqlite3 FILE "vacuum into 'COPY'"`,
+	`procaas store check --store STORE`,
+	`procaas store backup --store STORE COPY`,
 	`procaas store migrate --store STORE && exit 1 || [ $? = 3 ]`, // it is in use
 }
 
 // operatorCommandsPostgres are those beside nodes on PostgreSQL.
 var operatorCommandsPostgres = []string{
 	`/bin/kill -HUP $MAINPID`,
+	`procaas store check --store STORE`,
 	`pg_dump -Fc -f COPY STORE`,
 	`procaas store migrate --store STORE`,
 }
