@@ -43,14 +43,14 @@ func bodyData(contentType string, data []byte) (any, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	switch kind, _, _ := mime.ParseMediaType(contentType); kind {
-	case "application/json":
+	switch kind, _, _ := mime.ParseMediaType(contentType); {
+	case kind == "application/json", strings.HasSuffix(kind, "+json"):
 		body, err := datum.ParseJSON(data)
 		if err != nil {
 			return nil, fmt.Errorf("body: %w", err)
 		}
 		return body, nil
-	case "application/x-www-form-urlencoded":
+	case kind == "application/x-www-form-urlencoded":
 		values, err := url.ParseQuery(string(data))
 		if err != nil {
 			return nil, fmt.Errorf("body: %w", err)

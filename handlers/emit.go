@@ -109,6 +109,9 @@ func (*Emit) CheckBody(b *tree.Body) {
 	}
 	at := b.Field("type").Span
 	served := b.Bundle.On(eventType)
+	if len(served) > 0 && served[0].Sends != nil {
+		served = nil // only the end of a run starts it
+	}
 	// A run may also wait for the event.
 	if len(served) == 0 {
 		served = b.Bundle.Awaiting(eventType)

@@ -73,6 +73,11 @@ type Request struct {
 	// application/x-www-form-urlencoded for form and text/plain for raw.
 	ContentType string `yaml:"content-type"`
 
+	// Sign signs the body as Standard Webhooks are signed: with !secret NAME, whose value is base64 behind whsec_, or with a
+	// list of such secrets. The request then has the headers Webhook-Id, Webhook-Timestamp and Webhook-Signature. The id is
+	// the same for every attempt.
+	Sign any `yaml:"sign"`
+
 	// Expect lists the statuses of a success: single ones such as 404, or classes such as 2xx.
 	Expect spec.Names `yaml:"expect" default:"2xx" pattern:"status"`
 

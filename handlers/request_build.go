@@ -20,6 +20,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/outbound"
 )
 
 // build makes the HTTP request. Its errors are mistakes in the pipeline, so a retry is useless.
@@ -48,7 +49,44 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 	}
 	// Last, so that the pipeline's headers cannot replace these.
 	identify(req.Header, c)
+	if err := r.sign(req, c, s); err != nil {
+		return nil, fmt.Errorf("sign: %w", err)
+	}
 	return req, nil
+}
+
+// sign adds the headers of Standard Webhooks, if the request is to be signed.
+func (r *Request) sign(req *http.Request, c *engine.Call, s *secrets) error {
+	open, err := s.reveal(r.Sign)
+	if err != nil || open == nil {
+		return err
+	}
+	body := ""
+	if req.Body != nil {
+		if body, _, err = r.encodeBody(s); err != nil {
+			return err
+		}
+	}
+	var keys []string
+	list, isList := open.([]any)
+	if !isList {
+		list = []any{open}
+	}
+	for _, key := range list {
+		text, ok := key.(string)
+		if !ok {
+			return errors.New("want a secret")
+		}
+		keys = append(keys, text)
+	}
+	signatures, err := outbound.SignWebhook(keys, c.IdempotencyKey, c.Now, body)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Webhook-Id", c.IdempotencyKey)
+	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(c.Now.Unix(), 10))
+	req.Header.Set("Webhook-Signature", signatures)
+	return nil
 }
 
 // method returns the HTTP method. Like curl, a request with data is a POST.
@@ -291,6 +329,7 @@ func (r *Request) dropHeaders(h http.Header) {
 	for name := range r.Headers {
 		h.Del(name)
 	}
+	h.Del("Webhook-Signature")
 	h.Del("Referer") // it would reveal the query of the first request
 }
 

@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"procaas/dsl/datum"
@@ -144,6 +145,15 @@ func checkSecrets(b *tree.Body) {
 			b.Errorf(v.Span, rules.UnknownHost, "declare the host below services, and write service and path instead of url",
 				"a secret is sent to a declared service only, and there is none")
 		})
+	}
+	if v := b.Field("sign"); v != nil {
+		keys := []*expr.Value{v}
+		if v.Kind == expr.ValueList {
+			keys = v.Elems
+		}
+		if i := slices.IndexFunc(keys, func(k *expr.Value) bool { return k.Kind != expr.ValueSecret }); i >= 0 || len(keys) == 0 {
+			b.Errorf(v.Head(), rules.Body, "write !secret NAME, and give the value to the node", "what signs a request is a secret")
+		}
 	}
 	for _, name := range []string{"url", "service", "path", "method", "raw", "content-type"} {
 		v := b.Field(name)

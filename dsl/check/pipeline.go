@@ -58,6 +58,7 @@ func checkPipeline(c *walk) {
 	checkMaxState(c.Pipeline, c.Reporter)
 	checkFinallyPlace(p, c.Reporter)
 	c.checkTargets()
+	checkNotify(p, c.Reporter)
 	checkPlaceholders(c.Whole, c.Pipeline, c.Reporter)
 	c.payload = c.PayloadOf(p.On)
 	if e := p.When.Expr(); e != nil {

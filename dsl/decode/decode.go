@@ -32,6 +32,7 @@ type decoder struct {
 	undoSpec     *spec.Spec
 	templateSpec *spec.Spec
 	useSpec      *spec.Spec
+	notifySpec   *spec.Spec
 
 	bodies map[*expr.Value]*handlerBody // by checked handler
 
@@ -51,6 +52,7 @@ func (d *decoder) document(v *expr.Value) {
 	d.undoSpec = d.handlerSpec.Field("compensate").Spec
 	d.templateSpec = spec.Field("templates").Elem.Spec
 	d.useSpec = d.handlerSpec.Field("use").Spec
+	d.notifySpec = spec.Field("pipelines").Elem.Spec.Field("notify").Elem.Spec
 	d.bodies = map[*expr.Value]*handlerBody{}
 	if v.IsNull() {
 		return
@@ -155,7 +157,8 @@ func (d *decoder) object(v *expr.Value, s *spec.Spec, name string, may allowance
 		switch f := s.Field(k.Name); {
 		case f != nil:
 			in := may
-			in.body = in.body || s == d.templateSpec && f.Name == "handler" || s == d.useSpec && f.Name == "with"
+			in.body = in.body || s == d.templateSpec && f.Name == "handler" || s == d.useSpec && f.Name == "with" ||
+				s == d.notifySpec && f.Name == "secret"
 			d.check(v.Elems[i], f, k.Name, in)
 		case inline != nil:
 			d.check(v.Elems[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr, may.noSecret})

@@ -91,6 +91,7 @@ func (m *merger) document(d *tree.Document) {
 		b.Events = append(b.Events, e)
 	}
 	for _, f := range d.Flows {
+		m.senders(f.Notify, f.ID, f.Owner)
 		if m.Declare("flow", f.ID, f.PlaceOf("id", f.Span), m.Reporter) {
 			b.Index.Flows[f.ID] = f
 		}
@@ -104,6 +105,7 @@ func (m *merger) document(d *tree.Document) {
 			b.Index.Pipelines[p.ID] = p
 		}
 		b.Pipelines = append(b.Pipelines, p)
+		m.senders(p.Notify, p.ID, p.Owner)
 	}
 	for _, t := range d.Templates {
 		if m.Declare("template", t.ID, t.PlaceOf("id", t.Span), m.Reporter) {
@@ -119,11 +121,26 @@ func (m *merger) document(d *tree.Document) {
 	b.Join(d)
 }
 
+// senders adds the pipelines that send the notifications of a pipeline or flow.
+func (m *merger) senders(all []*tree.Notification, of, owner string) {
+	for _, n := range all {
+		if of == "" || n.ID == "" || n.Service == "" || n.Path == "" {
+			continue // already reported
+		}
+		n.AddSender(of, owner)
+		p := n.Sender()
+		if m.Declare("pipeline", p.ID, n.PlaceOf("id", n.Span), m.Reporter) {
+			m.Bundle.Index.Pipelines[p.ID] = p
+		}
+		m.Bundle.Pipelines = append(m.Bundle.Pipelines, p)
+	}
+}
+
 // noteStages records the stages of a pipeline. Two stages may have the same id if the paths of their handlers
 // differ.
 func (m *merger) noteStages(p *tree.Pipeline) {
-	if m.Bundle.Index.Pipelines[p.ID] != p {
-		return // already reported as a duplicate
+	if m.Bundle.Index.Pipelines[p.ID] != p || p.Sends != nil {
+		return // already reported as a duplicate, or nobody may add handlers
 	}
 	for _, s := range p.Stages {
 		if s.ID == "" {

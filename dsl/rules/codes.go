@@ -158,6 +158,7 @@ const (
 	Parts        diag.Code = "PC0710"
 	Endless      diag.Code = "PC0711"
 	Finally      diag.Code = "PC0712"
+	Notify       diag.Code = "PC0713"
 )
 
 // CodeQueue is the code about queues of tasks.

@@ -33,6 +33,9 @@ type Flow struct {
 	// or cancels the run. With skip they run without it.
 	OnFailure string `yaml:"on-failure" enum:"block,skip" default:"block"`
 
+	// Notify lists the services that hear how runs of the flow end, in addition to those of its pipelines.
+	Notify []*Notification `yaml:"notify"`
+
 	// Owner is the team that looks after the flow.
 	Owner string `yaml:"owner"`
 

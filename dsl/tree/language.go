@@ -12,7 +12,7 @@ import (
 )
 
 //go:embed tree.go await.go bound.go call.go choose.go contribution.go compensate.go each.go error.go events.go flow.go
-//go:embed handler.go loop.go pipeline.go retry.go template.go trigger.go
+//go:embed handler.go loop.go notify.go pipeline.go retry.go template.go trigger.go
 var treeFiles embed.FS
 
 var comments = sync.OnceValue(func() spec.Sources { return spec.Read(treeFiles) })

@@ -80,6 +80,9 @@ type Pipeline struct {
 	// pipeline and the word finally.
 	Finally []*Handler `yaml:"finally"`
 
+	// Notify lists the services that hear how runs of the pipeline end. They hear of it after the run, each by a delivery of its own.
+	Notify []*Notification `yaml:"notify"`
+
 	// Keep is how many of the latest ended runs the server keeps. Use it for pipelines that run by the clock, whose
 	// runs nobody looks at later. The server deletes older ones about once a minute. Without it, the server keeps all
 	// runs for its retention.
@@ -107,6 +110,7 @@ type Pipeline struct {
 	Response        *typing.Outline                `yaml:"-"` // what is known of the outputs
 	Level           int                            `yaml:"-"` // of calls below it
 	Called          bool                           `yaml:"-"` // by a handler of the bundle
+	Sends           *Notification                  `yaml:"-"` // what it sends; nil for a pipeline of a file
 }
 
 // FlowID returns the flow of a pipeline. A pipeline without a flow is its own flow.

@@ -69,6 +69,12 @@ func text(v planner.PlanView) string {
 			writeStage(&b, stage, branch.Number)
 		}
 	}
+	if len(v.Notify) > 0 {
+		b.WriteString("\nafter the run\n")
+	}
+	for _, n := range v.Notify {
+		fmt.Fprintf(&b, "  %s  tells %s, if it is %s\n", n.Pipeline, n.Service+" "+n.Path, strings.Join(n.On, ", "))
+	}
 	return b.String()
 }
 

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/intake"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/secrets"
 	"procaas/engine/store"
 )
 
@@ -24,8 +25,10 @@ type trial struct {
 	what    string // for messages, and the id of the event
 	payload any
 	crash   crash
+	secret  string // the value of each secret
 
 	engine *engine.Virtual
+	clock  *clock.Virtual
 	run    string
 	until  time.Time // by which it has to end
 }
@@ -77,22 +80,24 @@ func openStore(t *testing.T, dsn string) store.Store {
 func startTrial(t *testing.T, tr trial) trial {
 	t.Helper()
 	bundle := enginetest.Load(t, tr.flow, tr.types...)
-	clock := clock.NewVirtual(time.Now())
+	tr.clock = clock.NewVirtual(time.Now())
 	var err error
 	tr.engine, err = engine.NewVirtual(t.Context(), engine.VirtualOptions{
-		Options: engine.Options{Store: tr.store, Types: tr.types, Bundle: bundle, Name: "test"},
-		Clock:   clock, CrashAt: tr.crash.at, CrashAfter: tr.crash.after,
+		Options: engine.Options{
+			Store: tr.store, Types: tr.types, Bundle: bundle, Name: "test", Secrets: func(secrets.Use) (string, error) { return tr.secret, nil },
+		},
+		Clock: tr.clock, CrashAt: tr.crash.at, CrashAfter: tr.crash.after,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	submitted, err := tr.engine.Engine().Submit(t.Context(), []intake.Submission{{Event: model.Event{
-		Type: "work", ID: tr.what, Source: t.Name(), Payload: tr.payload, Time: clock.Now(),
+		Type: "work", ID: tr.what, Source: t.Name(), Payload: tr.payload, Time: tr.clock.Now(),
 	}}})
 	if err != nil || submitted[0].Err != nil {
 		t.Fatal(err, submitted[0].Err)
 	}
-	tr.run, tr.until = submitted[0].Receipt.Run, clock.Now().Add(time.Hour)
+	tr.run, tr.until = submitted[0].Receipt.Run, tr.clock.Now().Add(time.Hour)
 	return tr
 }
 

@@ -33,6 +33,9 @@ func NewCoverage(bundles ...*tree.Bundle) *Coverage {
 	for _, b := range bundles {
 		c.forks = append(c.forks, b.Cover().Forks...)
 		for _, p := range b.Pipelines {
+			if p.Sends != nil {
+				continue // no author has written it
+			}
 			for _, s := range p.Stages {
 				for _, h := range s.Handlers {
 					c.add(h)

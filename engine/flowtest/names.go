@@ -21,6 +21,10 @@ func newNames(b *tree.Bundle) names {
 	for _, p := range b.Pipelines {
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
+				if p.Sends != nil {
+					n.paths, n.byName[h.Path] = append(n.paths, h.Path), []string{h.Path}
+					continue
+				}
 				n.add(h.Path)
 				if undo := h.Compensation(); undo != nil {
 					n.add(undo.Path)

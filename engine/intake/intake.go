@@ -114,6 +114,12 @@ func checkPayload(ctx context.Context, b *tree.Bundle, ev model.Event) error {
 func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 	served := d.Bundle.On(ev.Type)
 	serves := ""
+	if len(served) > 0 && served[0].Sends != nil && ev.Source != model.NotifySource(ev.Type) {
+		return model.Intake{}, &Error{
+			Code: "unknown_event_type", Field: "type",
+			Message: fmt.Sprintf("events of the type %s come only from the ends of runs; nobody else may submit or emit them", ev.Type),
+		}
+	}
 	if len(served) > 0 {
 		serves = served[0].ID
 	} else {

@@ -87,6 +87,9 @@ func (e Event) Namespace() string {
 // ReservedSource is the prefix of the sources of the engine's own events.
 const ReservedSource = "procaas/"
 
+// NotifySource is the source of the events that tell of the ends of runs. The pipeline sends them.
+func NotifySource(pipeline string) string { return ReservedSource + "notify/" + pipeline }
+
 // TaskSource is the source of the events that a pipeline's tasks become.
 func TaskSource(pipeline string) string { return ReservedSource + "queue/" + pipeline }
 

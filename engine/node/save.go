@@ -119,6 +119,7 @@ func (j *job) patience() time.Duration {
 // commit writes one step of the run. If the store refuses this step, the run fails.
 func (j *job) commit(c model.Change) error {
 	c.Alone = !j.claimed.Ordered
+	c.Emit = append(c.Emit, j.notifications(c)...)
 	err := j.n.steps.commit(c)
 	switch {
 	case err == nil:
@@ -220,8 +221,13 @@ func (j *job) intakes(events []model.Event) []model.Intake {
 		in.Dedup, in.From = true, nil
 		out = append(out, in)
 	}
-	if len(out) > 0 && j.n.backlog.Load() {
-		j.n.d.Turns.Queue(j.n.d.Library.Present().Bundle, out, j.n.d.Clock.Now())
-	}
+	j.queue(out)
 	return out
+}
+
+// queue assigns turns to the runs of emitted events, if runs wait.
+func (j *job) queue(runs []model.Intake) {
+	if len(runs) > 0 && j.n.backlog.Load() {
+		j.n.d.Turns.Queue(j.n.d.Library.Present().Bundle, runs, j.n.d.Clock.Now())
+	}
 }

@@ -219,7 +219,15 @@ func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 }
 
 // EndsOrderly reports whether a run that is cancelled has something left to do.
-func (p *Plan) EndsOrderly() bool { return p.Undoes || p.Final != nil }
+func (p *Plan) EndsOrderly() bool { return p.Undoes || p.Final != nil || len(p.Notifications()) > 0 }
+
+// Notifications lists who hears how runs end: those of the pipeline and of its flow.
+func (p *Plan) Notifications() []*tree.Notification {
+	if p.Flow == nil {
+		return p.Pipeline.Notify
+	}
+	return slices.Concat(p.Pipeline.Notify, p.Flow.Notify)
+}
 
 // Regular returns how many stages a run goes through before that of finally.
 func (p *Plan) Regular() int {

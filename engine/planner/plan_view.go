@@ -16,6 +16,16 @@ type PlanView struct {
 	Target   string      `json:"target,omitempty"`
 	Longest  string      `json:"longest"` // longest time of a run, or unbounded: see [tree.Longest]
 	Stages   []StageView `json:"stages"`  // in the order in which they run
+
+	Notify []NotifyView `json:"notify,omitempty"` // who hears how a run ends
+}
+
+// A NotifyView is a service that hears how runs end.
+type NotifyView struct {
+	Pipeline string   `json:"pipeline"` // that tells it
+	On       []string `json:"on"`       // ends
+	Service  string   `json:"service"`
+	Path     string   `json:"path"` // of its address
 }
 
 // A StageView is a stage of a [PlanView].
@@ -112,6 +122,9 @@ func (p *Plan) View() PlanView {
 			sv.Handlers = append(sv.Handlers, hv)
 		}
 		v.Stages = append(v.Stages, sv)
+	}
+	for _, n := range p.Notifications() {
+		v.Notify = append(v.Notify, NotifyView{Pipeline: n.Sender().ID, On: n.On, Service: n.Service, Path: n.Path})
 	}
 	return v
 }

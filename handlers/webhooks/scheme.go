@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/outbound"
 	"procaas/handlers/webhooks/language"
 )
 
@@ -170,9 +171,9 @@ func (s *scheme) stampOf(h http.Header, signature string) string {
 func (s *scheme) sign(secret, id, stamp string, body []byte) ([]byte, error) {
 	key := []byte(secret)
 	if s.prefixed {
-		decoded, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+		decoded, err := outbound.WebhookKey(secret)
 		if err != nil {
-			return nil, fmt.Errorf("the secret is not base64 behind whsec_: %w", err)
+			return nil, err
 		}
 		key = decoded
 	}
