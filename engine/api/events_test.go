@@ -78,6 +78,7 @@ func FuzzEvents(f *testing.F) {
 		[]byte(`{"specversion": "1.0", "type": "new-order-created", "id": "1", "source": "s", "data_base64": "MQ=="}`))
 	f.Add("application/cloudevents-batch+json", "", "",
 		[]byte(`[{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "time": "x", "": {}}]`))
+	f.Add("application/x-ndjson", "", "", []byte("{\"type\": \"new-order-created\"}\n\n{\"type\": 1}\n[]\nx"))
 	f.Add("application/json", "id", "%zz\"", []byte(`{}`))
 	f.Add("text/plain; charset=\xff", "type", "new-order-created", []byte{0xff})
 	f.Add("", "specversion", "\"1.0\\\"", []byte("\x00"))

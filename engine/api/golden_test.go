@@ -2,8 +2,10 @@ package api_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,7 +31,7 @@ import (
 // commands are
 //
 //	server [token=T] [open=(G,…)] [hosts=(H,…)] [max-body=N]   a new server on a new engine; hosts make it one of this machine
-//	http                            a request; {{repeat "x" 9}} and {{hex "ff"}} write what cannot be shown
+//	http                            a request; {{repeat "x" 9}}, {{hex "ff"}} and {{gzip "x"}} write what cannot be shown
 //	submitted                       the events that the engine has accepted since the last time
 //	end run=ID status=S             how a run ended
 //	engine down|up|panics|wrong     what the engine does next; wrong has errors in its pipelines
@@ -104,6 +106,12 @@ func readRequest(t *testing.T, input string) *http.Request {
 	funcs := template.FuncMap{"repeat": strings.Repeat, "hex": func(s string) (string, error) {
 		b, err := hex.DecodeString(s)
 		return string(b), err
+	}, "gzip": func(s string) (string, error) {
+		var b strings.Builder
+		z := gzip.NewWriter(&b)
+		_, err := io.WriteString(z, s)
+		err = errors.Join(err, z.Close())
+		return b.String(), err
 	}}
 	var text bytes.Buffer
 	if err := template.Must(template.New("").Funcs(funcs).Parse(input)).Execute(&text, nil); err != nil {

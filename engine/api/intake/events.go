@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,11 @@ const (
 	mediaCloudEvent = "application/cloudevents+json"
 	mediaCloudBatch = "application/cloudevents-batch+json"
 )
+
+// mediaLines is the media type of one event a line. Many programs give it other names.
+const mediaLines = "application/x-ndjson"
+
+var linesToo = []string{"application/ndjson", "application/jsonl"}
 
 // maxEvents bounds the events of one request, because one short transaction stores them.
 const maxEvents = 1000
@@ -90,10 +96,12 @@ func eventDecoder(c *rest.Call) (func([]byte) (submission, error), error) {
 	if isBinary(c.R.Header) {
 		return func(body []byte) (submission, error) { return decodeBinary(c.R.Header, body) }, nil
 	}
-	media, err := c.Media(rest.MediaJSON, mediaCloudEvent, mediaCloudBatch)
+	media, err := c.Media(append([]string{rest.MediaJSON, mediaCloudEvent, mediaCloudBatch, mediaLines}, linesToo...)...)
 	switch {
 	case err != nil:
 		return nil, err
+	case media == mediaLines, slices.Contains(linesToo, media):
+		return decodeLines, nil
 	case media == mediaCloudEvent:
 		return func(body []byte) (submission, error) { return decodeCloudEvents(body, false) }, nil
 	case media == mediaCloudBatch:
@@ -102,13 +110,45 @@ func eventDecoder(c *rest.Call) (func([]byte) (submission, error), error) {
 	return decodePlain, nil
 }
 
-// decodePlain decodes one event of the plain form, or an array of them. CloudEvents are recognized
-// by their specversion, because many clients send all JSON as application/json.
+// decodeLines decodes one event a line. The reply is that to an array.
+func decodeLines(body []byte) (submission, error) {
+	events := []any{}
+	number := 0
+	for line := range bytes.Lines(body) {
+		number++
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if len(events) == maxEvents {
+			return submission{}, problem.New(problem.InvalidBody, "want at most %d events in one body, have more at line %d", maxEvents, number)
+		}
+		v, err := rest.Parse(line)
+		if wrong, ok := errors.AsType[*problem.Problem](err); ok {
+			wrong.Detail = fmt.Sprintf("line %d: %s", number, wrong.Detail)
+			for i := range wrong.Errors {
+				wrong.Errors[i].Location = fmt.Sprintf("/%d%s", len(events), wrong.Errors[i].Location)
+			}
+		}
+		if err != nil {
+			return submission{}, err
+		}
+		events = append(events, v)
+	}
+	return decodeEvents(events)
+}
+
+// decodePlain decodes one event, or an array of them.
 func decodePlain(body []byte) (submission, error) {
 	v, err := rest.Parse(body)
 	if err != nil {
 		return submission{}, err
 	}
+	return decodeEvents(v)
+}
+
+// decodeEvents reads events of the plain form. CloudEvents are recognized by their specversion, because many clients send all
+// JSON as application/json.
+func decodeEvents(v any) (submission, error) {
 	first := v
 	if list, ok := v.([]any); ok && len(list) > 0 {
 		first = list[0]

@@ -99,7 +99,7 @@ func (g *Group) Operations() []rest.Operation {
 			"in `ce-` headers. Extensions of CloudEvents: `partitionkey` (or `subject`) is the key. `priority`, `delaytolerance` and `at` " +
 			"are as in the plain form. `labels` is text such as `city=berlin,vip=yes`. `traceparent` and `tracestate`, or the headers " +
 			"of these names, are the trace context of the event. " +
-			"Data must be JSON.\n\n" +
+			"Data must be JSON. With `application/x-ndjson`, the body has one event a line. It may be compressed with gzip.\n\n" +
 			"The server refuses a request that it cannot parse as a whole. Otherwise it accepts or refuses each event: 202 if it refuses " +
 			"none, 207 if some, 422 `batch_refused` if all. For a repeated `source` and `id` it returns the first run.\n\n" +
 			"With `wait`, or `Prefer: wait=10`, the server answers a single event as soon as its run has ended: 200 with `status` and " +
@@ -124,6 +124,7 @@ func eventBody(schema func(any) *huma.Schema) *huma.RequestBody {
 			rest.MediaJSON:  {Schema: OneOrMany(schema(wire.Event{})), Example: plain},
 			mediaCloudEvent: {Schema: cloud, Example: structured},
 			mediaCloudBatch: {Schema: &huma.Schema{Type: huma.TypeArray, Items: cloud}, Example: []any{structured}},
+			mediaLines:      {Schema: &huma.Schema{Type: huma.TypeString, Description: "One event a line, each as in an array."}},
 		},
 	}
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -26,22 +27,66 @@ const (
 	BodyRate = 16 << 10
 )
 
-// Body reads a body up to the server's limit. It takes memory for the body and for its decoded form.
+// Body reads a body up to the server's limit, which also holds for what a compressed one unpacks to. It takes memory for the
+// body and for its decoded form.
 func (c *Call) Body() ([]byte, error) {
+	if strings.EqualFold(c.R.Header.Get("Content-Encoding"), "gzip") {
+		return c.unpacked()
+	}
+	return c.read("send it as it is, or compressed with gzip", "gzip, identity")
+}
+
+// SentBody is [Call.Body] for bytes that their sender has signed. It refuses compressed ones.
+func (c *Call) SentBody() ([]byte, error) { return c.read("send it as it is", "identity") }
+
+// read reads a body that is not compressed. The remedy is for the sender of another.
+func (c *Call) read(remedy, accepted string) ([]byte, error) {
+	if e := c.R.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, problem.New(problem.UnsupportedMedia, "the body is compressed with %s; %s", e, remedy).With("Accept-Encoding", accepted)
+	}
+	body, err := c.sent()
+	if err == nil {
+		err = takeDecoded(c.R, body)
+	}
+	return body, err
+}
+
+// unpacked reads a body that is compressed with gzip.
+func (c *Call) unpacked() ([]byte, error) {
+	sent, err := c.sent()
+	if err != nil {
+		return nil, err
+	}
+	var body []byte
+	z, err := gzip.NewReader(bytes.NewReader(sent))
+	if err == nil {
+		body, err = io.ReadAll(&counted{io.NopCloser(io.LimitReader(z, c.MaxBody+1)), c.R})
+	}
+	switch {
+	case errors.As(err, new(*problem.Problem)):
+		return nil, err
+	case err != nil:
+		return nil, problem.New(problem.InvalidBody, "the body is not gzip, as its Content-Encoding says: %v", err)
+	case int64(len(body)) > c.MaxBody:
+		return nil, problem.New(problem.BodyTooLarge, "the body is larger than %d bytes when it is unpacked", c.MaxBody)
+	}
+	return body, takeDecoded(c.R, body)
+}
+
+// takeDecoded takes memory for the decoded form of a body.
+func takeDecoded(r *http.Request, body []byte) error {
+	return TakeMemory(r, datum.DecodedSize(body)+(copiesOfBody-1)*len(body))
+}
+
+// sent reads the bytes of a body.
+func (c *Call) sent() ([]byte, error) {
 	tooLarge := func() error {
 		return problem.New(problem.BodyTooLarge, "the body is larger than %d bytes", c.MaxBody).With("Connection", "close")
 	}
 	if c.R.ContentLength > c.MaxBody {
 		return nil, tooLarge()
 	}
-	if e := c.R.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, problem.New(problem.UnsupportedMedia, "the body is compressed with %s; send it as it is", e).With("Accept-Encoding",
-			"identity")
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.W, Counted(c.R), c.MaxBody))
-	if err == nil {
-		err = TakeMemory(c.R, datum.DecodedSize(body)+(copiesOfBody-1)*len(body))
-	}
 	switch {
 	case err == nil:
 		return body, nil

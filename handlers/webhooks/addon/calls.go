@@ -188,7 +188,7 @@ func (g *group) deliver(c *rest.Call, w *language.Webhook) (*answer, error) {
 	if !g.failures.Allow(c.R) {
 		return nil, problem.New(problem.TooManyFailures, "many requests without a valid signature came from this address").With("Retry-After", "10")
 	}
-	body, err := c.Body()
+	body, err := c.SentBody()
 	if err != nil {
 		return nil, err
 	}
