@@ -42,8 +42,13 @@ require (
 
 require (
 	github.com/KimMachineGun/automemlimit v0.7.5
+	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/coreos/go-systemd/v22 v22.7.0
+	github.com/go-jose/go-jose/v4 v4.1.8
+	github.com/golang-jwt/jwt/v5 v5.3.1
+	github.com/oauth2-proxy/mockoidc v0.0.0-20261103160011-e06ed0b7cb7f
 	github.com/yuin/goldmark v1.8.7
+	golang.org/x/oauth2 v0.38.0
 )
 
 require github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect

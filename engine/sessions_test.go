@@ -37,8 +37,8 @@ func TestSessionsEndOnAllNodes(t *testing.T) {
 		want := func(what, session string, good bool) {
 			t.Helper()
 			for _, e := range []*engine.Engine{one, other} {
-				have, err := e.SessionToken(ctx, session)
-				if good && (err != nil || have != token) || !good && !errors.Is(err, credentials.ErrUnknownToken) {
+				have, err := e.SignedIn(ctx, session)
+				if good && (err != nil || have.Token != token) || !good && !errors.Is(err, credentials.ErrUnknownToken) {
 					t.Errorf("%s: want good %v, have %v", what, good, err)
 				}
 			}

@@ -36,12 +36,18 @@ var ofProducts = map[string]struct{ args, file, with, without, flag string }{
 		`unknown field "queue"`, "--strict-queues"},
 	"inbox": {"serve --cell b=postgres://b --store sqlite:a --pipelines FILE", plainFlow, "--cell needs a --store that is postgres://",
 		"unknown flag: --cell", "--cell"},
+	"signon": {"access test FILE", accessFile, "has 1 rule for", `unknown command "access"`, "--access"},
 }
 
 const hookFlow = `webhooks:
   - {id: repo, scheme: github, secrets: [hook], type: hello, owner: team-repo}
 pipelines:
   - {id: hello, shared-state: {greeted: false}, stages: [{id: only, handlers: [{id: greet, set: {greeted: true}}]}]}
+`
+
+const accessFile = `issuer: https://login.example.com
+audience: procaas
+rules: [{role: viewer}]
 `
 
 const clusterFlow = `clusters:

@@ -85,6 +85,9 @@ var homes = []struct {
 		[]string{"engine", "engine/node", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"},
 		"spans are made by the engine",
 	},
+	{"github.com/coreos/go-oidc", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
+	{"golang.org/x/oauth2", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
+	{"github.com/go-jose/go-jose", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
 	{"github.com/coreos/go-systemd", []string{"cmd/procaas/internal/serve"}, "only a node that serves has a supervisor"},
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
 }
@@ -196,7 +199,7 @@ func checkRooms(t *testing.T, known []string, from, to string) {
 // makes programs larger.
 var testLibraries = []string{
 	"testing", "pgregory.net/rapid", "procaas/engine/enginetest", "github.com/rogpeppe/go-internal",
-	"go.uber.org/goleak",
+	"go.uber.org/goleak", "github.com/oauth2-proxy/mockoidc", "github.com/golang-jwt/jwt/v5",
 }
 
 // TestProgramsLinkNoTestLibraries looks at all that the commands are built from.
@@ -240,7 +243,7 @@ func pluggedIn(from string) bool {
 func harness(from string) bool { return strings.HasPrefix(from, "engine/enginetest") }
 
 // products are the folders of the add-ons.
-var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue", "handlers/sharding"}
+var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue", "handlers/sharding", "handlers/signon", "handlers/webhooks"}
 
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{

@@ -128,6 +128,10 @@ type Process struct {
 	// is opened, so that a mistyped flag is reported first.
 	Check func(*tree.Bundle) error
 
+	// Identifier recognises callers without a token of the server. It returns nil if the flags name none, and what is wrong
+	// with them. It is called before Check. A node with one needs no token to be reached from other machines.
+	Identifier func() (access.Identifier, error)
+
 	// Spread returns how to open a store that consists of several databases, if the flags name more than dsn, which is
 	// that of the node. It is called with Check, and returns what is wrong with the flags. Nil opens one database.
 	Spread func(dsn string) (Spread, error)

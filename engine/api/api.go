@@ -29,6 +29,7 @@ import (
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
 	"procaas/engine/budget"
+	"procaas/engine/credentials"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/store"
@@ -43,6 +44,7 @@ type Options struct {
 	Log      *slog.Logger        // nil logs nothing
 	Registry prometheus.Gatherer // the metrics of /metrics; nil for none
 	Token    string              // of an admin, in the form of [credentials.HashToken]; may be empty
+	Others   access.Identifier   // see [access.Options]; may be nil
 	Open     []string            // groups of calls that never need a token; see [rest.OpenGroups]
 
 	// Local says that only this machine reaches the server. Callers without a token must then call
@@ -126,6 +128,9 @@ type Server struct {
 	Streams *rest.Streams
 	Log     *slog.Logger
 	Closing <-chan struct{} // see [Options.Closing]
+
+	// SignIn opens a session of the console for an identity.
+	SignIn func(w http.ResponseWriter, r *http.Request, who credentials.Identity) error
 }
 
 // New makes the handler of all routes. It panics if its own page does not parse, or if
@@ -174,7 +179,7 @@ func newServer(o Options) *server {
 		o.MaxBody = DefaultMaxBody
 	}
 	s := &server{Options: o, router: chi.NewMux(), routes: map[string]*rest.Operation{}, doc: newDocument(o.Groups)}
-	s.access = access.New(access.Options{Access: o.Engine.Access, Log: o.Log, Token: o.Token, Open: o.Open, Local: o.Local, Hosts: o.Hosts})
+	s.access = access.New(access.Options{Access: o.Engine.Access, Others: o.Others, Log: o.Log, Token: o.Token, Open: o.Open, Local: o.Local, Hosts: o.Hosts})
 	s.console = s.newConsole()
 	s.tabs = newTabs(s.console, o.Memory)
 	s.streams = &rest.Streams{Ended: s.console.Ended(), Closing: o.Closing, MayGoOn: s.access.MayGoOn}
@@ -213,7 +218,7 @@ func (s *server) operations() []rest.Operation {
 		all = append(all, group.Operations()...)
 	}
 	for _, g := range s.Groups {
-		all = append(all, g.Operations(Server{Events: events, Streams: s.streams, Log: s.Log, Closing: s.Closing})...)
+		all = append(all, g.Operations(Server{Events: events, Streams: s.streams, Log: s.Log, Closing: s.Closing, SignIn: s.access.SignInAs})...)
 	}
 	return append(all, s.statusOperations()...)
 }

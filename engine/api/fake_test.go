@@ -518,8 +518,12 @@ func (f *fakeEngine) OpenSession(ctx context.Context, name string, token [sha256
 	return f.controls.OpenSession(ctx, name, token)
 }
 
-func (f *fakeEngine) SessionToken(ctx context.Context, session string) ([sha256.Size]byte, error) {
-	return f.controls.SessionToken(ctx, session)
+func (f *fakeEngine) OpenSessionOf(ctx context.Context, who credentials.Identity) (string, error) {
+	return f.controls.OpenSessionOf(ctx, who)
+}
+
+func (f *fakeEngine) SignedIn(ctx context.Context, session string) (credentials.Session, error) {
+	return f.controls.SignedIn(ctx, session)
 }
 
 func (f *fakeEngine) CloseSession(ctx context.Context, session string) error {

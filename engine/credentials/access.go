@@ -44,8 +44,8 @@ func Roles() []Role {
 	return []Role{RoleViewer, RoleSubmitter, RoleWorker, RoleOperator, RoleDeployer, RoleAdmin}
 }
 
-// takesPaths reports whether a role can be restricted to paths.
-func (r Role) takesPaths() bool { return r != RoleAdmin && r != RoleDeployer }
+// TakesPaths reports whether a role can be restricted to paths.
+func (r Role) TakesPaths() bool { return r != RoleAdmin && r != RoleDeployer }
 
 // A Grant is what the bearer of a token may do.
 type Grant struct {
@@ -53,6 +53,9 @@ type Grant struct {
 	Role  Role     // empty allows nothing
 	Paths []string // at or below which the grant holds; everywhere when there are none
 	Quota string   // as in [Token]
+
+	// By says where the role comes from, for people, if it is not that of a token: such as rule 2 of a file. Empty for a token.
+	By string
 
 	// Owners are those whose files a deployer may change; nil for all.
 	Owners []string

@@ -210,7 +210,7 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 		return invalid("name: the audit calls somebody else %s; choose another name", spec.Name)
 	case !slices.Contains(Roles(), spec.Role):
 		return invalid("role: want viewer, submitter, worker, operator, deployer or admin, have %q", spec.Role)
-	case len(spec.Paths) > 0 && !spec.Role.takesPaths():
+	case len(spec.Paths) > 0 && !spec.Role.TakesPaths():
 		return invalid("paths: the role %s holds everywhere; the other roles may be bound to paths", spec.Role)
 	case len(spec.Paths) > maxPaths:
 		return invalid("paths: want at most %d, have %d", maxPaths, len(spec.Paths))

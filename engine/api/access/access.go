@@ -28,7 +28,8 @@ type Access interface {
 	GrantOf(ctx context.Context, token [sha256.Size]byte) (credentials.Grant, error)
 	GrantOfCertificate(ctx context.Context, names []string) (credentials.Grant, error)
 	OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error)
-	SessionToken(ctx context.Context, session string) ([sha256.Size]byte, error)
+	OpenSessionOf(ctx context.Context, who credentials.Identity) (string, error)
+	SignedIn(ctx context.Context, session string) (credentials.Session, error)
 	CloseSession(ctx context.Context, session string) error
 	AuditRefusal(ctx context.Context, by store.Actor, call, detail string) error
 }
@@ -36,6 +37,7 @@ type Access interface {
 // A Checker identifies callers, and admits those with permission.
 type Checker struct {
 	access Access
+	others Identifier // nil for none
 	log    *slog.Logger
 	token  *[sha256.Size]byte // of an admin; nil for none
 	open   []string
@@ -51,6 +53,9 @@ type Options struct {
 	Access Access
 	Log    *slog.Logger
 
+	// Others identifies callers without a token of the server. Nil for none. With it, no caller is an admin without a token.
+	Others Identifier
+
 	// Token is that of an admin, in the form of [credentials.HashToken]. Empty for none.
 	Token string
 	Open  []string // groups of calls that never need a token; see [rest.OpenGroups]
@@ -64,7 +69,7 @@ type Options struct {
 
 // New makes a checker. It panics if [credentials.HashToken] refuses Options.Token.
 func New(o Options) *Checker {
-	d := &Checker{access: o.Access, log: o.Log, open: o.Open, local: o.Local}
+	d := &Checker{access: o.Access, others: o.Others, log: o.Log, open: o.Open, local: o.Local}
 	for _, h := range o.Hosts {
 		d.hosts = append(d.hosts, strings.ToLower(h))
 	}
@@ -200,9 +205,9 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 	return token, true, nil
 }
 
-// guarded reports whether any token is configured or was ever made.
+// guarded reports whether any token is configured or was ever made, or an issuer of others is.
 func (d *Checker) guarded(ctx context.Context) (bool, error) {
-	if d.token != nil {
+	if d.token != nil || d.others != nil {
 		return true, nil
 	}
 	return d.access.Guarded(ctx)
@@ -216,7 +221,14 @@ const adminName = "admin"
 // many wrong ones only learns that this one is wrong, too.
 func (d *Checker) authenticate(r *http.Request, token string) (credentials.Grant, error) {
 	g, err := d.grantOf(r.Context(), sha256.Sum256([]byte(token)))
-	if err == nil || !isWrong(err) {
+	if d.others != nil && errors.Is(err, credentials.ErrUnknownToken) {
+		if who, known, no := d.others.Identify(r.Context(), token); known && no == nil {
+			return d.grantOfOther(who)
+		} else if known {
+			err = no
+		}
+	}
+	if p := (*problem.Problem)(nil); err == nil || errors.As(err, &p) || !isWrong(err) {
 		return g, err
 	}
 	from := addressOf(r)
@@ -238,6 +250,16 @@ func (d *Checker) grantOf(ctx context.Context, token [sha256.Size]byte) (credent
 	return d.access.GrantOf(ctx, token)
 }
 
+// grantOfOther returns what an identity may do.
+func (d *Checker) grantOfOther(who credentials.Identity) (credentials.Grant, error) {
+	g, err := d.others.Grant(who)
+	if err != nil {
+		return credentials.Grant{}, by(credentials.Grant{Name: who.Name}, problem.New(problem.Forbidden, "%s", err))
+	}
+	g.Name = who.Name
+	return g, nil
+}
+
 // isWrong reports whether an error means that a token is invalid.
 func isWrong(err error) bool {
 	return errors.Is(err, credentials.ErrUnknownToken) || errors.Is(err, credentials.ErrTokenExpired)
@@ -253,14 +275,32 @@ func (d *Checker) signedIn(r *http.Request) (g credentials.Grant, given bool, er
 	if !ok {
 		return g, false, nil
 	}
-	token, err := d.access.SessionToken(r.Context(), session)
-	if err == nil {
-		g, err = d.grantOf(r.Context(), token)
+	s, err := d.access.SignedIn(r.Context(), session)
+	switch {
+	case err == nil && s.Identity == nil:
+		g, err = d.grantOf(r.Context(), s.Token)
+	case err == nil && d.others == nil: // this node knows nobody by that issuer
+		err = credentials.ErrUnknownToken
+	case err == nil:
+		g, err = d.grantOfOther(*s.Identity)
 	}
 	if err != nil && isWrong(err) {
 		return credentials.Grant{}, false, nil
 	}
 	return g, err == nil, err
+}
+
+// An Identifier recognises callers without a token of the server, such as those of a company's own issuer of tokens.
+type Identifier interface {
+	// Identify returns the bearer of a token. It returns false if the token is not of its form, so that it is just an unknown one. The
+	// error says what is wrong with the token. It wraps [credentials.ErrUnknownToken], or is a problem if the token could not be looked at.
+	Identify(ctx context.Context, token string) (credentials.Identity, bool, error)
+
+	// Grant returns what somebody may do now. The error says why it is nothing.
+	Grant(who credentials.Identity) (credentials.Grant, error)
+
+	// Entrance returns the address on this server where people sign in with a browser, and its name for them. Empty for none.
+	Entrance() (address, name string)
 }
 
 // admitEvery is how often a long call checks whether its caller may still make it.
@@ -369,6 +409,9 @@ func forbidden(g credentials.Grant, n rest.Need) *problem.Problem {
 	if g.Has(n.Role) {
 		return by(g, problem.New(problem.Forbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name,
 			strings.Join(g.Paths, ", ")))
+	}
+	if g.By != "" {
+		return by(g, problem.New(problem.Forbidden, "%s is %s by %s; the call needs %s", g.Name, article(g.Role), g.By, article(n.Role)))
 	}
 	return by(g, problem.New(problem.Forbidden, "the token %s is %s's; the call needs %s's", g.Name, article(g.Role), article(n.Role)))
 }

@@ -194,3 +194,72 @@ func TestForeignHostsAreRefusedOnThisMachine(t *testing.T) {
 type open struct{ Access }
 
 func (open) Guarded(context.Context) (bool, error) { return false, nil }
+
+// untokened is a doorkeeper where nobody has made a token yet.
+type untokened struct{ doorkeeper }
+
+func (untokened) Guarded(context.Context) (bool, error) { return false, nil }
+
+// An office identifies callers with tokens such as other:viewer.
+type office struct{ away bool }
+
+func (o *office) Identify(_ context.Context, token string) (credentials.Identity, bool, error) {
+	role, ok := strings.CutPrefix(token, "other:")
+	switch {
+	case !ok:
+		return credentials.Identity{}, false, nil
+	case o.away:
+		return credentials.Identity{}, true, problem.New(problem.NotReady, "away")
+	case role == "forged":
+		return credentials.Identity{}, true, fmt.Errorf("claim x: %w", credentials.ErrUnknownToken)
+	}
+	return credentials.Identity{Name: "ann@example.com", Claims: []byte(`"` + role + `"`)}, true, nil
+}
+
+func (o *office) Grant(who credentials.Identity) (credentials.Grant, error) {
+	role := strings.Trim(string(who.Claims), `"`)
+	if role == "nobody" {
+		return credentials.Grant{}, fmt.Errorf("no rule fits")
+	}
+	return credentials.Grant{Role: credentials.Role(role), By: "rule 1"}, nil
+}
+
+func (*office) Entrance() (address, name string) { return "/in", "office" }
+
+// Callers whom an add-on identifies get in where their role may, and tokens of the server work as before.
+func TestOthersAreIdentified(t *testing.T) {
+	t.Parallel()
+	o := &office{}
+	s := New(Options{Access: untokened{}, Others: o})
+	for token, want := range map[string]string{
+		"": "401 the call needs the header", "wrong": "401 the token is none of this server's", "viewer": "200 viewer", "other:viewer": "200 ann@example.com",
+		"other:worker": "403 ann@example.com is a worker by rule 1; the call needs a viewer", "other:nobody": "403 no rule fits",
+		"other:forged": "401 claim x: ",
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		in, err := s.Admit(r, rest.Views)
+		have := ""
+		if err == nil {
+			have = "200 " + rest.Granted(in).Name
+		} else {
+			p := problem.Of(err)
+			have = fmt.Sprint(p.Status, " ", p.Detail)
+		}
+		if !strings.HasPrefix(have, want) {
+			t.Errorf("%q: want %s, have %s", token, want, have)
+		}
+	}
+	o.away = true
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Authorization", "Bearer other:viewer")
+	if _, err := s.Admit(r, rest.Views); problem.Of(err).Status != http.StatusServiceUnavailable {
+		t.Errorf("want that the node is not ready, have %v", err)
+	}
+	r.Header.Set("Authorization", "Bearer viewer")
+	if _, err := s.Admit(r, rest.Views); err != nil {
+		t.Errorf("want tokens of the server to go on, have %v", err)
+	}
+}

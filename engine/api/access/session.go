@@ -18,16 +18,15 @@ import (
 // or from other sites.
 const sessionCookie = "procaas_session"
 
-// cookieName returns the name of the cookie for the server as the browser calls it. Browsers send
+// CookieName returns the name of a cookie for the server as the browser calls it. Browsers send
 // cookies to all ports of a host, so the port is in the name: servers beside each other, such as two
 // of a developer, do not get or replace each other's sessions. With TLS, the prefix keeps other
 // hosts of the domain from setting it.
-func cookieName(r *http.Request) string {
-	name := sessionCookie
+func CookieName(r *http.Request, name string) string {
 	if _, port, err := net.SplitHostPort(r.Host); err == nil && !strings.ContainsFunc(port, func(c rune) bool { return c < '0' || c > '9' }) {
 		name += "_" + port
 	}
-	if encrypted(r) {
+	if Encrypted(r) {
 		name = "__Host-" + name
 	}
 	return name
@@ -36,7 +35,7 @@ func cookieName(r *http.Request) string {
 // setSession sets the session in the browser, or removes it if it is empty.
 func setSession(w http.ResponseWriter, r *http.Request, session string) {
 	c := &http.Cookie{
-		Name: cookieName(r), Value: session, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
+		Name: CookieName(r, sessionCookie), Value: session, Path: "/", HttpOnly: true, Secure: Encrypted(r), SameSite: http.SameSiteStrictMode,
 		MaxAge: int(credentials.SessionTime.Seconds()),
 	}
 	if session == "" {
@@ -45,9 +44,9 @@ func setSession(w http.ResponseWriter, r *http.Request, session string) {
 	http.SetCookie(w, c)
 }
 
-// encrypted reports whether the browser uses TLS, also through a proxy. A false claim only
+// Encrypted reports whether the browser uses TLS, also through a proxy. A false claim only
 // restricts when the browser sends the cookie.
-func encrypted(r *http.Request) bool {
+func Encrypted(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
@@ -73,12 +72,47 @@ func (d *Checker) SignIn(w http.ResponseWriter, r *http.Request, token string) e
 	case err != nil:
 		return err
 	}
+	if d.others != nil && rest.Granted(admitted).By != "" {
+		who, _, err := d.others.Identify(r.Context(), token)
+		if err != nil {
+			return err
+		}
+		return d.SignInAs(w, r, who)
+	}
 	session, err := d.access.OpenSession(r.Context(), rest.Granted(admitted).Name, sha256.Sum256([]byte(token)))
 	if err != nil {
 		return err
 	}
 	setSession(w, r, session)
 	return nil
+}
+
+// SignInAs opens a session for an identity of an [Identifier]. The error is a problem if they may not see the console.
+func (d *Checker) SignInAs(w http.ResponseWriter, r *http.Request, who credentials.Identity) error {
+	g, err := d.grantOfOther(who)
+	if err == nil && !g.Has(credentials.RoleViewer) && !g.Has(credentials.RoleSubmitter) {
+		err = forbidden(g, rest.Views)
+	}
+	if p := (*problem.Problem)(nil); errors.As(err, &p) {
+		d.noteRefusal(r, p)
+	}
+	if err != nil {
+		return err
+	}
+	session, err := d.access.OpenSessionOf(r.Context(), who)
+	if err != nil {
+		return err
+	}
+	setSession(w, r, session)
+	return nil
+}
+
+// Entrance returns where people sign in without a token of the server, and its name. Empty for nowhere.
+func (d *Checker) Entrance() (address, name string) {
+	if d.others == nil {
+		return "", ""
+	}
+	return d.others.Entrance()
 }
 
 // AdmitToConsole admits callers who may view it, and to the page of events also those who may only
@@ -94,7 +128,7 @@ func (d *Checker) AdmitToConsole(r *http.Request, events bool) (*http.Request, e
 // SignOut ends the session, so that a kept cookie is useless. The browser removes it in any case.
 func (d *Checker) SignOut(w http.ResponseWriter, r *http.Request) error {
 	setSession(w, r, "")
-	if c, err := r.Cookie(cookieName(r)); err == nil {
+	if c, err := r.Cookie(CookieName(r, sessionCookie)); err == nil {
 		return d.access.CloseSession(r.Context(), c.Value)
 	}
 	return nil
@@ -103,7 +137,7 @@ func (d *Checker) SignOut(w http.ResponseWriter, r *http.Request) error {
 // WithSession returns the request with the session of its cookie, which is used if there is no
 // token.
 func WithSession(r *http.Request) *http.Request {
-	c, err := r.Cookie(cookieName(r))
+	c, err := r.Cookie(CookieName(r, sessionCookie))
 	if err != nil || r.Header.Get("Authorization") != "" {
 		return r
 	}

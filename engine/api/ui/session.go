@@ -9,10 +9,15 @@ import (
 type signInData struct {
 	Error string
 	Next  string
+
+	Entrance, EntranceName string // where people sign in without a token; empty for nowhere
 }
 
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
-	d := signInData{Next: ownPage(r.FormValue("next"))}
+	d := signInData{Next: OwnPage(r.FormValue("next"))}
+	if c.o.Entrance != nil {
+		d.Entrance, d.EntranceName = c.o.Entrance()
+	}
 	status := http.StatusOK
 	if r.Method == http.MethodPost {
 		err := c.o.SignIn(w, r, strings.TrimSpace(r.PostFormValue("token")))
@@ -26,9 +31,9 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ownPage returns the address of a page of the console; that of the first one for anything
-// else. Browsers drop line breaks and tabs from addresses, and take backslashes for slashes.
-func ownPage(next string) string {
+// OwnPage returns the address of a page of the console. For anything else, that is
+// the first page. Browsers drop line breaks and tabs from addresses, and take backslashes for slashes.
+func OwnPage(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
 		return "/"

@@ -58,6 +58,9 @@ type Options struct {
 	// for people.
 	SignIn func(w http.ResponseWriter, r *http.Request, token string) error
 
+	// Entrance returns where else people sign in, and its name for them. Empty for nowhere.
+	Entrance func() (address, name string)
+
 	// SignOut ends the session of the caller.
 	SignOut func(w http.ResponseWriter, r *http.Request) error
 

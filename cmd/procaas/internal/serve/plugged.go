@@ -102,6 +102,19 @@ func (f *Flags) check(b *tree.Bundle) error {
 	return nil
 }
 
+// others recognises callers without a token of the server, or is nil.
+func (f *Flags) others() (access.Identifier, error) {
+	for _, p := range f.processes() {
+		if p.Identifier == nil {
+			continue
+		}
+		if i, err := p.Identifier(); i != nil || err != nil {
+			return i, err
+		}
+	}
+	return nil, nil
+}
+
 // spread returns how to open the store if an add-on makes one of several databases, or nil.
 func (f *Flags) spread() (addon.Spread, error) {
 	for _, p := range f.processes() {
@@ -196,7 +209,7 @@ func (n *Node) types() []engine.HandlerType {
 func (n *Node) running() addon.Running {
 	return addon.Running{
 		Engine: n.engine, Free: n.free,
-		Access: access.Options{Access: n.engine, Log: n.log, Token: n.access.Token, Hosts: n.access.Hosts},
+		Access: access.Options{Access: n.engine, Others: n.access.Others, Log: n.log, Token: n.access.Token, Hosts: n.access.Hosts},
 	}
 }
 

@@ -309,7 +309,10 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	if err != nil {
 		return nil, err
 	}
-	if beyond := f.beyond(access); beyond != "" && access.Token == "" && !stores.Exists(f.Store) {
+	if access.Others, err = f.others(); err != nil {
+		return nil, err
+	}
+	if beyond := f.beyond(access); beyond != "" && access.Token == "" && access.Others == nil && !stores.Exists(f.Store) {
 		return nil, errNoToken(beyond)
 	}
 	maxBody, err := datum.ParseBytes(f.MaxBody)
@@ -476,7 +479,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 		Library: e.Follower.Library, Runs: e.Runs, Tally: e.Degrader.Tally, Now: e.Clock.Now, Metrics: o.Metrics, Log: n.log,
 	}
 	beyond := f.beyond(served)
-	if beyond != "" && served.Token == "" {
+	if beyond != "" && served.Token == "" && served.Others == nil {
 		guarded, err := e.Guarded(ctx)
 		if err != nil {
 			return err

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oauth2-proxy/mockoidc"
+)
+
+// People sign in at their issuer, and programs send its tokens. The file says what they may do, also after they have signed in.
+func TestPeopleSignOnByTheirIssuer(t *testing.T) {
+	t.Parallel()
+	issuer, err := mockoidc.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = issuer.Shutdown() }) // it may have ended before
+	dir := t.TempDir()
+	file := filepath.Join(dir, "access.yaml")
+	write := func(role string) {
+		t.Helper()
+		text := fmt.Sprintf(`issuer: %s
+audience: %s
+console: {id: %[2]s, secret-file: secret, scopes: [email, groups]}
+rules:
+  - {when: {groups: platform}, role: %s}
+`, issuer.Issuer(), issuer.ClientID, role)
+		for name, text := range map[string]string{file: text, filepath.Join(dir, "secret"): issuer.ClientSecret + "\n"} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write("operator")
+	cmd := exec.CommandContext(t.Context(), "procaas", "serve", "--store", "sqlite:"+filepath.Join(dir, "s.db"), "--log-format", "json",
+		"--pipelines", "../../deploy/flows", "--listen", "127.0.0.1:0", "--access", file)
+	at := startSignalled(t, cmd).ready()
+	ann := &mockoidc.MockUser{Subject: "17", Email: "ann@example.com", EmailVerified: true, Groups: []string{"platform"}}
+	bob := &mockoidc.MockUser{Subject: "18", Email: "bob@example.com", EmailVerified: true, Groups: []string{"design"}}
+
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar, Timeout: 30 * time.Second}
+	page := func(from *http.Client, address, want string) {
+		t.Helper()
+		r, err := from.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := fmt.Sprintf("%d %s\n%s", r.StatusCode, r.Request.URL.Path, body); !regexp.MustCompile(want).MatchString(have) {
+			t.Fatalf("%s: want %s, have\n%s", address, want, have)
+		}
+	}
+	page(browser, at+"/console/audit", `200 /console/sign-in(?s).*/v1/sign-on/start\?next=%2fconsole%2faudit"`)
+	issuer.QueueUser(bob)
+	page(browser, at+"/v1/sign-on/start", `403 /v1/sign-on/callback(?s).*wants the claim groups with platform, and the token has design`)
+	page(browser, at+"/v1/sign-on/callback?code=x&state=y", `401 /v1/sign-on/callback(?s).*was not begun in this browser`)
+	issuer.QueueUser(ann)
+	page(browser, at+"/v1/sign-on/start?next=https://evil.example/", `200 /v1/sign-on/callback(?s).*content="0;url=/"`)
+	page(browser, at+"/", `200 /\n`)
+	page(browser, at+"/console/audit?kind=session", `200 /console/audit(?s).*ann@example\.com`)
+	page(http.DefaultClient, at+"/console/audit", `200 /console/sign-in`)
+
+	token, err := (&mockoidc.Session{User: ann, Scopes: []string{"email", "groups"}}).IDToken(issuer.Config(), issuer.Keypair, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(want string, args ...string) {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), "procaas", append(args, "--server", at)...)
+		c.Env = append(os.Environ(), "PROCAAS_TOKEN="+token)
+		out, err := c.CombinedOutput()
+		if have := fmt.Sprint(string(out), err); !regexp.MustCompile(want).MatchString(have) {
+			t.Fatalf("%q: have %s, want %s", args, have, want)
+		}
+	}
+	run(`<nil>`, "runs", "list")
+	run(`<nil>`, "switch", "hold", "ping/only/pong", "--reason", "a try")
+	run(`ann@example.com(?s).*a try`, "audit")
+	run(`ann@example.com is an operator by rule 1 \(.*access.yaml:\d+\); the call needs an admin`, "token", "list")
+
+	// The issuer goes away: its tokens stay good, and so do the sessions. Then the file takes the role.
+	if err := issuer.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	run(`<nil>`, "runs", "list")
+	page(browser, at+"/", `200 /\n`)
+	write("worker")
+	deadline := time.Now().Add(time.Minute)
+	for {
+		c := exec.CommandContext(t.Context(), "procaas", "runs", "list", "--server", at)
+		c.Env = append(os.Environ(), "PROCAAS_TOKEN="+token)
+		if out, err := c.CombinedOutput(); err != nil {
+			if !strings.Contains(string(out), "ann@example.com is a worker by rule 1") {
+				t.Fatalf("have %s", out)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the file is not read again")
+		}
+	}
+	page(browser, at+"/", `403 /\n(?s).*ann@example.com is a worker by rule 1`)
+	write("viewer")
+	signedOut := false
+	for !signedOut && time.Now().Before(deadline) {
+		r, err := browser.PostForm(at+"/console/sign-out", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		signedOut = r.StatusCode == http.StatusOK
+	}
+	page(browser, at+"/", `200 /console/sign-in`)
+}

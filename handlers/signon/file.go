@@ -1,0 +1,186 @@
+// Package signon signs people and programs on by the tokens of a company's own issuer, with OpenID Connect. One file says who issues
+// them, and what their bearers may do.
+package signon
+
+import (
+	"embed"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"procaas/dsl/decode"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+	"procaas/dsl/spec"
+	"procaas/engine/credentials"
+)
+
+// A File says who issues tokens, and what their bearers may do.
+type File struct {
+	spec.Places `yaml:"-"`
+
+	// Issuer is the address of the issuer, exactly as the claim iss of its tokens has it.
+	Issuer string `yaml:"issuer" required:"true"`
+
+	// Audience is what the claim aud of a token for this server has: one of these. Tokens of procaas login are accepted, too.
+	Audience spec.Names `yaml:"audience"`
+
+	// Name is the claim that names people in the audit. Where a token has none, that is sub.
+	Name string `yaml:"name" default:"email"`
+
+	// Console is the client of the issuer that signs people in to the console.
+	Console *Client `yaml:"console"`
+
+	// Login is the client of the issuer for procaas login. It has no secret, since everybody has the program.
+	Login *Client `yaml:"login"`
+
+	// Rules say what people may do. The first rule that fits counts. Nobody else gets in.
+	Rules []*Rule `yaml:"rules" required:"true"`
+}
+
+// A Client is what the issuer knows a program as.
+type Client struct {
+	Span        diag.Span `yaml:"-"`
+	spec.Places `yaml:"-"`
+
+	// ID is the client's id, which is in the claim aud of its tokens.
+	ID string `yaml:"id" required:"true"`
+
+	// SecretFile is a file with the client's secret. It is read each time that it is needed. A relative name is relative to this file.
+	SecretFile string `yaml:"secret-file"`
+
+	// Address is that of the console for browsers, such as https://procaas.example.com. The default is how the browser calls it.
+	Address string `yaml:"address"`
+
+	// Scopes are what is asked for. openid is asked for in any case.
+	Scopes spec.Names `yaml:"scopes" default:"email,profile"`
+}
+
+// A Rule says what those may do whose claims fit.
+type Rule struct {
+	Span        diag.Span `yaml:"-"`
+	spec.Places `yaml:"-"`
+
+	// When names claims with the values that fit. Each claim must have one of its values. A claim inside of another one is named with
+	// dots, such as realm_access.roles. Without when, the rule fits everybody whom the issuer knows.
+	When map[string]spec.Names `yaml:"when"`
+
+	// Role is what they are.
+	Role string `yaml:"role" required:"true" enum:"viewer,submitter,worker,operator,deployer,admin"`
+
+	// Paths are what the role is bound to, such as pipeline/stage. Everything without any.
+	Paths spec.Names `yaml:"paths"`
+
+	// Owners are those whose files a deployer may change. All without any.
+	Owners spec.Names `yaml:"owners"`
+
+	number int // from 1
+}
+
+//go:embed file.go
+var source embed.FS
+
+var fileSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[File](), spec.Read(source)) })
+
+// Parse reads a file. It is nil exactly if a finding is an error.
+func Parse(f diag.File) (*File, []diag.Diagnostic) {
+	file := new(File)
+	r := new(diag.Reporter)
+	for _, d := range decode.File(f, fileSpec(), file, nil) {
+		r.Report(d)
+	}
+	if !diag.HasErrors(r.Found) {
+		file.check(r, diag.Span{File: f.Name, Start: diag.Pos{Line: 1, Column: 1}, End: diag.Pos{Line: 1, Column: 1}})
+	}
+	found := r.Diagnostics()
+	if diag.HasErrors(found) {
+		return nil, found
+	}
+	return file, found
+}
+
+// check reports what tags cannot say.
+func (f *File) check(r *diag.Reporter, whole diag.Span) {
+	if u, err := url.Parse(f.Issuer); err != nil || !isSafe(u) || u.RawQuery != "" || u.Fragment != "" {
+		r.Errorf(f.PlaceOf("issuer", whole), rules.Body, "want an address such as https://login.example.com; http is only for this machine",
+			"issuer: %q is no address of an issuer", f.Issuer)
+	}
+	if len(f.Audience) == 0 && f.Console == nil && f.Login == nil {
+		r.Errorf(whole, rules.Body, "add audience for calls with tokens, console for the console, or login for procaas login",
+			"the file signs nobody on")
+	}
+	if f.Login != nil && (f.Login.SecretFile != "" || f.Login.Address != "") {
+		r.Errorf(f.Login.Span, rules.Body, "remove secret-file and address", "the client of procaas login has neither a secret nor an address")
+	}
+	if c := f.Console; c != nil && c.Address != "" {
+		if u, err := url.Parse(c.Address); err != nil || !isSafe(u) || strings.Trim(u.Path, "/") != "" {
+			r.Errorf(c.PlaceOf("address", c.Span), rules.Body, "want an address such as https://procaas.example.com, without a path",
+				"address: %q is no address of a console", c.Address)
+		}
+	}
+	all := 0 // number of the rule for everybody
+	for i, rule := range f.Rules {
+		rule.number = i + 1
+		rule.check(r)
+		if all > 0 {
+			r.Errorf(rule.Span, rules.Body, "put the rule without when last", "rule %d never counts, because rule %d fits everybody", i+1, all)
+		} else if len(rule.When) == 0 {
+			all = i + 1
+		}
+	}
+}
+
+// isSafe reports whether nobody on the way can read or change what is sent to an address.
+func isSafe(u *url.URL) bool {
+	host := u.Hostname()
+	return host != "" && u.User == nil &&
+		(u.Scheme == "https" || u.Scheme == "http" && (host == "127.0.0.1" || host == "::1" || host == "localhost"))
+}
+
+func (rule *Rule) check(r *diag.Reporter) {
+	at := rule.PlaceOf("role", rule.Span)
+	role := credentials.Role(rule.Role)
+	switch {
+	case role == credentials.RoleAdmin && len(rule.When) == 0:
+		r.Errorf(at, rules.Body, "name the claims of admins below when", "rule %d makes everybody an admin whom the issuer knows", rule.number)
+	case len(rule.Paths) > 0 && !role.TakesPaths():
+		r.Errorf(rule.PlaceOf("paths", at), rules.Body, "remove paths", "rule %d: the role %s is not bound to paths", rule.number, role)
+	case len(rule.Owners) > 0 && role != credentials.RoleDeployer:
+		r.Errorf(rule.PlaceOf("owners", at), rules.Body, "remove owners, or write role: deployer", "rule %d: only a deployer has owners, not the role %s",
+			rule.number, role)
+	}
+	for _, p := range rule.Paths {
+		if p == "" || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || strings.Contains(p, "//") {
+			r.Errorf(rule.PlaceOf("paths", at), rules.Body, "want a path such as orders or orders/pay", "rule %d: %q is no path", rule.number, p)
+		}
+	}
+	for _, name := range diag.SortedKeys(rule.When) {
+		if len(rule.When[name]) == 0 {
+			r.Errorf(rule.PlaceOf("when", at), rules.Body, "name the values that fit", "rule %d: no value of the claim %s fits", rule.number, name)
+		}
+	}
+}
+
+// grant returns what the rule allows.
+func (rule *Rule) grant() credentials.Grant {
+	g := credentials.Grant{
+		Role: credentials.Role(rule.Role), Paths: rule.Paths, Owners: rule.Owners,
+		By: fmt.Sprintf("rule %d (%s:%d)", rule.number, rule.Span.File, rule.Span.Start.Line),
+	}
+	if len(g.Owners) == 0 {
+		g.Owners = nil
+	}
+	return g
+}
+
+// Audiences lists the values of the claim aud with which a token is one for calls of this server.
+func (f *File) Audiences() []string {
+	all := slices.Clone([]string(f.Audience))
+	if f.Login != nil {
+		all = append(all, f.Login.ID)
+	}
+	return all
+}
