@@ -177,3 +177,21 @@ func TestErrorBudgetsOutliveNodes(t *testing.T) {
 		}
 	})
 }
+
+// The stages that a run completed before it gave up count, and so does finally.
+func TestStagesOfARunThatFailsCount(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.on("second", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, model.Permanent(errors.New("broken"))
+		})
+		registry := prometheus.NewRegistry()
+		e, _ := r.start(slowStages+"    finally: [{id: third, step: {}}]\n", func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
+		r.settle(e, r.submit(e, event("work", "o-1")), model.Failed)
+		have := samples(t, registry)
+		for name, want := range map[string]float64{"stage_seconds begun work quick": 1, "stage_seconds begun work finally": 1, "run_seconds begun work": 0} {
+			if have["procaas_"+name] != want {
+				t.Errorf("%s: want %g, have %g", name, want, have["procaas_"+name])
+			}
+		}
+	})
+}

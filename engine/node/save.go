@@ -165,19 +165,18 @@ func (j *job) commit(c model.Change) error {
 }
 
 // took counts how long the stages took that the run has completed since its last commit, and the run itself. A stage counts
-// with the commit that leaves it, so a crash repeats no count.
+// with the commit that leaves it, so a crash repeats no count. Of a run that gave up, complete stages count, and finally.
 func (j *job) took(c model.Change) {
-	if j.run == nil || j.run.MakesUp() || c.Status != model.Succeeded && c.Status.Ended() {
+	if j.run == nil || j.run.MakesUp() {
 		return
 	}
 	now := j.n.d.Clock.Now()
 	plan := j.run.Plan()
 	for ; j.complete < j.run.Stage(); j.complete++ {
-		if from, to, ok := j.run.StageTook(j.complete); ok {
-			j.n.d.Stats.Took(stats.Took{
-				Pipeline: plan.Pipeline.ID, Stage: plan.Stages[j.complete].ID, Accepted: to.Sub(j.pass.Age), Begun: to.Sub(from), Target: plan.Stages[j.complete].Declared.Target,
-			}, now)
-		}
+		j.tookStage(j.complete, now)
+	}
+	if c.Status.Ended() && c.Status != model.Succeeded && plan.Final != nil {
+		j.tookStage(len(plan.Stages)-1, now) // a run that gave up has not completed the stages before it
 	}
 	if c.Status == model.Succeeded && j.claimed.Event.Rerun == nil { // a rerun may have begun at a later stage
 		whole := now.Sub(j.pass.Age)
@@ -191,6 +190,19 @@ func (j *job) took(c model.Change) {
 		slow.HandlerMS = most.Milliseconds()
 		j.n.d.Stats.Slow(slow, now)
 	}
+}
+
+// tookStage counts how long a stage took, if it did anything.
+func (j *job) tookStage(n int, now time.Time) {
+	from, to, ok := j.run.StageTook(n)
+	if !ok {
+		return
+	}
+	plan := j.run.Plan()
+	stage := plan.Stages[n]
+	j.n.d.Stats.Took(stats.Took{
+		Pipeline: plan.Pipeline.ID, Stage: stage.ID, Accepted: to.Sub(j.pass.Age), Begun: to.Sub(from), Target: stage.Declared.Target,
+	}, now)
 }
 
 // fail fails the run with the checkpoint that was saved last.
