@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,5 +150,67 @@ pipelines:
 		if run := r.settle(e, r.submit(e, event("work", "o-1")), model.Failed); run.ErrorClass != model.ClassDeadline {
 			t.Errorf("want the run failed at the deadline, have %s: %s", run.ErrorClass, run.Error)
 		}
+	})
+}
+
+const slowTwo = `
+pipelines:
+  - id: work
+    stages: [{id: a, handlers: [{id: tell, critical: false, step: {}}]}]
+`
+
+// Each of two nodes obeys a deadline within a second of the order to one of them, and their previews agree with what they have
+// seen: each counts its own calls.
+func TestDeadlineOfOperatorsHoldsOnAllNodes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var mu sync.Mutex
+		calls := map[string]int{} // by node
+		r.on("tell", func(ctx context.Context, c *engine.Call, v any) (model.Result, error) {
+			mu.Lock()
+			calls[fmt.Sprint(c.Node)]++
+			mu.Unlock()
+			return slowly(3*time.Second)(ctx, c, v)
+		})
+		one := func(o *engine.Options) { o.MaxInFlight = 4 } // so that each node takes a part
+		first, _ := r.start(slowTwo, one)
+		second, _ := r.start(slowTwo, one)
+		orders := func(name string) {
+			t.Helper()
+			var runs []string
+			for i := range 12 {
+				runs = append(runs, r.submit(first, event("work", fmt.Sprintf("%s-%d", name, i))))
+			}
+			for _, run := range runs {
+				v := r.settle(first, run, model.Succeeded)
+				for _, h := range v.Handlers {
+					took := h.Finished.Sub(*h.Started)
+					if bounded := name == "bounded"; h.Path == "work/a/tell" && (took < time.Second) != bounded {
+						t.Errorf("%s: want it bounded %t, have %s", run, bounded, took)
+					}
+				}
+			}
+			if len(calls) != 2 {
+				t.Fatalf("want calls of both nodes, have %v", calls)
+			}
+		}
+		orders("free")
+		change := guard.ControlChange{Enabled: true, Deadline: "300ms", DeadlineUntil: time.Now().Add(time.Hour)}
+		var slower, ended int64
+		for _, e := range []*engine.Engine{first, second} {
+			effect, err := e.ControlEffect(t.Context(), "work/a/tell", change)
+			if err != nil || effect.Slower != effect.Ended || effect.Ended == 0 {
+				t.Errorf("want all calls of the node in its preview, have %+v, %v", effect, err)
+			}
+			slower, ended = slower+effect.Slower, ended+effect.Ended
+		}
+		if slower != 12 || ended != 12 {
+			t.Errorf("want the previews to have each call once, have %d of %d", slower, ended)
+		}
+		if _, err := second.SetControl(t.Context(), "work/a/tell", change, -1, operator); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		clear(calls)
+		orders("bounded")
 	})
 }

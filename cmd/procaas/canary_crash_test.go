@@ -304,6 +304,38 @@ func TestDemoRollsABadVersionBack(t *testing.T) {
 	}
 }
 
+// TestDemoBoundsASlowService plays the incident of the demo.
+func TestDemoBoundsASlowService(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var told lockedBuffer
+	code := make(chan int, 1)
+	go func() {
+		code <- Main(ctx, strings.Fields("demo --listen 127.0.0.1:0 --rate 5 --incident slow-service --incident-after 1ms --incident-for 1h"),
+			cli.Streams{In: strings.NewReader(""), Out: &told, Err: &told})
+	}()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(told.text())
+		}
+	})
+	eventually(t, "the proof that it is mended", func() bool { return strings.Contains(told.text(), "mended: $ procaas runs slow") })
+	text := told.text()
+	for _, want := range []string{
+		"seen: $ procaas top new-order-created", "named: $ procaas runs slow new-order-created --since 1m", "target 1s missed; new-order-created/perform-notifications/notify-",
+		"bounded: $ procaas deadline new-order-created/perform-notifications 300ms --for 1h", "target 1s kept",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q", want)
+		}
+	}
+	stop()
+	if c := <-code; c != 0 {
+		t.Errorf("want exit code 0, have %d:\n%s", c, told.text())
+	}
+}
+
 // TestCanaryIsPromoted lets a version that is as good become current by its schedule, while its only node is killed at
 // each share.
 func TestCanaryIsPromoted(t *testing.T) {

@@ -21,7 +21,7 @@
 //
 // A route with overload gets slower with more requests in flight, like real services.
 //
-// An incident makes routes fail while it is switched on. Random numbers come from the seed of the
+// An incident makes routes fail, or slow, while it is switched on. Random numbers come from the seed of the
 // file, so the n-th call of a route always has the same latency and the same failure.
 //
 // The servers remember who called: see [Server.Record], and for other processes GET

@@ -57,6 +57,9 @@ func (c *checker) service(s *Service) {
 	}
 	for _, in := range s.Incidents {
 		c.once(c.incidents, in.ID, in.Span, "incident")
+		if in.Failure == nil && in.Latency == 0 {
+			c.Errorf(in.Span, rules.Missing, "write failure: {status: 503}, or latency: 3s", "the incident has neither \"failure\" nor \"latency\"")
+		}
 		if in.Route != "" && !slices.Contains(paths, in.Route) {
 			hint := "the routes are " + strings.Join(paths, ", ")
 			if near := diag.Suggest(in.Route, paths); near != "" {

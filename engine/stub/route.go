@@ -88,8 +88,8 @@ type answer struct {
 	body        []byte
 }
 
-// answer computes the answer to the next call. down is how an incident makes it fail, or nil.
-func (r *route) answer(request map[string]any, down *Failure) (answer, error) {
+// answer computes the answer to the next call. in is the present incident, or nil.
+func (r *route) answer(request map[string]any, in *Incident) (answer, error) {
 	env := datum.Env{"request": request, "calls": int(r.calls.Load()) + 1}
 	if r.spec.When != nil {
 		fits, err := r.spec.When.Eval(env)
@@ -105,6 +105,13 @@ func (r *route) answer(request map[string]any, down *Failure) (answer, error) {
 	chance := rand.New(rand.NewPCG(r.seed, uint64(n)))
 	a := answer{latency: r.latency.draw(chance), crowd: r.crowd}
 	// The route's own failure is drawn first, so that an incident does not change it.
+	var down *Failure
+	if in != nil {
+		down = in.Failure
+	}
+	if in != nil && in.Latency > 0 {
+		a.latency = in.Latency
+	}
 	for _, f := range []*Failure{r.spec.Failure, down} {
 		if roll := chance.Float64(); f != nil && roll < f.Ratio {
 			return a.fail(f, env)

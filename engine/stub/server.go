@@ -215,15 +215,15 @@ func (svc *service) answer(r *http.Request) answer {
 	return problem(http.StatusNotFound, fmt.Errorf("stub service %s has no route for %s %s", svc.spec.ID, r.Method, r.URL.Path))
 }
 
-// incident returns how a route fails now, or nil.
-func (svc *service) incident(r *route) *Failure {
+// incident returns what is wrong with a route now, or nil.
+func (svc *service) incident(r *route) *Incident {
 	at := slices.IndexFunc(svc.incidents, func(in *incident) bool {
 		return in.on.Load() && (in.spec.Route == "" || in.spec.Route == r.spec.Path)
 	})
 	if at < 0 {
 		return nil
 	}
-	return svc.incidents[at].spec.Failure
+	return svc.incidents[at].spec
 }
 
 func problem(status int, err error) answer {

@@ -116,7 +116,7 @@ type Reply struct {
 	Body *expr.Value `yaml:"body"`
 }
 
-// An Incident is a failure that is switched on and off at run time.
+// An Incident is a failure, or slowness, that is switched on and off at run time.
 type Incident struct {
 	Span diag.Span `yaml:"-"`
 
@@ -128,5 +128,8 @@ type Incident struct {
 	Route string `yaml:"route"`
 
 	// Failure is how they fail.
-	Failure *Failure `yaml:"failure" required:"true"`
+	Failure *Failure `yaml:"failure"`
+
+	// Latency is how long their answers take instead, which are then as ever.
+	Latency time.Duration `yaml:"latency" min:"1ms"`
 }

@@ -40,7 +40,9 @@ push-down. payments-slow hangs now and then. With orders-down a service is down 
 every order needs: orders wait for it and resume afterwards. A few orders use up their
 attempts before the service counts as down. They fail, and procaas runs retry resumes
 them. With bad-version, every fifth order first uses a new version of the pipelines, which calls a
-wrong address. The version is rolled back by itself.
+wrong address. The version is rolled back by itself. With slow-service nothing fails, and
+a service takes 3 s instead of 20 ms. The demo finds the slow handler and bounds its time
+as an operator would, and prints each command with its second.
 
 With --orders N --exit the demo runs N orders, prints a summary and exits. The exit
 code is 0 only when every run is accounted for.`
@@ -336,6 +338,9 @@ func (d *taxiDemo) incidents(ctx context.Context) error {
 	}
 	if d.incident == badVersion {
 		return d.tryBadVersion(ctx)
+	}
+	if d.incident == slowService {
+		return d.playSlowService(ctx)
 	}
 	for _, step := range []struct {
 		after time.Duration

@@ -30,7 +30,8 @@ func (d *taxiDemo) liveLine(ctx context.Context) error {
 	var known news
 	for second := 1; clock.Pause(ctx, time.Second); second++ {
 		up := time.Since(started).Round(time.Second)
-		for _, text := range append(known.hear(d.look(ctx)), known.try(d.node.Engine().Canary().View())...) {
+		all := append(known.hear(d.look(ctx)), known.try(d.node.Engine().Canary().View())...)
+		for _, text := range append(all, d.traffic.takeNews()...) {
 			_ = cli.Control(d.Err, begin)
 			fmt.Fprintf(d.Err, "%s  %s\n", up, text)
 		}

@@ -33,6 +33,7 @@ type traffic struct {
 	accepted int        // orders with a receipt
 	refused  int        // orders that will never be accepted
 	incident string     // current incident; empty for none
+	told     []string   // news that the live line has not yet printed
 }
 
 func newTraffic(c *client.Client, orders int, rate float64) *traffic {
@@ -105,6 +106,22 @@ func (t *traffic) setIncident(name string, on bool) {
 	if on {
 		t.incident = name
 	}
+}
+
+// tell adds a line to the news.
+func (t *traffic) tell(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.told = append(t.told, fmt.Sprintf(format, args...))
+}
+
+// takeNews returns the news since its last call.
+func (t *traffic) takeNews() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	told := t.told
+	t.told = nil
+	return told
 }
 
 // NewOrder returns the event of the n-th order, which is always the same. So the demo is repeatable, and so is
