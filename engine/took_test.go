@@ -195,3 +195,42 @@ func TestStagesOfARunThatFailsCount(t *testing.T) {
 		}
 	})
 }
+
+// Costs are those of all nodes, by day, and outlive them.
+func TestCostsAreThoseOfAllNodes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.on("second", slowly(2*time.Second))
+		first, stop := r.start(slowStages)
+		r.settle(first, r.submit(first, event("work", "o-1")), model.Succeeded)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		second, _ := r.start(slowStages)
+		r.settle(second, r.submit(second, event("work", "o-2")), model.Succeeded)
+		time.Sleep(2 * steering.UsageEvery)
+		costs := func(by string, reads func(string) bool) map[string]stats.Cost {
+			t.Helper()
+			all, err := second.Costs(t.Context(), by, 7, reads)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := map[string]stats.Cost{}
+			for _, c := range all {
+				out[c.Name] = c
+			}
+			return out
+		}
+		everything := func(string) bool { return true }
+		for by, name := range map[string]string{stats.ByPipeline: "work", stats.ByOwner: "team-work"} {
+			if c := costs(by, everything)[name]; c.Calls != 4 || c.CallSeconds < 4 || c.Runs != 2 || c.StoredBytes == 0 || c.Day == "" {
+				t.Errorf("by %s: want the calls of both nodes, have %+v", by, c)
+			}
+		}
+		if c := costs(stats.ByHandler, everything)["work/slow/second"]; c.Calls != 2 || c.CallSeconds < 4 || c.Runs != 0 {
+			t.Errorf("want the calls of the slow handler, have %+v", c)
+		}
+		if c := costs(stats.ByPipeline, func(path string) bool { return path != "work" && path != "work/slow/second" })["work"]; c.Calls != 2 {
+			t.Errorf("want only what the caller may read, have %+v", c)
+		}
+	})
+}

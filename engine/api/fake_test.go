@@ -868,6 +868,10 @@ func (f *fakeEngine) Durations() []stats.DurationView {
 	}}
 }
 
+func (f *fakeEngine) Costs(context.Context, string, int, func(string) bool) ([]stats.Cost, error) {
+	return nil, nil
+}
+
 func (f *fakeEngine) SlowRuns(string, time.Time) []stats.SlowRun {
 	return []stats.SlowRun{{
 		Run: "06ct7s3fdpu7n78ad8u1obqe24", Pipeline: "new-order-created", Key: "o-1", Ended: began, TookMS: 3140, TurnMS: 12,

@@ -73,6 +73,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 		}
 		j.ofCall(t).Debug("attempt failed", "error", err)
 	}
+	j.n.d.Stats.Called(t.Step.Path, now.Sub(began), mem.Has(), j.n.d.Clock.Now())
 	if !t.Verify { // a verification says nothing about the handler's own calls
 		if t.Beside {
 			seen.Ended(err, now.Sub(began), now) // the run does not hear of it

@@ -140,6 +140,7 @@ func (j *job) commit(c model.Change) error {
 				FailedPath: c.FailedPath, Error: c.Error, ErrorClass: c.ErrorClass, Reason: c.Reason,
 			})
 			failed := c.Status == model.Failed || c.Status == model.Cancelled && c.FailedPath != "" // undone after an error
+			j.n.d.Stats.Left(c.Pipeline, len(c.Checkpoint), j.n.d.Clock.Now())
 			j.n.d.Stats.RunEnded(c.Pipeline, c.Status, failed, j.n.d.Clock.Now().Sub(j.claimed.Accepted), time.Now())
 			if t := j.n.d.Library.Shadow(); j.run != nil && t.Shadows(c.Run) {
 				j.n.d.Shadow(t, c.Pipeline, c.Run)

@@ -36,7 +36,8 @@ type Steering struct {
 	Overused func() []credentials.Refused // as in [stats.BacklogView]
 
 	backlog atomic.Pointer[stats.Backlog] // nil before the first count
-	saving  sync.Mutex                    // held while the node adds to the store what paths have used
+	saving  sync.Mutex                    // held while the node adds to the store what paths have used; guards spent
+	spent   time.Duration                 // processor time that was counted already
 }
 
 // Handlers lists the handlers of the current definition, in order.

@@ -36,6 +36,7 @@ func (st *Steering) SaveUsage(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
 	now := st.Clock.Now()
+	st.spendCPU(now)
 	var week []store.Use
 	err := st.Store.Usage.AddUsage(ctx, st.Stats.SendUsage(), stats.OldestUsage(now))
 	if err != nil {

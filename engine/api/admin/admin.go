@@ -37,6 +37,9 @@ type Status interface {
 	Durations() []stats.DurationView
 	SlowRuns(pipeline string, since time.Time) []stats.SlowRun
 
+	// Costs returns what pipelines, owners or handlers have cost on each of the last days, on all nodes.
+	Costs(ctx context.Context, by string, days int, reads func(path string) bool) ([]stats.Cost, error)
+
 	// Backlog returns what waits on all nodes.
 	Backlog() stats.BacklogView
 	Nodes(ctx context.Context) ([]records.NodeView, error)
@@ -117,6 +120,17 @@ func (g *Group) Operations() []rest.Operation {
 			return rest.Listed(all[:min(len(all), in.Limit)], nil)
 		}),
 		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/costs", ID: "list-costs", Need: rest.Views, Tag: "admin",
+			Summary:  "List what pipelines, owners and handlers cost on all nodes, by day",
+			About:    "Nodes add to the store once a minute and when they stop. A node that dies loses at most its last minute. The store keeps 90 days.",
+			Replies:  rest.OK("The costs, the latest day first, and of a day those with the most time of calls."),
+			Refusals: []string{problem.InvalidParameter, problem.StoreUnavailable},
+		}, func(c *rest.Call, in *costs) (wire.Page[stats.Cost], error) {
+			grant := rest.Granted(c.R)
+			all, err := g.Status.Costs(c.Context(), in.By, in.Days, func(path string) bool { return scope.Reads(grant, path) })
+			return rest.Listed(all[:min(len(all), in.Limit)], err)
+		}),
+		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/backlog", ID: "get-backlog", Need: rest.Views, Tag: "admin",
 			Summary: "Count the runs that wait on all nodes, by cause",
 			About:   "Counts are exact, but some seconds old. The more runs there are, the less often the node counts.",
@@ -163,6 +177,12 @@ type slowRuns struct {
 	Pipeline string    `query:"pipeline" doc:"Only runs of this pipeline."`
 	Since    time.Time `query:"since" doc:"Only runs that ended at this time or later. The default is an hour ago."`
 	Limit    int       `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"The most runs."`
+}
+
+type costs struct {
+	By    string `query:"by" enum:"pipeline,owner,handler" default:"pipeline" doc:"What to add up by."`
+	Days  int    `query:"days" minimum:"1" maximum:"90" default:"7" doc:"How many days, with today."`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most entries."`
 }
 
 type reload struct {

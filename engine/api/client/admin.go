@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +38,12 @@ func (c *Client) Pipelines(ctx context.Context) ([]stats.PipelineInfo, error) {
 func (c *Client) SlowRuns(ctx context.Context, pipeline string, since time.Time, limit int) ([]stats.SlowRun, error) {
 	q := queryOf(map[string]string{"pipeline": pipeline, "since": timeText(since), "limit": limitText(limit)})
 	return List[stats.SlowRun](ctx, c, "/admin/v1/slow-runs?"+q.Encode())
+}
+
+// Costs lists what pipelines, owners or handlers have cost on each of the last days, on all nodes.
+func (c *Client) Costs(ctx context.Context, by string, days, limit int) ([]stats.Cost, error) {
+	q := queryOf(map[string]string{"by": by, "days": strconv.Itoa(days), "limit": limitText(limit)})
+	return List[stats.Cost](ctx, c, "/admin/v1/costs?"+q.Encode())
 }
 
 // Backlog returns what waits on all nodes.

@@ -84,6 +84,12 @@ func Pipelines(g credentials.Grant, all []stats.PipelineInfo) []stats.PipelineIn
 	return readable(g, all, func(p *stats.PipelineInfo) string { return p.Pipeline })
 }
 
+// Reads reports whether g may read the path of a pipeline, stage or handler. Only a grant that is bound to no path reads what belongs
+// to no pipeline.
+func Reads(g credentials.Grant, path string) bool {
+	return !g.Bound() || g.Reads(credentials.PipelineOf(path))
+}
+
 // SlowRuns returns those of the pipelines that g may read.
 func SlowRuns(g credentials.Grant, all []stats.SlowRun) []stats.SlowRun {
 	return readable(g, all, func(r *stats.SlowRun) string { return r.Pipeline })
