@@ -194,6 +194,7 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.library.Swap(d)
+	e.o.Bundle = nil // the library has it, as long as it is needed
 	o.Metrics.Show(e.Handlers, e.Services, e.Parked, turns.Behind, e.library.Present, e.Targets)
 	return e, nil
 }

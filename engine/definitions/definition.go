@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 
@@ -150,13 +151,8 @@ type Library struct {
 	loads    singleflight.Group
 	unusable sync.Map // hash → why this program can never use the definition
 
-	mu    sync.Mutex // guards cache
-	cache []*Definition
+	kept kept
 }
-
-// maxDefinitions bounds the definitions in memory. Runs hold their own definition, so the bound
-// only costs time.
-const maxDefinitions = 16
 
 // Add compiles a bundle and caches it.
 func (l *Library) Add(b *tree.Bundle) (*Definition, error) {
@@ -168,13 +164,8 @@ func (l *Library) Add(b *tree.Bundle) (*Definition, error) {
 		return nil, err
 	}
 	d.RunID = l.RunID
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cache = append(l.cache, d)
-	if len(l.cache) > maxDefinitions {
-		l.cache[0].Client.CloseIdleConnections()
-		l.cache = slices.Delete(l.cache, 0, 1)
-	}
+	l.kept.put(d, time.Now())
+	l.Trim(time.Now())
 	return d, nil
 }
 
@@ -188,6 +179,10 @@ func (l *Library) Reloaded() <-chan struct{} { return l.reloaded.Next() }
 // Swap makes d the current definition, and returns the one before.
 func (l *Library) Swap(d *Definition) (before *Definition) {
 	before = l.current.Swap(d)
+	if before != nil && before != d {
+		l.kept.unused(before)
+		l.Trim(time.Now())
+	}
 	l.reloaded.Send()
 	return before
 }
@@ -229,15 +224,14 @@ func (l *Library) cached(hash string) *Definition {
 	if d := l.Present(); d != nil && d.Bundle.Hash == hash {
 		return d
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.cache, func(d *Definition) bool { return d.Bundle.Hash == hash })
-	if i < 0 {
-		return nil
-	}
-	d := l.cache[i]
-	l.cache = append(slices.Delete(l.cache, i, i+1), d)
-	return d
+	return l.kept.get(hash, time.Now())
+}
+
+// Trim drops definitions that no run of this node uses, and that none has used for a while if they are large. New events
+// need the current one, and perhaps the one on trial.
+func (l *Library) Trim(now time.Time) {
+	t := l.trial.Load()
+	l.kept.trim(now, func(d *Definition) bool { return d == l.Present() || t.Lasts() && d.Bundle.Hash == t.New })
 }
 
 // Get returns the definition with a hash, from memory or from the store. The error is ErrUnusable
@@ -295,9 +289,7 @@ func (l *Library) load(ctx context.Context, hash string) (*Definition, error) {
 
 // CloseIdleConnections closes the idle connections of all definitions.
 func (l *Library) CloseIdleConnections() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, d := range l.cache {
+	for _, d := range l.kept.all() {
 		d.Client.CloseIdleConnections()
 	}
 }

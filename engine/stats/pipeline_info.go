@@ -75,7 +75,7 @@ func (s *Stats) EventAccepted(pipeline string, now time.Time) {
 }
 
 // RunEnded counts a run, and how long it took since its event was accepted. A run that was undone after an error has
-// failed, also with the status succeeded.
+// failed, although its status is cancelled.
 func (s *Stats) RunEnded(pipeline string, status model.Status, failed bool, took time.Duration, now time.Time) {
 	s.Metrics.Runs.WithLabelValues(pipeline, string(status)).Inc()
 	s.totals.ended(status)

@@ -23,6 +23,7 @@ func (st *Steering) Measure(ctx context.Context) {
 			st.Log.Warn("the metrics show no further handlers; the others are counted together", "shown", stats.MostNamed)
 		}
 		st.watchServices(down)
+		st.Library.Trim(began)
 		if began.Before(count) {
 			continue
 		}

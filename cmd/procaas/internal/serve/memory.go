@@ -1,13 +1,16 @@
 package serve
 
 import (
+	"context"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"procaas/dsl/datum"
 	"procaas/engine/api/cli"
+	"procaas/engine/clock"
 )
 
 const (
@@ -59,4 +62,20 @@ func tuneCollector(limit int64) (floor []byte) {
 		debug.SetMemoryLimit(int64(goPart*float64(limit)) + int64(len(floor)))
 	}
 	return floor
+}
+
+// freeAfter gives memory back to the system after each reload until ctx ends: reading and comparing definitions takes several
+// times what stays of them, and an idle node would not collect it for minutes.
+func freeAfter(ctx context.Context, reloaded func() <-chan struct{}) {
+	for {
+		again := reloaded()
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+		}
+		if clock.Pause(ctx, time.Second) { // the caller of the reload has its answer, and nobody holds what was replaced
+			debug.FreeOSMemory()
+		}
+	}
 }
