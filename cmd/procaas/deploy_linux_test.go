@@ -248,10 +248,30 @@ func TestComposeSetsKnownFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	var file struct {
-		Services map[string]struct{ Environment map[string]string }
+		Services map[string]struct {
+			Environment map[string]string
+			Entrypoint  []string
+		}
+		Configs map[string]struct{ Content string }
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
+	}
+	board := file.Services["board"].Entrypoint
+	if len(board) < 3 {
+		t.Fatalf("the board is made by %q", board)
+	}
+	made, rest, err := newRoot(cli.Streams{}).Find(board[1:])
+	if err != nil || made.Name() != "dashboard" {
+		t.Fatalf("%q is no command: %v", board, err)
+	}
+	if err := made.ParseFlags(rest); err != nil {
+		t.Errorf("%q: %v", board, err)
+	}
+	for name, c := range file.Configs {
+		if err := yaml.Unmarshal([]byte(c.Content), new(map[string]any)); err != nil {
+			t.Errorf("the config %s: %v", name, err)
+		}
 	}
 	serve, _, err := newRoot(cli.Streams{}).Find([]string{"serve"})
 	if err != nil {

@@ -25,7 +25,7 @@ type File struct {
 	// Issuer is the address of the issuer, exactly as the claim iss of its tokens has it.
 	Issuer string `yaml:"issuer" required:"true"`
 
-	// Audience is what the claim aud of a token for this server has: one of these. Tokens of procaas login are accepted, too.
+	// Audience is what the claim aud of a token for this server has: one of these. Tokens for the client Login are accepted, too.
 	Audience spec.Names `yaml:"audience"`
 
 	// Name is the claim that names people in the audit. Where a token has none, that is sub.
@@ -34,7 +34,7 @@ type File struct {
 	// Console is the client of the issuer that signs people in to the console.
 	Console *Client `yaml:"console"`
 
-	// Login is the client of the issuer for procaas login. It has no secret, since everybody has the program.
+	// Login is the client of the issuer for a tool that gets people tokens for the command line. It has no secret.
 	Login *Client `yaml:"login"`
 
 	// Rules say what people may do. The first rule that fits counts. Nobody else gets in.
@@ -109,11 +109,11 @@ func (f *File) check(r *diag.Reporter, whole diag.Span) {
 			"issuer: %q is no address of an issuer", f.Issuer)
 	}
 	if len(f.Audience) == 0 && f.Console == nil && f.Login == nil {
-		r.Errorf(whole, rules.Body, "add audience for calls with tokens, console for the console, or login for procaas login",
+		r.Errorf(whole, rules.Body, "add audience for calls with tokens, console for the console, or login for the command line",
 			"the file signs nobody on")
 	}
 	if f.Login != nil && (f.Login.SecretFile != "" || f.Login.Address != "") {
-		r.Errorf(f.Login.Span, rules.Body, "remove secret-file and address", "the client of procaas login has neither a secret nor an address")
+		r.Errorf(f.Login.Span, rules.Body, "remove secret-file and address", "the client of the command line has neither a secret nor an address")
 	}
 	if c := f.Console; c != nil && c.Address != "" {
 		if u, err := url.Parse(c.Address); err != nil || !isSafe(u) || strings.Trim(u.Path, "/") != "" {

@@ -207,11 +207,11 @@ func (d *Desk) End(ctx context.Context, r *http.Request, back string) string {
 	return u.String()
 }
 
-// Login returns the client for procaas login, and the issuer. It is nil if the file names none.
+// Login returns the client for the command line, and the issuer. It is nil if the file names none.
 func (d *Desk) Login() (*Client, string) {
 	f, _ := d.now()
 	return f.Login, f.Issuer
 }
 
-// LoginScopes lists what procaas login asks for.
+// LoginScopes lists what that client asks for.
 func (c *Client) LoginScopes() []string { return c.scopes() }

@@ -62,7 +62,7 @@ func (p *process) operations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/sign-on", ID: "get-sign-on", Need: rest.Anybody, Tag: "sign-on",
-			Summary:  "Get who signs people on, for procaas login",
+			Summary:  "Get who signs people on, for the command line",
 			Replies:  []rest.Reply{{About: "The issuer.", Example: remote.Issuer{Issuer: "https://login.example.com", Client: "procaas-cli", Scopes: []string{"openid", "email"}}}},
 			Problems: []problem.Kind{signOnOff},
 		}, func(*rest.Call, *rest.Nothing) (remote.Issuer, error) {

@@ -8,10 +8,10 @@ import (
 	"procaas/engine/api/client"
 )
 
-// An Issuer is who signs people on, as procaas login needs it.
+// An Issuer is who signs people on, as a tool for the command line needs it.
 type Issuer struct {
 	Issuer string   `json:"issuer" doc:"The address of the issuer."`
-	Client string   `json:"client,omitempty" doc:"The client for procaas login; absent if the server has none."`
+	Client string   `json:"client,omitempty" doc:"The client for the command line; absent if the server has none."`
 	Scopes []string `json:"scopes,omitempty" doc:"What that client asks for."`
 }
 
