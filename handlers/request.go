@@ -81,11 +81,11 @@ type Request struct {
 	// Expect lists the statuses of a success: single ones such as 404, or classes such as 2xx.
 	Expect spec.Names `yaml:"expect" default:"2xx" pattern:"status"`
 
-	// Response says how to read the reply: as json, as text, or none to drop it. auto uses the content type of the
+	// Response says how to read the reply: as json, as text, as bytes, which become text in base64, or none to drop it. auto uses the content type of the
 	// reply. If that is text or missing, auto reads an object or list in JSON as JSON, and anything else as text. A 204
 	// is null, and so is an empty reply with auto. A reply that cannot be read is an error without a retry, because the
 	// request took effect.
-	Response string `yaml:"response" enum:"auto,json,text,none" default:"auto"`
+	Response string `yaml:"response" enum:"auto,json,text,bytes,none" default:"auto"`
 
 	// MaxResponse is the largest size of a reply, even if it is dropped. Its default is 1MiB. A
 	// larger reply is an error without a retry.

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -169,6 +170,9 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	if r.Response == "none" || resp.StatusCode == http.StatusNoContent {
 		return nil, nil
 	}
+	if r.Response == "bytes" {
+		return base64.StdEncoding.EncodeToString(data), nil
+	}
 	data, err := inUTF8(resp, data)
 	if err != nil {
 		return nil, err
@@ -242,7 +246,7 @@ func decodeJSON(data []byte) (any, error) {
 // decodeText refuses text that the shared state cannot keep: a zero byte, or invalid UTF-8.
 func decodeText(data []byte) (any, error) {
 	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) {
-		return nil, errors.New("is not text in UTF-8: the service must send UTF-8, or name its charset in Content-Type")
+		return nil, errors.New("is not text in UTF-8: the service must send UTF-8, or name its charset in Content-Type; or write response: bytes")
 	}
 	return string(data), nil
 }

@@ -181,6 +181,7 @@ func TestRequestReadsReplies(t *testing.T) {
 		{name: "text in UTF-8 by its name", contentType: "text/plain; charset=utf8", body: "é", want: "é"},
 		{name: "text that only begins like JSON", contentType: "text/plain", body: `{name}`, want: "{name}"},
 		{name: "a number in text stays text", contentType: "text/plain", body: `7`, want: "7"},
+		{name: "bytes on demand", request: handlers.Request{Response: "bytes"}, contentType: "image/png", body: "\x89PNG\x00\xff", want: "iVBORwD/"},
 		{name: "text on demand", request: handlers.Request{Response: "text"}, contentType: "application/json", body: `{}`, want: "{}"},
 		{name: "JSON on demand", request: handlers.Request{Response: "json"}, contentType: "text/html", body: `7`, want: 7},
 		{name: "nothing on demand", request: handlers.Request{Response: "none"}, body: "\xff", want: nil},
