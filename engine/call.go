@@ -2,11 +2,16 @@ package engine
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
+	"unicode"
 
 	"procaas/dsl/datum"
+	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/node"
 	"procaas/engine/secrets"
@@ -41,6 +46,13 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 		Bundle: t.Definition.Bundle, HTTP: t.Definition.Client, Node: t.Node, Documents: e.o.Store.Documents,
 		RunStatus: e.RunStatus, Memory: &e.memory, Log: t.Log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 		Reserve: t.Reserve,
+		Authorization: func(ctx context.Context, s *tree.Service, refused string) (string, error) {
+			text, err := e.authorization(ctx, s, refused, secrets)
+			if err != nil {
+				err = model.WithClass(model.ClassCredentials, err)
+			}
+			return text, err
+		},
 	}
 	result, err = e.o.call(ctx, t.Attempt, h, call)
 	result, err = secrets.Result(ctx, result, err)
@@ -49,4 +61,40 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 		result = model.Result{}
 	}
 	return result, Classify(err)
+}
+
+// authorization returns the header Authorization for requests to a service.
+func (e *Engine) authorization(ctx context.Context, s *tree.Service, refused string, known *secrets.Set) (string, error) {
+	resolve := func(v *expr.Value) (string, error) {
+		text, err := known.Resolve(datum.Secret{Name: v.Secret, To: s.ID})
+		if err == nil && strings.ContainsFunc(text, unicode.IsControl) {
+			err = fmt.Errorf("secret %s has control characters, such as a line break", v.Secret)
+		}
+		if err != nil {
+			err = model.Permanent(fmt.Errorf("auth of service %s: %w", s.ID, err))
+		}
+		return text, err
+	}
+	switch a := s.Auth; {
+	case a.Kind() == "":
+		return "", nil
+	case a.OAuth2 != nil:
+		secret, err := resolve(a.OAuth2.ClientSecret)
+		if err != nil {
+			return "", err
+		}
+		token, err := e.tokens.Token(ctx, s, secret, refused, known.Hide)
+		if _, text, ok := strings.Cut(token, " "); ok {
+			known.Conceal(text)
+		}
+		return token, err
+	case refused != "":
+		return "", nil
+	case a.Basic != nil:
+		password, err := resolve(a.Basic.Password)
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(a.Basic.Username+":"+password)), err
+	default:
+		token, err := resolve(a.Bearer)
+		return "Bearer " + token, err
+	}
 }

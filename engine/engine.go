@@ -127,6 +127,7 @@ type Engine struct {
 	handlers map[string]HandlerType // by the name of the type
 	clock    clock.Clock
 	memory   Memory // of handlers
+	tokens   outbound.Tokens
 
 	running atomic.Bool
 	driver  *node.Driver
@@ -148,6 +149,8 @@ func New(o Options) (*Engine, error) {
 		handlers: map[string]HandlerType{},
 		clock:    clock.Clock{Known: make(chan struct{}), Source: o.now},
 	}
+	e.tokens.Targets, e.tokens.Log = o.Targets, o.Log
+	e.tokens.Asked = func(service, outcome string) { o.Metrics.Tokens.WithLabelValues(service, outcome).Inc() }
 	settings := &settings.Settings{Kept: o.Store.Settings, Keys: o.Store.Tokens, Library: &e.library, Log: o.Log}
 	e.Access = &credentials.Access{
 		Kept: o.Store.Tokens, Documents: o.Store.Documents, Known: settings, Now: e.clock.Now, Log: o.Log, CheckPath: e.checkPath,
@@ -213,6 +216,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	defer e.running.Store(false)
 	defer e.library.CloseIdleConnections()
+	defer e.tokens.Close()
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	triggers := &triggers.Firer{

@@ -66,6 +66,10 @@ type Call struct {
 	// Resolve looks up a secret at the time of the call. The engine keeps the secret out of the
 	// result and the error.
 	Resolve func(datum.Secret) (string, error)
+	// Authorization returns the header Authorization for requests to a service, or "" for none. refused is the
+	// one that the service has just answered with 401, or "" at first: then it returns another one, or "". The engine keeps
+	// it out of the result and the error. Authorization is nil in tests of pipelines, which need no credentials.
+	Authorization func(ctx context.Context, s *tree.Service, refused string) (string, error)
 	// Hide removes the secrets that Resolve returned. A handler needs it only for a result or an
 	// error that it shortens.
 	Hide     func(text string) string

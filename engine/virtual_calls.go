@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine/clock"
+	"procaas/engine/model"
 )
 
 // This file answers calls in virtual time, for pipelines that run without a network.
@@ -20,7 +21,7 @@ import (
 const forever = 366 * 24 * time.Hour
 
 // FailAs returns the error of a call that fails without a reply. The kind timeout waits until the
-// call times out, connection is a refused connection, and any other text becomes the error's text.
+// call times out, connection is a refused connection, credentials is a call that has none, and any other text becomes the error's text.
 func FailAs(ctx context.Context, kind string) error {
 	switch kind {
 	case "timeout":
@@ -30,6 +31,8 @@ func FailAs(ctx context.Context, kind string) error {
 		return context.DeadlineExceeded
 	case "connection":
 		return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	case model.ClassCredentials:
+		return model.WithClass(kind, errors.New("there are no credentials for the service"))
 	}
 	return errors.New(kind)
 }

@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/model"
@@ -116,16 +117,67 @@ func (r *Request) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	ctx, cancel := r.bound(ctx, c)
 	defer cancel()
 	s := secrets{resolve: c.Resolve, hide: c.Hide}
-	req, err := r.build(ctx, c, &s)
+	resp, err := r.ask(ctx, c, left, &s)
 	if err != nil {
-		return model.Result{}, model.Permanent(err)
-	}
-	resp, err := r.send(c, left.traced(req), left, &s)
-	if err != nil {
-		return model.Result{}, networkError(req, err)
+		return model.Result{}, err
 	}
 	defer resp.Body.Close()
 	return r.read(c, resp, &s)
+}
+
+// ask makes the request with the credentials of its service, if that has any, and once more with others after a 401.
+func (r *Request) ask(ctx context.Context, c *engine.Call, left timeLeft, s *secrets) (*http.Response, error) {
+	service := r.authorized(c)
+	if service == nil {
+		return r.try(ctx, c, left, s, "")
+	}
+	credentials, err := c.Authorization(ctx, service, "")
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.try(ctx, c, left, s, credentials)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || r.expected(resp.StatusCode) {
+		return resp, err
+	}
+	credentials, err = c.Authorization(ctx, service, credentials)
+	if err == nil && credentials == "" {
+		return resp, nil
+	}
+	resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	return r.try(ctx, c, left, s, credentials)
+}
+
+// authorized returns the service that the request names, if it wants credentials. A request with a url gets none: its path may come
+// from data, which must not choose what the credentials are used for.
+func (r *Request) authorized(c *engine.Call) *tree.Service {
+	if r.Service == "" || c.Authorization == nil {
+		return nil
+	}
+	s := c.Bundle.Service(r.Service)
+	if s == nil || s.Auth == nil {
+		return nil
+	}
+	return s
+}
+
+// try builds the request and makes it.
+func (r *Request) try(ctx context.Context, c *engine.Call, left timeLeft, s *secrets, credentials string) (*http.Response, error) {
+	req, err := r.build(ctx, c, s)
+	if err != nil {
+		return nil, model.Permanent(err)
+	}
+	if credentials != "" {
+		req.Header.Set("Authorization", credentials)
+		s.authorizes = true
+	}
+	resp, err := r.send(c, left.traced(req), left, s)
+	if err != nil {
+		return nil, networkError(req, err)
+	}
+	return resp, nil
 }
 
 // bound sets the timeout of the attempt. That of the handler, which is in ctx, replaces that of the
@@ -179,6 +231,9 @@ func (r *Request) client(c *engine.Call, left timeLeft, s *secrets) *http.Client
 					"send them in headers, which are not sent on, or call that service itself", s.to, origin(req.URL)))
 			}
 			r.dropHeaders(req.Header)
+			if s.authorizes {
+				req.Header.Del("Authorization")
+			}
 		}
 		return nil
 	}

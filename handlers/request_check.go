@@ -20,6 +20,7 @@ func (*Request) CheckBody(b *tree.Body) {
 	checkAddress(b)
 	checkPayload(b)
 	checkSecrets(b)
+	checkCredentials(b)
 	for _, k := range b.Field("headers").Keys() {
 		if err := checkHeaderName(k.Name); err != nil {
 			b.Errorf(k.Span, rules.Body, "", "%v", err)
@@ -134,6 +135,30 @@ func checkPayload(b *tree.Body) {
 	case given == nil && b.Field("content-type") != nil:
 		b.Warnf(b.Field("content-type").Span, rules.Body, "add body, form or raw, or drop content-type",
 			"content-type says nothing: the request has no body")
+	}
+}
+
+// checkCredentials finds requests that do not get the credentials of their service, or that set the header of these.
+func checkCredentials(b *tree.Body) {
+	if text, ok := literal(b.Field("url")); ok {
+		u, err := parseTarget(text)
+		if err != nil {
+			return
+		}
+		if s := serviceAt(b.Bundle, u); s != nil && s.Auth != nil {
+			b.Warnf(b.Field("url").Span, rules.Auth, "write service: "+s.ID+" and path, instead of url",
+				"a request with a url gets no credentials, although service %q has auth", s.ID)
+		}
+		return
+	}
+	id, ok := literal(b.Field("service"))
+	if s := b.Bundle.Service(id); !ok || s == nil || s.Auth == nil {
+		return
+	}
+	for _, k := range b.Field("headers").Keys() {
+		if http.CanonicalHeaderKey(k.Name) == "Authorization" {
+			b.Errorf(k.Span, rules.Auth, "delete the header, or auth of the service", "the auth of service %q sets the header Authorization", id)
+		}
 	}
 }
 

@@ -16,6 +16,8 @@ type secrets struct {
 	to     string // the declared service that gets them; empty if the request goes to no service
 	given  bool   // one was looked up
 	inBody bool   // the body has one
+
+	authorizes bool // the request has the credentials of its service
 }
 
 // reveal returns a copy of v with the values of its secrets, or v itself if it has none.

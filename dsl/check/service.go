@@ -9,10 +9,11 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Services checks the addresses of services.
+// Services checks the addresses of services, and how calls prove who they are.
 func Services(w *merge.Whole, r *diag.Reporter) {
 	for _, s := range w.Bundle.Services {
 		checkService(s, r)
+		checkAuth(s, r)
 	}
 }
 
@@ -29,7 +30,7 @@ func checkService(s *tree.Service, r *diag.Reporter) {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		r.Errorf(at, rules.ServiceURL, want, "url of service %q is not an absolute http or https URL: %q", s.ID, s.URL)
 	case u.User != nil:
-		r.Errorf(at, rules.ServiceURL, "send it in headers, from !secret NAME", "url of service %q holds a password", s.ID)
+		r.Errorf(at, rules.ServiceURL, "write auth: {basic: {username: NAME, password: !secret NAME}}", "url of service %q holds a password", s.ID)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		r.Errorf(at, rules.ServiceURL, "write it as query of the request", "url of service %q has a query or a fragment", s.ID)
 	case tree.BadHost(u) != "":

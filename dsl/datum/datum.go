@@ -48,6 +48,7 @@ const (
 	RateKind     // 100/s, 5/m
 	JitterKind   // 0.1, full, decorrelated
 	SchemaKind   // a JSON Schema: a mapping, true or false, a name or a file
+	SecretKind   // !secret NAME, and no value of another form
 	ListKind
 	MapKind
 	ObjectKind // a mapping whose fields a Spec describes

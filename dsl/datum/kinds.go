@@ -132,8 +132,8 @@ var TextForms = map[string]textForm{
 		Want: "a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit",
 	},
 	"class": {
-		Expr:    regexp.MustCompile(`^(timeout|deadline|connection|schema|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
-		Want:    "timeout, deadline, connection, schema, 5xx, 4xx, a status such as 429, other or any",
+		Expr:    regexp.MustCompile(`^(timeout|deadline|connection|credentials|schema|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
+		Want:    "timeout, deadline, connection, credentials, schema, 5xx, 4xx, a status such as 429, other or any",
 		Numbers: true, Least: 100, Most: 599,
 	},
 	"status": {
@@ -165,6 +165,7 @@ var Wants = map[Kind]string{
 	RateKind:     "a rate such as 100/s or 5/m",
 	JitterKind:   "a share such as 0.1, full or decorrelated",
 	SchemaKind:   "a JSON Schema, the name of one, or a file",
+	SecretKind:   "!secret NAME, as the file must not have the value itself",
 	ListKind:     "a list",
 	MapKind:      "a mapping",
 	ObjectKind:   "a mapping",
@@ -224,6 +225,9 @@ func Convert(kind Kind, data any) (any, error) {
 	}
 	if kind == JitterKind {
 		return orError(toJitter(data))
+	}
+	if kind == SecretKind {
+		return nil, fmt.Errorf("want %s", Wants[kind]) // the data may be the secret, which nobody may show
 	}
 	if _, isBool := data.(bool); isBool && kind == SchemaKind {
 		return data, nil

@@ -86,7 +86,11 @@ func (d *decoder) check(v *expr.Value, f *spec.Field, name string, may allowance
 	switch v.Kind {
 	case expr.ValueExpr:
 		if may.noExpr || !may.body && !f.IsValue {
-			d.Errorf(v.Span, rules.NoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed "+
+			hint := "write the value itself"
+			if f.ExprKind == datum.SecretKind {
+				hint = "write !secret NAME"
+			}
+			d.Errorf(v.Span, rules.NoExpr, cmp.Or(exprBelowHint(f, name), hint), "field %q takes no expression: it is fixed "+
 				"before anything runs", name)
 		}
 	case expr.ValueSecret:
@@ -207,9 +211,11 @@ func (d *decoder) wrongKind(v *expr.Value, f *spec.Field, name string) {
 // secretAllowed reports a !secret where none is allowed.
 func (d *decoder) secretAllowed(v *expr.Value, f *spec.Field, name string, may allowance) {
 	switch {
+	case f.ExprKind == datum.SecretKind:
 	case !may.body, may.noSecret:
 		d.Errorf(v.Span, rules.Secret, "",
-			"field %q: a secret may only stand in the body of a handler that calls a service, such as below request", name)
+			"field %q: a secret may only stand in the body of a handler that calls a service, such as below request, or below auth "+
+				"of a service", name)
 	case may.noExpr || f.Kind != datum.AnyKind && f.Kind != datum.StringKind && !f.Names:
 		d.Errorf(v.Span, rules.Secret, "", "field %q: want %s, a secret is text known only at run time", name, datum.Wants[f.Kind])
 	}

@@ -110,6 +110,7 @@ const (
 	MaxState       diag.Code = "PC0226"
 	Contribution   diag.Code = "PC0227"
 	NotDetached    diag.Code = "PC0229"
+	Auth           diag.Code = "PC0230"
 )
 
 // The rules about schemas.

@@ -168,7 +168,7 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	if kind, ok := tags["kind"]; ok {
 		f.ExprKind, ok = map[string]datum.Kind{
 			"bool": datum.BoolKind, "map": datum.MapKind, "list": datum.ListKind, "string": datum.StringKind,
-			"int": datum.IntKind, "float": datum.FloatKind, "schema": datum.SchemaKind,
+			"int": datum.IntKind, "float": datum.FloatKind, "schema": datum.SchemaKind, "secret": datum.SecretKind,
 		}[kind]
 		if !ok || f.Kind != datum.AnyKind {
 			bug("the tag kind cannot be %q here", kind)

@@ -70,7 +70,7 @@ func (f *Field) Holds(data any) bool {
 	if kind == datum.AnyKind {
 		kind = f.ExprKind
 	}
-	if kind == datum.AnyKind || kind >= datum.ListKind || kind == datum.SchemaKind || f.Name == "" && f.IsValue {
+	if kind == datum.AnyKind || kind >= datum.ListKind || kind == datum.SchemaKind || kind == datum.SecretKind || f.Name == "" && f.IsValue {
 		return false
 	}
 	as := *f

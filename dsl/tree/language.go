@@ -11,7 +11,7 @@ import (
 	"procaas/dsl/spec"
 )
 
-//go:embed tree.go await.go bound.go call.go choose.go contribution.go compensate.go each.go error.go events.go flow.go
+//go:embed tree.go auth.go await.go bound.go call.go choose.go contribution.go compensate.go each.go error.go events.go flow.go
 //go:embed handler.go loop.go notify.go pipeline.go retry.go template.go trigger.go
 var treeFiles embed.FS
 

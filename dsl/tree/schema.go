@@ -210,6 +210,8 @@ func kindSchema(kind datum.Kind) schema {
 			schema{"type": "number", "minimum": 0, "maximum": 1},
 			schema{"type": "string", "enum": []string{datum.FullJitter, datum.DecorrelatedJitter}},
 		}}
+	case datum.SecretKind:
+		return schema{"type": "string", "pattern": datum.TextForms["secret"].Expr.String(), "description": "The name of a secret, tagged !secret."}
 	case datum.SchemaKind:
 		return schema{"type": []string{"object", "string", "boolean"}}
 	case datum.ListKind:

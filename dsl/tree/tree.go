@@ -168,6 +168,9 @@ type Service struct {
 	// CheckResponses makes a response that does not fit the document an error of the class schema. false accepts every response.
 	CheckResponses bool `yaml:"check-responses" default:"true"`
 
+	// Auth is how calls prove to the service who they are. Requests that name the service get it, those with a url do not.
+	Auth *Auth `yaml:"auth"`
+
 	// Owner is the team that looks after the service.
 	Owner string `yaml:"owner"`
 

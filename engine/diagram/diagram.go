@@ -166,6 +166,9 @@ func traitsOf(v planner.StepView) []string {
 	if v.Slow != "" {
 		out = append(out, "out of the flow if slower than "+v.Slow)
 	}
+	if v.Auth != "" {
+		out = append(out, "authorized by "+v.Auth)
+	}
 	if v.Undo != "" {
 		out = append(out, "undone by "+v.Undo)
 	}

@@ -253,8 +253,8 @@ type Answer struct {
 	Latency time.Duration `yaml:"latency" min:"0s"`
 
 	// Error lets the call fail without a reply: timeout is no answer until the
-	// time of the call is over, connection a refused connection, and any other
-	// text an error that says so.
+	// time of the call is over, connection a refused connection, credentials a
+	// call that has none for its service, and any other text an error that says so.
 	Error string `yaml:"error"`
 
 	// Permanent says of an error that repeating is useless.

@@ -112,6 +112,9 @@ func (e *classError) Unwrap() error { return e.error }
 // ClassDeadline is the class of the error of a handler that had no time left.
 const ClassDeadline = "deadline"
 
+// ClassCredentials is the class of the error of a call that has no credentials for its service.
+const ClassCredentials = "credentials"
+
 // ClassOf returns the class of an error for retry and fallback: timeout, the status of a
 // [StatusError] such as 503, schema for data that does not match its schema, the class of
 // [WithClass], deadline, or other.

@@ -64,6 +64,7 @@ type StepView struct {
 	Critical bool       `json:"critical"`
 	Detached bool       `json:"detached,omitempty"`    // the next stage does not wait for it
 	Slow     string     `json:"slower_than,omitempty"` // calls that take longer count as failures for its fallback
+	Auth     string     `json:"auth,omitempty"`        // how it proves to its service who it is, such as oauth2
 	Deadline string     `json:"deadline,omitempty"`    // including the default of non-critical requests
 	Longest  string     `json:"longest"`               // longest time of all its attempts, or unbounded
 	Owner    string     `json:"owner,omitempty"`
@@ -148,6 +149,9 @@ func (s *Step) view(all bool) StepView {
 	}
 	if h.Compensate != nil {
 		v.Undo = h.Compensate.Type
+	}
+	if s.Service != nil && !h.Body.Get("service").IsNull() {
+		v.Auth = s.Service.Auth.Kind()
 	}
 	if f := s.Fallback(); f != nil {
 		v.Slow = durationText(f.SlowerThan)

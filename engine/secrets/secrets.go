@@ -64,14 +64,18 @@ func New(source func(datum.Secret) (string, error)) *Set { return &Set{source: s
 // Resolve is the field Resolve of a handler's call.
 func (s *Set) Resolve(secret datum.Secret) (string, error) {
 	text, err := s.source(secret)
-	if err != nil || text == "" {
-		return text, err
+	if err == nil && text != "" {
+		s.Conceal(text)
 	}
+	return text, err
+}
+
+// Conceal adds a text that must not come out, such as a token that was made from a secret.
+func (s *Set) Conceal(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forms = longestFirst(append(s.forms, formsOf(text)...))
 	s.plain = longestFirst(append(s.plain, plainForms(text)...))
-	return text, nil
 }
 
 // hidden replaces a secret.

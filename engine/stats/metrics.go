@@ -23,6 +23,7 @@ type Metrics struct {
 	Accepted  prometheus.Counter
 	Passed    prometheus.Counter // began past runs that wait, in a place that the node keeps free
 	Shed      *prometheus.CounterVec
+	Tokens    *prometheus.CounterVec // requests for access tokens, by service and outcome
 	OverQuota *prometheus.CounterVec // by the token of who sent them
 
 	// Of runs, by pipeline and status. The inbox is that of all nodes, so do not sum its gauges
@@ -165,6 +166,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "Events and tasks that this node refused because the quota of the submitter's token was used up.",
 	}, []string{"token"})
 	r.MustRegister(m.OverQuota)
+	m.Tokens = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_token_requests_total",
+		Help: "Requests of this node for access tokens of services with oauth2, by outcome: granted, refused, or failed, which the node repeats.",
+	}, []string{"service", "outcome"})
+	r.MustRegister(m.Tokens)
 	m.ShadowRuns = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_shadow_runs_total",
 		Help: "Ended runs in the share of a version in the shadow, by outcome: same, different, or skipped if the node could not compare it.",

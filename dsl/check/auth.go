@@ -1,0 +1,60 @@
+package check
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+	"procaas/dsl/tree"
+)
+
+// checkAuth checks how calls of a service prove who they are.
+func checkAuth(s *tree.Service, r *diag.Reporter) {
+	a := s.Auth
+	if a == nil {
+		return
+	}
+	given := 0
+	for _, is := range []bool{!a.Bearer.IsNull(), a.Basic != nil, a.OAuth2 != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		r.Errorf(a.Span, rules.Auth, "keep one of bearer, basic and oauth2", "auth of service %q: want exactly one way to prove who calls, have %d", s.ID, given)
+	}
+	if a.Basic != nil && strings.Contains(a.Basic.Username, ":") {
+		r.Errorf(a.Span, rules.Auth, "write the user name alone, and the password as !secret NAME",
+			"auth of service %q: the service reads a user name only up to its colon", s.ID)
+	}
+	if a.OAuth2 != nil && a.OAuth2.TokenURL != "" {
+		checkTokenURL(s.ID, a.OAuth2, r)
+	}
+}
+
+// checkTokenURL checks the address of an issuer.
+func checkTokenURL(service string, o *tree.ClientCredentials, r *diag.Reporter) {
+	at := o.PlaceOf("token-url", o.Span)
+	const want = "write an address such as https://login.example.com/oauth2/token"
+	u, err := url.Parse(o.TokenURL)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		r.Errorf(at, rules.Auth, want, "token-url of service %q is not an absolute http or https URL: %q", service, o.TokenURL)
+	case u.User != nil:
+		r.Errorf(at, rules.Auth, "write client-id and client-secret: !secret NAME", "token-url of service %q holds a password", service)
+	case u.Fragment != "":
+		r.Errorf(at, rules.Auth, want, "token-url of service %q has a fragment", service)
+	case tree.BadHost(u) != "":
+		r.Errorf(at, rules.Auth, want, "token-url of service %q: %s", service, tree.BadHost(u))
+	case u.Scheme == "http" && !isThisMachine(u):
+		r.Warnf(at, rules.Auth, "write https://", "token-url of service %q: over http, everybody on the way can read the client secret", service)
+	}
+}
+
+// isThisMachine reports whether a URL leads to the machine of the node.
+func isThisMachine(u *url.URL) bool {
+	a, err := netip.ParseAddr(u.Hostname())
+	return strings.EqualFold(u.Hostname(), "localhost") || err == nil && a.Unmap().IsLoopback()
+}
