@@ -326,7 +326,9 @@ func TestCallsWithoutCredentialsSayWhy(t *testing.T) {
 		{
 			name: "no secret", service: "tokens", want: `auth of service tokens: there is no secret CLIENT for "tokens"`,
 			change: func(o *engine.Options) {
-				o.Secrets = func(use secrets.Use) (string, error) { return "", fmt.Errorf("there is no secret %s for %q", use.Name, use.To) }
+				o.Secrets = func(use secrets.Use) (string, error) {
+					return "", fmt.Errorf("there is no secret %s for %q", use.Name, use.To)
+				}
 			},
 		},
 		{

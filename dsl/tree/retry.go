@@ -38,8 +38,8 @@ type Retry struct {
 	// decorrelated chooses between min-delay and three times the delay before, and ignores factor.
 	Jitter datum.Jitter `yaml:"jitter" default:"0.1"`
 
-	// On lists the classes of errors to retry: timeout, connection, credentials for a call that has none
-	// for its service, 5xx, 4xx, a single status such as 429, schema for a response that does not fit its schema, other, or any.
+	// On lists the classes of errors to retry: timeout, connection, 5xx, 4xx, a single status such as 429, schema for a
+	// response that does not fit its schema, other, or any. The class credentials is for calls that have none for their service.
 	On spec.Names `yaml:"on" default:"timeout,connection,credentials,5xx,408,425,429" pattern:"class"`
 }
 

@@ -141,7 +141,7 @@ func (t *Tokens) issuer(s *tree.Service, secret string) *issuer {
 	return i
 }
 
-// Close ends the requests for tokens that are under way.
+// Close ends the current requests for tokens.
 func (t *Tokens) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +171,7 @@ type issuer struct {
 	refused  time.Time // when a service last answered 401
 	failed   error     // of the last request; nil if it succeeded
 	failedAt time.Time
-	flight   *tokenFlight // the request under way; nil for none
+	flight   *tokenFlight // the current request; nil for none
 }
 
 // A tokenFlight is a request for a token. token and err are set when done is closed.
@@ -221,7 +221,7 @@ func (i *issuer) isUnused(now time.Time) bool {
 	return i.flight == nil && now.Sub(i.used) > tokenUnused
 }
 
-// begin begins a request for a token, or joins that under way. The caller has the lock. The request does not end with the call
+// begin begins a request for a token, or joins the current one. The caller has the lock. The request does not end with the call
 // that began it, since others wait for it, too.
 func (i *issuer) begin(hide func(string) string, asked func(before, now error)) *tokenFlight {
 	if i.flight != nil {
