@@ -188,7 +188,9 @@ func TestStagesOfARunThatFailsCount(t *testing.T) {
 		e, _ := r.start(slowStages+"    finally: [{id: third, step: {}}]\n", func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.settle(e, r.submit(e, event("work", "o-1")), model.Failed)
 		have := samples(t, registry)
-		for name, want := range map[string]float64{"stage_seconds begun work quick": 1, "stage_seconds begun work finally": 1, "run_seconds begun work": 0} {
+		for name, want := range map[string]float64{
+			"stage_seconds begun work quick": 1, "stage_seconds begun work finally": 1, "run_seconds begun work": 0,
+		} {
 			if have["procaas_"+name] != want {
 				t.Errorf("%s: want %g, have %g", name, want, have["procaas_"+name])
 			}

@@ -82,9 +82,9 @@ type Request struct {
 	// Expect lists the statuses of a success: single ones such as 404, or classes such as 2xx.
 	Expect spec.Names `yaml:"expect" default:"2xx" pattern:"status"`
 
-	// Response says how to read the reply: as json, as text, as bytes, which become text in base64, or none to drop it. auto uses the content type of the
-	// reply. If that is text or missing, auto reads an object or list in JSON as JSON, and anything else as text. A 204
-	// is null, and so is an empty reply with auto. A reply that cannot be read is an error without a retry, because the
+	// Response says how to read the reply: as json, as text, as bytes, which become text in base64, or none to drop it. auto uses
+	// the content type of the reply. If that is text or missing, auto reads an object or list in JSON as JSON, and anything else as text. A
+	// 204 is null, and so is an empty reply with auto. A reply that cannot be read is an error without a retry, because the
 	// request took effect.
 	Response string `yaml:"response" enum:"auto,json,text,bytes,none" default:"auto"`
 
