@@ -90,6 +90,7 @@ var operatorCommandsElsewhere = map[string]string{
 	"procaas inbox":    "TestInboxMoveSurvivesKill9",
 	"procaas serve":    "TestOperatorsCommandsUnderLoad",
 	"procaas gen":      "TestDocs",
+	"procaas login":    "TestPeopleSignOnByTheirIssuer",
 }
 
 // operatorQuoted finds commands in a page: quoted in its text, or lines of its blocks.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"os"
@@ -19,8 +21,26 @@ import (
 // People sign in at their issuer, and programs send its tokens. The file says what they may do, also after they have signed in.
 func TestPeopleSignOnByTheirIssuer(t *testing.T) {
 	t.Parallel()
-	issuer, err := mockoidc.Run()
+	issuer, err := mockoidc.NewServer(nil)
 	if err != nil {
+		t.Fatal(err)
+	}
+	// The client of the command line has no secret, and this issuer wants one.
+	if err := issuer.AddMiddleware(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && r.ParseForm() == nil && r.Form.Get("client_id") != "" && r.Form.Get("client_secret") == "" {
+				r.Form.Set("client_secret", issuer.ClientSecret)
+			}
+			next.ServeHTTP(w, r)
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := issuer.Start(l, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = issuer.Shutdown() }) // it may have ended before
@@ -30,6 +50,7 @@ func TestPeopleSignOnByTheirIssuer(t *testing.T) {
 		t.Helper()
 		text := fmt.Sprintf(`issuer: %s
 audience: %s
+login: {id: %[2]s, scopes: [email, groups]}
 console: {id: %[2]s, secret-file: secret, scopes: [email, groups]}
 rules:
   - {when: {groups: platform}, role: %s}
@@ -95,6 +116,8 @@ rules:
 	run(`ann@example.com(?s).*a try`, "audit")
 	run(`ann@example.com is an operator by rule 1 \(.*access.yaml:\d+\); the call needs an admin`, "token", "list")
 
+	logsIn(t, issuer, ann, at, dir)
+
 	// The issuer goes away: its tokens stay good, and so do the sessions. Then the file takes the role.
 	if err := issuer.Shutdown(); err != nil {
 		t.Fatal(err)
@@ -128,4 +151,51 @@ rules:
 		signedOut = r.StatusCode == http.StatusOK
 	}
 	page(browser, at+"/", `200 /console/sign-in`)
+}
+
+// logsIn signs a person in on the command line: with their browser on this machine, and without a token in the environment.
+func logsIn(t *testing.T, issuer *mockoidc.MockOIDC, who mockoidc.User, at, dir string) {
+	t.Helper()
+	env := append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "PROCAAS_TOKEN=")
+	run := func(want string, args ...string) {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), "procaas", append(args, "--server", at)...)
+		c.Env = env
+		out, err := c.CombinedOutput()
+		if have := fmt.Sprint(string(out), err); !regexp.MustCompile(want).MatchString(have) {
+			t.Fatalf("%q: have %s, want %s", args, have, want)
+		}
+	}
+	run(`needs the header Authorization`, "runs", "list")
+	issuer.QueueUser(who)
+	login := exec.CommandContext(t.Context(), "procaas", "login", "--server", at)
+	login.Env = env
+	told, err := login.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := login.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(told)
+	for lines.Scan() {
+		if !strings.HasPrefix(lines.Text(), "http") {
+			continue
+		}
+		r, err := http.Get(lines.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+	}
+	if err := login.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "config", "procaas", "tokens.json")
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("want a file that only its user reads, have %v, %v", info, err)
+	}
+	run(`<nil>`, "runs", "list")
+	run(`there is no token for `, "login", "--forget")
+	run(`needs the header Authorization`, "runs", "list")
 }

@@ -95,6 +95,9 @@ func CallOf(c *cobra.Command, args []string) *Call {
 	q := &Call{Streams: Of(c), Ctx: c.Context(), Args: args, Server: flag("server"), json: flag("format") == "json"}
 	q.token = cmp.Or(flag("token"), flag("admin-token"))
 	q.cert, q.key = flag("client-cert"), flag("client-key")
+	if q.token == "" && q.cert == "" && q.Server != "" {
+		q.token = q.kept(q.Server)
+	}
 	q.Client = q.At(q.Server)
 	return q
 }

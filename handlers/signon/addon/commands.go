@@ -19,7 +19,7 @@ func commands(addon.Tools) []addon.Command {
 rules for what their bearers may do.`,
 	}
 	access.AddCommand(testCommand())
-	return []addon.Command{{Command: access}}
+	return []addon.Command{{Command: access}, {Command: loginCommand()}}
 }
 
 // A tested is what a file makes of claims.

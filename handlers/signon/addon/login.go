@@ -1,0 +1,53 @@
+package addon
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/engine/api/cli"
+	"procaas/handlers/signon"
+	"procaas/handlers/signon/remote"
+)
+
+// loginCommand signs a person in for the commands that call a server.
+func loginCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "login", Short: "Sign in to a server by the issuer of your company", Args: cobra.NoArgs,
+		Long: `login shows an address of the issuer. Open it in a browser on this machine and sign in. From
+then on, commands send your token to this server, until it expires. A flag --token and the
+variable PROCAAS_TOKEN win over it. Only you can read the file with the token. --forget
+removes the token from the file. It stays good until it expires.`,
+		Example: "  procaas login --server https://procaas.example.com\n  procaas login --server https://procaas.example.com --forget",
+	}
+	forget := c.Flags().Bool("forget", false, "remove the token for the server, and ask nothing")
+	cli.ServerFlags(c)
+	return cli.Calls(c, func(q *cli.Call) error {
+		if *forget {
+			if _, err := cli.KeepToken(q.Server, "", time.Time{}); err != nil {
+				return err
+			}
+			return q.Printf("there is no token for %s now\n", q.Server)
+		}
+		from, err := remote.Ask(q.Ctx, q.Client)
+		if err != nil {
+			return err
+		}
+		if from.Client == "" {
+			return cli.Usagef("the access file of %s names no client for the command line; an admin adds login: {id: CLIENT}", q.Server)
+		}
+		token, until, err := signon.Login(q.Ctx, from.Issuer, from.Client, from.Scopes, func(address string) error {
+			_, err := fmt.Fprintf(q.Err, "Open this address in a browser on this machine:\n%s\n", address)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		name, err := cli.KeepToken(q.Server, token, until)
+		if err != nil {
+			return err
+		}
+		return q.Printf("signed in to %s until %s; the token is in %s\n", q.Server, until.UTC().Format(time.RFC3339), name)
+	})
+}
