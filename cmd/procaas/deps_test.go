@@ -86,7 +86,7 @@ var homes = []struct {
 		"spans are made by the engine",
 	},
 	{"github.com/coreos/go-oidc", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
-	{"golang.org/x/oauth2", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
+	{"golang.org/x/oauth2", []string{"handlers/signon", "engine/outbound"}, "only sign-on and credentials of services know issuers of tokens"},
 	{"github.com/go-jose/go-jose", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
 	{"github.com/coreos/go-systemd", []string{"cmd/procaas/internal/serve"}, "only a node that serves has a supervisor"},
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
