@@ -135,11 +135,17 @@ func typeName(f *spec.Field) string {
 	case datum.JitterKind:
 		return "share, full or decorrelated"
 	case datum.ListKind:
-		if f.Names {
-			return "text or list"
-		}
+		one := ""
 		if f.Elem != nil && len(f.Elem.Enum) > 0 {
-			return "list of " + typeName(f.Elem)
+			one = typeName(f.Elem)
+		}
+		switch {
+		case f.Names && one != "":
+			return one + " or list"
+		case f.Names:
+			return "text or list"
+		case one != "":
+			return "list of " + one
 		}
 		return "list"
 	case datum.MapKind, datum.ObjectKind:

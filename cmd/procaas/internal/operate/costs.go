@@ -26,6 +26,7 @@ The store keeps 90 days.`,
 		Example: "  procaas costs\n  procaas costs --by owner --days 30\n  procaas costs --by handler --days 1 --format json",
 		Args:    cobra.NoArgs,
 	}
+	cli.ServerFlags(c)
 	by := c.Flags().String("by", stats.ByPipeline, "what to show: pipeline, owner or handler")
 	days := c.Flags().Int("days", 7, "how many days, with today, up to 90")
 	limit := c.Flags().Int("limit", 100, "the most entries, up to 1000")
