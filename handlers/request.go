@@ -51,7 +51,7 @@ type Request struct {
 	// that needs it, except slashes.
 	Path string `yaml:"path"`
 
-	// Method is the HTTP method. Its default is POST for a request with body, form or raw, and GET otherwise.
+	// Method is the HTTP method. Its default is POST for a request with body, form, multipart or raw, and GET otherwise.
 	Method string `yaml:"method" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS"`
 
 	// Query has the parameters after the question mark. A list repeats its parameter, and null omits it.
@@ -65,6 +65,9 @@ type Request struct {
 
 	// Form is sent as application/x-www-form-urlencoded. Its values are as in query.
 	Form map[string]any `yaml:"form"`
+
+	// Multipart is sent as multipart/form-data, part by part in this order. It can have files.
+	Multipart []Part `yaml:"multipart"`
 
 	// Raw is text to send unchanged. It cannot contain a secret. Neither can url, path, method and content-type,
 	// because logs and errors show them.

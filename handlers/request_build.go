@@ -94,7 +94,7 @@ func (r *Request) method() string {
 	switch {
 	case r.Method != "":
 		return r.Method
-	case r.Body != nil || r.Form != nil || r.Raw != nil:
+	case r.Body != nil || r.Form != nil || r.Multipart != nil || r.Raw != nil:
 		return http.MethodPost
 	default:
 		return http.MethodGet
@@ -277,6 +277,8 @@ func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
 	case r.Form != nil:
 		values, err := encode("form", r.Form, s)
 		return values.Encode(), "application/x-www-form-urlencoded", err
+	case r.Multipart != nil:
+		return encodeParts(r.Multipart, s)
 	case r.Body != nil:
 		open, err := s.reveal(r.Body)
 		if err != nil {

@@ -3,6 +3,7 @@ package handlers
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"procaas/dsl/contracts"
@@ -18,7 +19,7 @@ func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 	}
 	o := contracts.Operation{
 		Service: service, Method: methodOf(body), Path: body.Get("path"), Query: body.Get("query"), Body: body.Get("body"),
-		NoBody: body.Get("body") == nil && body.Get("form") == nil && body.Get("raw") == nil,
+		NoBody: !slices.ContainsFunc(payloads, func(name string) bool { return body.Get(name) != nil }),
 		Expect: expectedOf(body),
 	}
 	reading, given := literal(body.Get("response"))
@@ -55,7 +56,7 @@ func methodOf(body *expr.Value) string {
 		return method
 	}
 	sends := false
-	for _, name := range []string{"body", "form", "raw"} {
+	for _, name := range payloads {
 		v := body.Get(name)
 		// If it is null at run time, the method is GET.
 		if v.Expr() != nil {
