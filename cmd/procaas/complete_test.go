@@ -97,7 +97,9 @@ func TestEveryCommandCompletesWhatItTakes(t *testing.T) {
 			visit(sub)
 		}
 		calls := c.Flag("server") != nil || c.InheritedFlags().Lookup("server") != nil
-		for _, word := range []string{" PATH", "RUN|KEY", " VERSION", "[VERSION", " PIPELINE", "[PIPELINE"} {
+		for _, word := range []string{
+			" PATH", "RUN|KEY", " VERSION", "[VERSION", " PIPELINE", "[PIPELINE", " MAP", "[MAP", " SHARD", " CELL", " WORKER", " PARTITION", " REVISION",
+		} {
 			if calls && strings.Contains(c.Use, word) && c.ValidArgsFunction == nil && c.Name() != "make-up" {
 				t.Errorf("%s does not complete %s", c.CommandPath(), word)
 			}

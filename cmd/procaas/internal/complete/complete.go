@@ -6,7 +6,9 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,24 +35,46 @@ const completeWithin = 80 * time.Millisecond
 // A lister returns what may stand in a place of a command line. It returns nothing where it cannot tell, and prints nothing.
 type lister func(q *cli.Call, args []string) []string
 
+// A list is where the server lists something, and the member of its elements that names it. {0} is the first argument.
+type list struct{ call, member string }
+
+var (
+	configs  = list{"/admin/v1/configs", "name"}
+	tokens   = list{"/admin/v1/tokens", "name"}
+	queues   = list{"/v1/queues", "type"}
+	maps     = list{"/v1/shard-maps", "id"}
+	shards   = list{"/v1/shard-maps/{0}/shards", "id"}
+	clusters = list{"/admin/v1/clusters", "id"}
+	services = list{"/admin/v1/services", "id"}
+	changes  = list{"/admin/v1/audit?kind=control&limit=100", "revision"}
+	steps    = list{"/admin/v1/handlers", "path"}
+	served   = list{"/admin/v1/pipelines", "pipeline"}
+	owned    = list{"/admin/v1/pipelines", "owner"}
+	flowing  = list{"/v1/runs?limit=100", "flow"}
+	keyed    = list{"/v1/runs?limit=100", "key"}
+	begun    = list{"/v1/runs?limit=100", "id"}
+	kept     = list{"/v1/versions", "version"}
+)
+
 // places lists what may stand where a usage line has one of these words. A word after the name of a command is more exact.
 var places = map[string]lister{
 	"PATH": paths, "RUN|KEY": runs, "RUN": runs, "VERSION": versions, "OTHER": versions, "PIPELINE": pipelines, "PAGE": pages,
-	"config NAME": ofServer("/admin/v1/configs", "name"), "token NAME": ofServer("/admin/v1/tokens", "name"), "explain NAME": nil,
-	"TYPE": ofServer("/v1/queues", "pipeline"), "MAP": ofServer("/v1/shard-maps", "map"), "CLUSTER": ofServer("/admin/v1/clusters", "cluster"),
+	"config NAME": configs.names, "token NAME": tokens.names, "explain NAME": nil, "undo REVISION": changes.names,
+	"TYPE": queues.names, "MAP": maps.names, "SHARD": shards.names, "CLUSTER": clusters.names,
+	"WORKER": ofClusters(workers), "PARTITION": ofClusters(partitions), "CELL": cells,
 }
 
 // options lists what may be the value of a flag with one of these names. What follows the name of a command is more exact.
 var options = map[string]lister{
 	"pipeline": pipelines, "handler": paths, "path": paths, "version": versions, "key": keys, "source": nil, "flow": flows,
-	"service": ofServer("/admin/v1/services", "id"), "owner": owners, "cluster": ofServer("/admin/v1/clusters", "cluster"),
+	"service": services.names, "owner": owners, "cluster": clusters.names,
 	"status": fixed(string(model.Waiting), string(model.Running), string(model.Parked), string(model.Succeeded), string(model.Failed),
 		string(model.Cancelled), string(model.Ignored)),
 	"role":      fixed(cli.Names(credentials.Roles(), func(r credentials.Role) string { return string(r) })...),
 	"ignore":    fixed(canary.Kinds()...),
 	"log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("auto", "text", "json"),
 	"fail-level": fixed("error", "warning", "advice"), "submit type": pipelines, "audit kind": fixed(store.AuditKinds()...),
-	"audit by": ofServer("/admin/v1/tokens", "name"),
+	"audit by": tokens.names,
 }
 
 // Add makes shells complete the arguments and flags of all commands of a program.
@@ -157,32 +181,81 @@ func suggested(root, c *cobra.Command, args []string, list lister) ([]string, co
 
 func fixed(all ...string) lister { return func(*cli.Call, []string) []string { return all } }
 
-// ofServer lists a field of the elements of a list of the server.
-func ofServer(call, name string) lister {
-	return func(q *cli.Call, _ []string) []string { return listed(q, call, name) }
-}
-
-// listed returns a field of the elements of a list, or nothing.
-func listed(q *cli.Call, call, name string) (all []string) {
-	if q.Server == "" {
-		return nil
+// names is a [lister] of a list of the server. It returns nothing if there is no such list.
+func (l list) names(q *cli.Call, args []string) (all []string) {
+	call := l.call
+	if strings.Contains(call, "{0}") {
+		if len(args) == 0 {
+			return nil
+		}
+		call = strings.Replace(call, "{0}", url.PathEscape(args[0]), 1)
 	}
-	page, err := client.Send[wire.Page[map[string]any]](q.Ctx, q.Client, http.MethodGet, call, nil, nil)
-	if err != nil {
+	page, ok := asked[wire.Page[map[string]any]](q, call)
+	if !ok {
 		return nil
 	}
 	for _, item := range page.Items {
-		if text, ok := item[name].(string); ok && text != "" {
-			all = append(all, text)
+		switch v := item[l.member].(type) {
+		case string:
+			all = append(all, v)
+		case float64:
+			all = append(all, strconv.FormatFloat(v, 'f', -1, 64))
 		}
 	}
 	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.DeleteFunc(slices.Compact(all), func(text string) bool { return text == "" })
+}
+
+// asked asks the server, if there is one.
+func asked[T any](q *cli.Call, call string) (reply T, ok bool) {
+	if q.Server == "" {
+		return reply, false
+	}
+	reply, err := client.Send[T](q.Ctx, q.Client, http.MethodGet, call, nil, nil)
+	return reply, err == nil
+}
+
+// mostPartitions bounds what is offered of a cluster.
+const mostPartitions = 1000
+
+// ofClusters lists something of all clusters: the flag that chooses one may come later in the line.
+func ofClusters(of func(clusterNames) []string) lister {
+	return func(q *cli.Call, _ []string) (all []string) {
+		page, _ := asked[wire.Page[clusterNames]](q, clusters.call)
+		for _, c := range page.Items {
+			all = append(all, of(c)...)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+}
+
+// clusterNames is what people name of a cluster.
+type clusterNames struct {
+	Partitions int
+	Workers    []struct{ ID string }
+}
+
+func workers(c clusterNames) []string {
+	return cli.Names(c.Workers, func(w struct{ ID string }) string { return w.ID })
+}
+
+func partitions(c clusterNames) (all []string) {
+	for i := range min(c.Partitions, mostPartitions) {
+		all = append(all, strconv.Itoa(i))
+	}
+	return all
+}
+
+// cells lists the databases of the inbox.
+func cells(q *cli.Call, _ []string) []string {
+	inbox, _ := asked[struct{ Cells []struct{ Name string } }](q, "/admin/v1/inbox")
+	return cli.Names(inbox.Cells, func(c struct{ Name string }) string { return c.Name })
 }
 
 // paths lists handlers, and the pipelines and stages that they are in.
 func paths(q *cli.Call, args []string) (all []string) {
-	handlers := listed(q, "/admin/v1/handlers", "path")
+	handlers := steps.names(q, args)
 	if handlers == nil {
 		for _, p := range read(q) {
 			for _, s := range p.Stages {
@@ -205,8 +278,8 @@ func paths(q *cli.Call, args []string) (all []string) {
 }
 
 // pipelines lists those of the server, or of files.
-func pipelines(q *cli.Call, _ []string) []string {
-	all := listed(q, "/admin/v1/pipelines", "pipeline")
+func pipelines(q *cli.Call, args []string) []string {
+	all := served.names(q, args)
 	if all == nil {
 		all = cli.Names(read(q), func(p *tree.Pipeline) string { return p.ID })
 	}
@@ -214,8 +287,8 @@ func pipelines(q *cli.Call, _ []string) []string {
 }
 
 // owners lists those of the pipelines, or of files.
-func owners(q *cli.Call, _ []string) []string {
-	all := listed(q, "/admin/v1/pipelines", "owner")
+func owners(q *cli.Call, args []string) []string {
+	all := owned.names(q, args)
 	if all == nil {
 		all = cli.Names(read(q), func(p *tree.Pipeline) string { return p.Owner })
 	}
@@ -224,19 +297,19 @@ func owners(q *cli.Call, _ []string) []string {
 }
 
 // flows lists the flows of the newest runs.
-func flows(q *cli.Call, _ []string) []string { return listed(q, "/v1/runs?limit=100", "flow") }
+func flows(q *cli.Call, args []string) []string { return flowing.names(q, args) }
 
 // keys lists the keys of the newest runs.
-func keys(q *cli.Call, _ []string) []string { return listed(q, "/v1/runs?limit=100", "key") }
+func keys(q *cli.Call, args []string) []string { return keyed.names(q, args) }
 
 // runs lists the newest runs and their keys.
 func runs(q *cli.Call, args []string) []string {
-	return slices.Concat(keys(q, args), listed(q, "/v1/runs?limit=100", "id"))
+	return slices.Concat(keys(q, args), begun.names(q, args))
 }
 
 // versions lists the first digits of versions.
-func versions(q *cli.Call, _ []string) []string {
-	return cli.Names(listed(q, "/v1/versions", "version"), cli.Short)
+func versions(q *cli.Call, args []string) []string {
+	return cli.Names(kept.names(q, args), cli.Short)
 }
 
 // pages lists the pages of the documentation.
