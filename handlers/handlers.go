@@ -7,7 +7,7 @@ import (
 	"procaas/engine"
 )
 
-//go:embed emit.go fail.go request.go request_multipart.go set.go wait.go
+//go:embed emit.go fail.go request.go set.go wait.go
 var typeFiles embed.FS
 
 // Readme has README.md, the reference of the handler types.

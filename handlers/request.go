@@ -108,6 +108,28 @@ type Request struct {
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 }
 
+// Part is one part of a multipart body. It has one of text, json and base64. A part whose value is null is left out.
+type Part struct {
+	// Name is the name of the part.
+	Name string `yaml:"name" required:"true"`
+
+	// Text is sent as text. A number or boolean is sent as in query.
+	Text any `yaml:"text"`
+
+	// JSON is sent as JSON.
+	JSON any `yaml:"json"`
+
+	// Base64 is text in base64, as response: bytes makes it. The part has the bytes.
+	Base64 *string `yaml:"base64"`
+
+	// FileName is the name of the file that the part is. Most services need it to take the part for a file.
+	FileName string `yaml:"file-name"`
+
+	// ContentType is the content type of the part. Its default is text/plain; charset=utf-8 for text, application/json for json
+	// and application/octet-stream for base64.
+	ContentType string `yaml:"content-type"`
+}
+
 // These are the defaults if neither the handler nor the service nor the node sets them.
 const (
 	defaultTimeout  = 5 * time.Second

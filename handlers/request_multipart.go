@@ -17,28 +17,6 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Part is one part of a multipart body. It has one of text, json and base64. A part whose value is null is left out.
-type Part struct {
-	// Name is the name of the part.
-	Name string `yaml:"name" required:"true"`
-
-	// Text is sent as text. A number or boolean is sent as in query.
-	Text any `yaml:"text"`
-
-	// JSON is sent as JSON.
-	JSON any `yaml:"json"`
-
-	// Base64 is text in base64, as response: bytes makes it. The part has the bytes.
-	Base64 *string `yaml:"base64"`
-
-	// FileName is the name of the file that the part is. Most services need it to take the part for a file.
-	FileName string `yaml:"file-name"`
-
-	// ContentType is the content type of the part. Its default is text/plain; charset=utf-8 for text, application/json for json
-	// and application/octet-stream for base64.
-	ContentType string `yaml:"content-type"`
-}
-
 // content returns the bytes of a part, and their type. The bytes are nil for a part to leave out.
 func (p *Part) content(s *secrets) (data []byte, contentType string, err error) {
 	switch {
