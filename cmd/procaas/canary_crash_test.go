@@ -277,49 +277,47 @@ func (r *rollout) history(at *crashing, key string, runs int) (versions []string
 	}
 }
 
-// TestDemoRollsABadVersionBack plays the incident of the demo.
-func TestDemoRollsABadVersionBack(t *testing.T) {
-	t.Parallel()
+// startDemo runs the demo in this process. end stops it, and wants its success.
+func startDemo(t *testing.T, flags string) (told *lockedBuffer, end func()) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var told lockedBuffer
+	told = &lockedBuffer{}
 	code := make(chan int, 1)
 	go func() {
-		code <- Main(ctx, strings.Fields("demo --listen 127.0.0.1:0 --rate 30 --incident bad-version --incident-after 1ms"),
-			cli.Streams{In: strings.NewReader(""), Out: &told, Err: &told})
+		code <- Main(ctx, strings.Fields("demo --listen 127.0.0.1:0 --incident-after 1ms "+flags),
+			cli.Streams{In: strings.NewReader(""), Out: told, Err: told})
 	}()
 	t.Cleanup(func() {
+		stop()
 		if t.Failed() {
 			t.Log(told.text())
 		}
 	})
+	return told, func() {
+		t.Helper()
+		stop()
+		if c := <-code; c != 0 {
+			t.Errorf("want exit code 0, have %d:\n%s", c, told.text())
+		}
+	}
+}
+
+// TestDemoRollsABadVersionBack plays the incident of the demo.
+func TestDemoRollsABadVersionBack(t *testing.T) {
+	t.Parallel()
+	told, end := startDemo(t, "--rate 30 --incident bad-version")
 	// Calls that fail are also called again, and make runs longer: which of these is certain first depends on the machine.
 	eventually(t, "the rollback", func() bool { return strings.Contains(told.text(), "is rolled back: ") })
 	if text := told.text(); !strings.Contains(text, "20 % of the orders use version") {
 		t.Errorf("have\n%s", text)
 	}
-	stop()
-	if c := <-code; c != 0 {
-		t.Errorf("want exit code 0, have %d:\n%s", c, told.text())
-	}
+	end()
 }
 
 // TestDemoBoundsASlowService plays the incident of the demo.
 func TestDemoBoundsASlowService(t *testing.T) {
 	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var told lockedBuffer
-	code := make(chan int, 1)
-	go func() {
-		code <- Main(ctx, strings.Fields("demo --listen 127.0.0.1:0 --rate 5 --incident slow-service --incident-after 1ms --incident-for 1h"),
-			cli.Streams{In: strings.NewReader(""), Out: &told, Err: &told})
-	}()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(told.text())
-		}
-	})
+	told, end := startDemo(t, "--rate 5 --incident slow-service --incident-for 1h")
 	eventually(t, "the proof that it is mended", func() bool { return strings.Contains(told.text(), "mended: $ procaas top") })
 	text := told.text()
 	for _, want := range []string{
@@ -330,10 +328,7 @@ func TestDemoBoundsASlowService(t *testing.T) {
 			t.Errorf("want %q", want)
 		}
 	}
-	stop()
-	if c := <-code; c != 0 {
-		t.Errorf("want exit code 0, have %d:\n%s", c, told.text())
-	}
+	end()
 }
 
 // TestCanaryIsPromoted lets a version that is as good become current by its schedule, while its only node is killed at

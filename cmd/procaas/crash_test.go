@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	"procaas/cmd/procaas/internal/source"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
@@ -86,6 +89,30 @@ type crashing struct {
 	cells     []string // more databases of the inbox, as flags name them
 	name      string   // of the node; its own choice when empty
 	flags     []string // more of them
+}
+
+// newCrashing returns a node that is not started yet. Its pipelines call a service, at the place of URL in their text.
+func newCrashing(t *testing.T, store, pipelines, url string, flags ...string) *crashing {
+	t.Helper()
+	c := &crashing{t: t, store: store, listen: freeAddress(t), pipelines: t.TempDir(), flags: flags}
+	if err := os.WriteFile(filepath.Join(c.pipelines, "p.yaml"), []byte(strings.ReplaceAll(pipelines, "URL", url)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.client = client.New("http://"+c.listen, "")
+	return c
+}
+
+// submitEach submits events of a type, whose ids are their numbers, and returns their runs.
+func (c *crashing) submitEach(ctx context.Context, eventType string, events int) (runs []string) {
+	c.t.Helper()
+	for n := range events {
+		receipt, err := c.client.SubmitEvent(ctx, wire.Event{Type: eventType, ID: strconv.Itoa(n), Source: "test"})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		runs = append(runs, receipt.Run)
+	}
+	return runs
 }
 
 func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {

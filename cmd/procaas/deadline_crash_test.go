@@ -5,14 +5,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
@@ -51,12 +49,7 @@ func TestHungServiceCostsItsDeadline(t *testing.T) {
 		}
 	}))
 	defer service.CloseClientConnections()
-	pipelines := t.TempDir()
-	if err := os.WriteFile(filepath.Join(pipelines, "p.yaml"), []byte(strings.ReplaceAll(hung, "URL", service.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := &crashing{t: t, store: "sqlite:" + filepath.Join(t.TempDir(), "hung.db"), listen: freeAddress(t), pipelines: pipelines}
-	c.client = client.New("http://"+c.listen, "")
+	c := newCrashing(t, "sqlite:"+filepath.Join(t.TempDir(), "hung.db"), hung, service.URL)
 	server := c.start(ctx)
 	receipt, err := c.client.SubmitEvent(ctx, wire.Event{Type: "work", ID: "1", Source: "test"})
 	if err != nil {
@@ -144,12 +137,7 @@ func detachedUnderKill9(t *testing.T, store string) {
 		}
 	}))
 	defer service.Close()
-	pipelines := t.TempDir()
-	if err := os.WriteFile(filepath.Join(pipelines, "p.yaml"), []byte(strings.ReplaceAll(detached, "URL", service.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := &crashing{t: t, store: store, listen: freeAddress(t), pipelines: pipelines}
-	c.client = client.New("http://"+c.listen, "")
+	c := newCrashing(t, store, detached, service.URL)
 	server := c.start(ctx)
 	receipt, err := c.client.SubmitEvent(ctx, wire.Event{Type: "work", ID: "1", Source: "test"})
 	if err != nil {

@@ -7,14 +7,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"procaas/engine/api/client"
-	"procaas/engine/api/wire"
 	"procaas/engine/clock"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -82,29 +78,13 @@ func TestEndsSurviveKill9(t *testing.T) {
 	service := httptest.NewServer(desk)
 	defer service.Close()
 	defer service.CloseClientConnections()
-	pipelines, secrets := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{
-		filepath.Join(pipelines, "p.yaml"):  strings.ReplaceAll(endings, "URL", service.URL),
-		filepath.Join(secrets, "DESK_HOOK"): "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	secrets := t.TempDir()
+	if err := os.WriteFile(filepath.Join(secrets, "DESK_HOOK"), []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	c := &crashing{
-		t: t, store: "sqlite:" + filepath.Join(t.TempDir(), "ends.db"), listen: freeAddress(t), pipelines: pipelines,
-		flags: []string{"--secrets-dir", secrets},
-	}
-	c.client = client.New("http://"+c.listen, "")
+	c := newCrashing(t, "sqlite:"+filepath.Join(t.TempDir(), "ends.db"), endings, service.URL, "--secrets-dir", secrets)
 	server := c.start(ctx)
-	ids := make([]string, runs)
-	for n := range runs {
-		receipt, err := c.client.SubmitEvent(ctx, wire.Event{Type: "order", ID: strconv.Itoa(n), Source: "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids[n] = receipt.Run
-	}
+	ids := c.submitEach(ctx, "order", runs)
 	for _, next := range []string{"/hook", ""} {
 		for range runs {
 			select {

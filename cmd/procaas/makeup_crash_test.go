@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -88,12 +87,7 @@ func makeUpUnderKill9(t *testing.T, store string) {
 	push := &pushService{keys: map[string]map[string]int{}, answered: map[string]int{}}
 	service := httptest.NewServer(push)
 	defer service.CloseClientConnections()
-	pipelines := t.TempDir()
-	if err := os.WriteFile(filepath.Join(pipelines, "p.yaml"), []byte(strings.ReplaceAll(forgetful, "URL", service.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := &crashing{t: t, store: store, listen: freeAddress(t), pipelines: pipelines}
-	c.client = client.New("http://"+c.listen, "")
+	c := newCrashing(t, store, forgetful, service.URL)
 	server := c.start(ctx)
 	c.steer(ctx, "switch", "off", "work/s/tell", "--forever")
 	left := wire.Redrive{RunChoice: wire.RunChoice{Handler: "work/s/tell"}, Reason: "push is back"}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/api/client"
-	"procaas/engine/api/wire"
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
@@ -116,21 +113,9 @@ func undoUnderKill9(t *testing.T, at string) {
 	travel := &travelService{undone: map[string][]string{}, keys: map[string]map[string]bool{}, broken: "5"}
 	service := httptest.NewServer(travel)
 	defer service.CloseClientConnections()
-	pipelines := t.TempDir()
-	if err := os.WriteFile(filepath.Join(pipelines, "p.yaml"), []byte(strings.ReplaceAll(trips, "URL", service.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := &crashing{t: t, store: at, listen: freeAddress(t), pipelines: pipelines}
-	c.client = client.New("http://"+c.listen, "")
+	c := newCrashing(t, at, trips, service.URL)
 	server := c.start(ctx)
-	var ids []string
-	for n := range runs {
-		receipt, err := c.client.SubmitEvent(ctx, wire.Event{Type: "trip", ID: strconv.Itoa(n), Source: "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, receipt.Run)
-	}
+	ids := c.submitEach(ctx, "trip", runs)
 	for stuck := 0; stuck < runs; {
 		if !clock.Pause(ctx, 5*time.Millisecond) {
 			t.Fatalf("want all runs in the middle of undoing, have %d", stuck)

@@ -4,15 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"reflect"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
@@ -39,16 +35,9 @@ func TestWaitSurvivesKill9(t *testing.T) {
 	push := &pushService{keys: map[string]map[string]int{}, answered: map[string]int{}}
 	service := httptest.NewServer(push)
 	defer service.CloseClientConnections()
-	pipelines, store := t.TempDir(), enginetest.Postgres(t)
-	if err := os.WriteFile(filepath.Join(pipelines, "p.yaml"), []byte(strings.ReplaceAll(answering, "URL", service.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	node := func() *crashing {
-		c := &crashing{t: t, store: store, listen: freeAddress(t), pipelines: pipelines}
-		c.client = client.New("http://"+c.listen, "")
-		return c
-	}
-	one, two := node(), node()
+	store := enginetest.Postgres(t)
+	one, two := newCrashing(t, store, answering, service.URL), newCrashing(t, store, answering, service.URL)
+	two.pipelines = one.pipelines
 	first := one.start(ctx)
 
 	// The first node has the run, and the service leaves its call without an answer.

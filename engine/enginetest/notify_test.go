@@ -3,7 +3,6 @@ package enginetest_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -98,17 +96,7 @@ func notifyAfter(t *testing.T, db store.Store, d *desk, url, end string, crash c
 	what := fmt.Sprintf("%s: %s", end, crash)
 	var tr trial
 	types := append(handlers.All(), enginetest.Scripted("step", func(ctx context.Context, c *engine.Call, _ any) (model.Result, error) {
-		switch {
-		case !strings.HasSuffix(c.Path, "/d"), end == "succeeded":
-		case end == "cancelled":
-			if _, err := tr.engine.Engine().Cancel(ctx, tr.run, store.Actor{Name: "ann", Reason: "enough"}); err != nil && !errors.Is(err, store.ErrUndoing) {
-				return model.Result{}, err
-			}
-			return model.Result{}, clock.Sleep(ctx, time.Second) // the node hears of it meanwhile
-		default:
-			return model.Result{}, model.Permanent(errors.New("broken"))
-		}
-		return model.Result{}, nil
+		return model.Result{}, endAs(ctx, &tr, c, end)
 	}))
 	flow := strings.Replace(notifyFlow, "COMPENSATE", map[bool]string{true: ", compensate: {step: {value: \"\"}}"}[end == "undone"], 1)
 	tr = startTrial(t, trial{
