@@ -30,11 +30,16 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 		return nil, err
 	}
 	s.given = false
-	body, contentType, err := r.payload(s)
+	text, contentType, err := r.payload(s)
 	if err != nil {
 		return nil, err
 	}
 	s.inBody = s.given
+	var body io.Reader
+	if contentType != "" {
+		// net/http knows the length of a strings.Reader, and can send it again after a redirect or on another connection.
+		body = strings.NewReader(text)
+	}
 	// The URL is set below, because it is parsed already.
 	req, err := http.NewRequestWithContext(ctx, r.method(), "", body)
 	if err != nil {
@@ -49,23 +54,17 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 	}
 	// Last, so that the pipeline's headers cannot replace these.
 	identify(req.Header, c)
-	if err := r.sign(req, c, s); err != nil {
+	if err := r.sign(req, c, s, text); err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
 	return req, nil
 }
 
 // sign adds the headers of Standard Webhooks, if the request is to be signed.
-func (r *Request) sign(req *http.Request, c *engine.Call, s *secrets) error {
+func (r *Request) sign(req *http.Request, c *engine.Call, s *secrets, body string) error {
 	open, err := s.reveal(r.Sign)
 	if err != nil || open == nil {
 		return err
-	}
-	body := ""
-	if req.Body != nil {
-		if body, _, err = r.encodeBody(s); err != nil {
-			return err
-		}
 	}
 	var keys []string
 	list, isList := open.([]any)
@@ -251,21 +250,19 @@ func listServices(b *tree.Bundle) string {
 	return strings.Join(names, ", ")
 }
 
-// payload returns the body, nil for none, and its content type. The body is a strings.Reader,
-// because net/http knows its length and can send it again after a redirect or on another
-// connection.
-func (r *Request) payload(s *secrets) (io.Reader, string, error) {
-	text, contentType, err := r.encodeBody(s)
+// payload returns the body and its content type. Both are empty for a request without a body.
+func (r *Request) payload(s *secrets) (text, contentType string, err error) {
+	text, contentType, err = r.encodeBody(s)
 	if err != nil || contentType == "" {
-		return nil, "", err
+		return "", "", err
 	}
 	if r.ContentType != "" {
 		contentType = r.ContentType
 	}
 	if hasControls(contentType) { // the transport would report it as a network error, which would be retried in vain
-		return nil, "", errors.New("content-type: control characters are not allowed")
+		return "", "", errors.New("content-type: control characters are not allowed")
 	}
-	return strings.NewReader(text), contentType, nil
+	return text, contentType, nil
 }
 
 // encodeBody returns the text of the body and its type. Both are empty for a request without a
