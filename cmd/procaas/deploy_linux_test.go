@@ -36,9 +36,9 @@ type image struct {
 	}
 }
 
-// makeImage makes the image without a daemon, and unpacks it as a runtime does.
-func makeImage(t *testing.T) *image {
-	t.Helper()
+// What is released starts, as an image and as a package. Its program is built once.
+func TestReleaseStarts(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "procaas")
 	compile := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags",
 		"-s -w -X procaas/engine/api/cli.stamp=v1.2.3", "-o", program, ".")
@@ -46,6 +46,35 @@ func makeImage(t *testing.T) *image {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	t.Run("image", func(t *testing.T) {
+		t.Parallel()
+		imageStarts(t, program)
+	})
+	t.Run("package", func(t *testing.T) {
+		t.Parallel()
+		packageIsInstalled(t, program)
+	})
+}
+
+// packageIsInstalled makes the package of Debian, and installs, removes and purges it in a folder.
+func packageIsInstalled(t *testing.T, program string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"go", "-C", "../../deploy/tools", "run", "-trimpath", "-buildvcs=false", "./release", "-built", program, "-version", "v1.2.3", "-o", dir},
+		{"sh", "../../deploy/install.sh", filepath.Join(dir, "procaas_1.2.3_"+runtime.GOARCH+".deb"), "v1.2.3"},
+	} {
+		out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+		t.Logf("%s", out)
+	}
+}
+
+// makeImage makes the image without a daemon, and unpacks it as a runtime does.
+func makeImage(t *testing.T, program string) *image {
+	t.Helper()
 	layout := filepath.Join(t.TempDir(), "layout")
 	build := exec.CommandContext(t.Context(), "go", "-C", "../../deploy/tools", "run", "-trimpath", "-buildvcs=false", "./image", "-o", layout,
 		"-version", "v1.2.3", "-level", "1", "-partial", "linux/"+runtime.GOARCH+"="+program)
@@ -116,10 +145,10 @@ func (m *image) protect() {
 
 const adminToken = "a-token-of-an-admin-that-is-long-enough-1"
 
-// The image starts with flows mounted, on a root that is read-only, as an ordinary user.
-func TestImageStarts(t *testing.T) {
-	t.Parallel()
-	m := makeImage(t)
+// imageStarts starts the image with flows mounted, on a root that is read-only, as an ordinary user.
+func imageStarts(t *testing.T, program string) {
+	t.Helper()
+	m := makeImage(t, program)
 	if err := os.CopyFS(filepath.Join(m.root, "flows"), os.DirFS("../../deploy/flows")); err != nil {
 		t.Fatal(err)
 	}

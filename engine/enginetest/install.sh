@@ -29,6 +29,7 @@ missing() {
 	postgres || echo postgresql
 	has sqlite3 || echo sqlite3
 	has systemd-analyze || echo systemd
+	has dpkg || echo dpkg
 	browser || echo chromium
 	node18 || echo nodejs npm
 	for program in "$@"; do
@@ -55,7 +56,7 @@ if [ -n "$packages" ]; then
 The tests need programs that are not here, in Debian's packages: $packages
 Install them, then run the tests again. No server needs to be running.
   Debian, Ubuntu:   sudo apt-get install $packages
-  Fedora, RHEL:     sudo dnf install gcc postgresql-server sqlite systemd chromium nodejs npm
+  Fedora, RHEL:     sudo dnf install gcc postgresql-server sqlite systemd dpkg chromium nodejs npm
   Alpine:           sudo apk add build-base postgresql sqlite chromium nodejs npm
   macOS:            brew install postgresql@17 sqlite node; brew install --cask chromium
 They need PostgreSQL 13, Node.js 18 with npm, or later. PROCAAS_TEST_CHROMIUM names a browser that is elsewhere.

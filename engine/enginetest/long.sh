@@ -64,7 +64,7 @@ release() {
 	mkdir -p bin && mv dist/SHA256SUMS bin/first.sums
 	make release ARGS="-version v0.0.1"
 	diff bin/first.sums dist/SHA256SUMS
-	sh deploy/install.sh dist/procaas_*_"$(go env GOARCH)".deb
+	sh deploy/install.sh dist/procaas_*_"$(go env GOARCH)".deb v0.0.1
 }
 
 # v5 beside v4 in a cluster that v5 was not made for, over random scenarios. JUDGE="-from 0 -to 88 -only seesaw -trace" chooses others.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,9 +27,14 @@ func main() {
 	r := release{root: "../.."}
 	flag.StringVar(&r.out, "o", "../../dist", "folder to write; it is emptied first")
 	flag.StringVar(&r.version, "version", "", "version; git describe if empty")
+	built := flag.String("built", "", "program of this machine that is built already: makes only its package of Debian, quickly; for tests")
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64", "what to build for")
 	flag.Parse()
-	if err := r.run(strings.Split(*platforms, ",")); err != nil {
+	work := func() error { return r.run(strings.Split(*platforms, ",")) }
+	if *built != "" {
+		work = func() error { return r.debian(*built) }
+	}
+	if err := work(); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -38,6 +44,7 @@ type release struct {
 	root, out, version string
 	time               time.Time
 	files              []string // of the release, in out
+	quick              bool     // packages are not compressed
 }
 
 func (r *release) run(platforms []string) error {
@@ -57,16 +64,7 @@ func (r *release) run(platforms []string) error {
 		return err
 	}
 	r.time = time.Unix(seconds, 0).UTC()
-	if r.out, err = filepath.Abs(r.out); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(r.out); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(r.in("build"), 0o755); err != nil {
-		return err
-	}
-	if err := r.documents(); err != nil {
+	if err := r.begin("go", "run", "-trimpath", "-buildvcs=false", "./cmd/procaas"); err != nil {
 		return err
 	}
 	var images []string
@@ -83,8 +81,10 @@ func (r *release) run(platforms []string) error {
 			return err
 		}
 		if goos, arch, _ := strings.Cut(p, "/"); goos == "linux" {
-			if err := r.packages(arch, program); err != nil {
-				return err
+			for _, format := range []string{"deb", "rpm"} {
+				if err := r.packed(format, arch, program); err != nil {
+					return err
+				}
 			}
 			images = append(images, p+"="+program)
 		}
@@ -96,6 +96,34 @@ func (r *release) run(platforms []string) error {
 		return err
 	}
 	return r.sums()
+}
+
+// debian makes only the package of Debian, around a program that is built already.
+func (r *release) debian(program string) error {
+	program, err := filepath.Abs(program)
+	if err != nil {
+		return err
+	}
+	r.time = time.Unix(0, 0).UTC()
+	if err := r.begin(program); err != nil {
+		return err
+	}
+	r.quick = true
+	return r.packed("deb", runtime.GOARCH, program)
+}
+
+// begin empties the folder, and makes the documents in it. The command is the program of this machine.
+func (r *release) begin(command ...string) (err error) {
+	if r.out, err = filepath.Abs(r.out); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(r.out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.in("build"), 0o755); err != nil {
+		return err
+	}
+	return r.documents(command)
 }
 
 // in returns a path in the folder of the release.

@@ -5,12 +5,14 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
@@ -23,16 +25,21 @@ import (
 var commandHead = regexp.MustCompile(`(?m)^## (procaas .*)$`)
 
 // documents makes the man pages of all commands, and the completions of shells, which packages install.
-func (r *release) documents() error {
+func (r *release) documents(program []string) error {
 	text, err := os.ReadFile(filepath.Join(r.root, "docs/reference/commands.md"))
 	if err != nil {
 		return err
+	}
+	_, after, ok := bytes.Cut(text, []byte("\n# Commands\n"))
+	if text = after; !ok || !commandHead.Match(text) {
+		return errors.New("docs/reference/commands.md has no commands below its title")
 	}
 	man := r.in("build", "man")
 	if err := os.MkdirAll(man, 0o755); err != nil {
 		return err
 	}
 	heads := commandHead.FindAllSubmatchIndex(text, -1)
+	all := "# NAME\nprocaas - runs business workflows written in YAML\n\n# DESCRIPTION\n" + string(text[:heads[0][0]]) + "\n# SEE ALSO\n"
 	for i, h := range heads {
 		end := len(text)
 		if i+1 < len(heads) {
@@ -40,11 +47,15 @@ func (r *release) documents() error {
 		}
 		command := string(text[h[2]:h[3]])
 		page := strings.ReplaceAll(command, " ", "-")
+		all += page + "(1)\n"
 		if err := r.page(man, page, "# NAME\n"+page+" - see **procaas --help**\n\n# DESCRIPTION\n"+string(text[h[1]:end])); err != nil {
 			return err
 		}
 	}
-	return r.completions()
+	if err := r.page(man, "procaas", all); err != nil {
+		return err
+	}
+	return r.completions(program)
 }
 
 // page writes one man page.
@@ -65,13 +76,13 @@ func (r *release) page(man, name, text string) error {
 }
 
 // completions asks the program of this machine for the completions of each shell.
-func (r *release) completions() error {
+func (r *release) completions(program []string) error {
 	dir := r.in("build", "completions")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		text, err := r.output("go", "run", "-trimpath", "-buildvcs=false", "./cmd/procaas", "completion", shell)
+		text, err := r.output(program[0], slices.Concat(program[1:], []string{"completion", shell})...)
 		if err != nil {
 			return err
 		}
@@ -90,7 +101,7 @@ func (r *release) archive(platform, program string) error {
 		return err
 	}
 	for _, from := range []string{program, filepath.Join(r.root, "LICENSE"), filepath.Join(r.root, "CHANGELOG.md"), filepath.Join(r.root, "README.md"),
-		filepath.Join(r.root, "deploy/procaas.service")} {
+		filepath.Join(r.root, "deploy/procaas.service"), filepath.Join(r.root, "deploy/node.yaml")} {
 		data, err := os.ReadFile(from)
 		if err != nil {
 			return err
@@ -211,40 +222,41 @@ func packageVersion(version string) string {
 	return version
 }
 
-// packages makes the packages of one architecture, by deploy/nfpm.yaml.
-func (r *release) packages(arch, program string) error {
-	for _, format := range []string{"deb", "rpm"} {
-		values := map[string]string{
-			"VERSION": packageVersion(r.version), "ARCH": arch, "PROGRAM": program, "MAN": r.in("build", "man"), "COMPLETIONS": r.in("build", "completions"),
-			"ROOT": r.root,
-		}
-		text, err := os.ReadFile(filepath.Join(r.root, "deploy/nfpm.yaml"))
-		if err != nil {
-			return err
-		}
-		config, err := nfpm.Parse(strings.NewReader(os.Expand(string(text), func(name string) string { return values[name] })))
-		if err != nil {
-			return fmt.Errorf("deploy/nfpm.yaml: %w", err)
-		}
-		info, err := config.Get(format)
-		if err != nil {
-			return err
-		}
-		info.MTime = r.time
-		info = nfpm.WithDefaults(info)
-		packager, err := nfpm.Get(format)
-		if err != nil {
-			return err
-		}
-		name := packager.ConventionalFileName(info)
-		f, err := os.Create(r.in(name))
-		if err != nil {
-			return err
-		}
-		if err := closed(f, packager.Package(info, f)); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		r.files = append(r.files, name)
+// packed makes the package of one format and architecture, by deploy/nfpm.yaml.
+func (r *release) packed(format, arch, program string) error {
+	values := map[string]string{
+		"VERSION": packageVersion(r.version), "ARCH": arch, "PROGRAM": program, "MAN": r.in("build", "man"), "COMPLETIONS": r.in("build", "completions"),
+		"ROOT": r.root,
 	}
+	text, err := os.ReadFile(filepath.Join(r.root, "deploy/nfpm.yaml"))
+	if err != nil {
+		return err
+	}
+	config, err := nfpm.Parse(strings.NewReader(os.Expand(string(text), func(name string) string { return values[name] })))
+	if err != nil {
+		return fmt.Errorf("deploy/nfpm.yaml: %w", err)
+	}
+	info, err := config.Get(format)
+	if err != nil {
+		return err
+	}
+	info.MTime = r.time
+	if r.quick {
+		info.Deb.Compression = "none"
+	}
+	info = nfpm.WithDefaults(info)
+	packager, err := nfpm.Get(format)
+	if err != nil {
+		return err
+	}
+	name := packager.ConventionalFileName(info)
+	f, err := os.Create(r.in(name))
+	if err != nil {
+		return err
+	}
+	if err := closed(f, packager.Package(info, f)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r.files = append(r.files, name)
 	return nil
 }
