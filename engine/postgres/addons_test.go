@@ -104,7 +104,7 @@ func TestOlderNodesDoNotUseNewerTablesOfAddons(t *testing.T) {
 	node := join(t, s)
 	_, err = postgres.Migrate(t.Context(), dsn, marks(makeMarks))
 	if want := fmt.Sprintf("node %d ", node); err == nil || !strings.Contains(err.Error(), want) ||
-		!strings.Contains(err.Error(), "They use version 0, and this program brings version 1") {
+		!strings.Contains(err.Error(), "This program brings version 1 for the marks, and nodes must know version 1") {
 		t.Fatalf("want the migration refused and %q named, have %v", want, err)
 	}
 	run(t, connect(t, dsn), "update leases set lease_until = clock_timestamp()") // the node is paused

@@ -16,16 +16,21 @@ import (
 
 const (
 	drawNode   = "select nextval(pg_get_serial_sequence('nodes', 'node'))"
-	insertNode = `with n as (insert into nodes (node, name, started) overriding system value values ($3, $1, clock_timestamp()) returning node)
+	insertNode = `with n as (insert into nodes (node, name, started, knows) overriding system value
+		values ($3, $1, clock_timestamp(), $4::text::jsonb) returning node)
 	insert into leases (node, seen, lease_until)
 	select node, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' from n`
 	forgetNodes = "delete from nodes where gone < now() - $1 * interval '1 microsecond'"
 )
 
 // Join implements [store.Ledger]. It reads the versions of the tables under the lock that migrations take. So the node joins either
-// before a migration, which then sees it, or after one, and refuses tables that it does not know.
+// before a migration, which then sees it, or after one, and refuses tables that are not for it.
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	enrolled := false
+	knows, err := s.db.knows()
+	if err != nil {
+		return 0, fmt.Errorf("join: %w", err)
+	}
 	err = s.db.tx(ctx, func(t *tx) error {
 		t.queue(lockJoin)
 		t.queue(lockSlots)
@@ -45,7 +50,7 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 			return err
 		}
 		node = store.NodeNumber(drawn)
-		t.queue(insertNode, name, lease.Microseconds(), node)
+		t.queue(insertNode, name, lease.Microseconds(), node, knows)
 		return t.commit(ctx)
 	})
 	if err != nil {

@@ -3,11 +3,13 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -20,9 +22,9 @@ import (
 const schemaTable = "procaas_schema"
 
 // Migrate updates the schema at dsn, then the tables of add-ons, and returns the versions before and after, the schema's first. If
-// several processes call it at once, one does the work. It changes nothing while nodes are alive.
+// several processes call it at once, one does the work. It changes nothing while nodes are alive that cannot work with the new tables.
 func Migrate(ctx context.Context, dsn string, addons ...store.Tables) (done []store.Migration, err error) {
-	config, _, err := prepareConfig(ctx, dsn)
+	config, pooled, err := prepareConfig(ctx, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
@@ -30,7 +32,13 @@ func Migrate(ctx context.Context, dsn string, addons ...store.Tables) (done []st
 	if err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
-	db := stdlib.OpenDB(*config.ConnConfig)
+	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+		if pooled { // the session is also somebody else's
+			return nil
+		}
+		_, err := c.Exec(ctx, boundLocks)
+		return err
+	}))
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var elsewhere, first string
 	err = db.QueryRowContext(ctx, storeElsewhere).Scan(&elsewhere, &first)
@@ -53,8 +61,9 @@ func Migrate(ctx context.Context, dsn string, addons ...store.Tables) (done []st
 // migrate makes the migrations of one history.
 func migrate(ctx context.Context, db *sql.DB, h sqlstore.History, known []sqlstore.History) (store.Migration, error) {
 	m := store.Migration{Of: h.Of}
+	lock := &migrationLock{db: db, known: known}
 	options := []goose.ProviderOption{
-		goose.WithTableName(h.Table), goose.WithSessionLocker(&migrationLock{db: db, known: known}), goose.WithDisableGlobalRegistry(true),
+		goose.WithTableName(h.Table), goose.WithSessionLocker(lock), goose.WithDisableGlobalRegistry(true),
 	}
 	if h.Of == "" {
 		options = append(options, goose.WithGoMigrations(
@@ -64,7 +73,10 @@ func migrate(ctx context.Context, db *sql.DB, h sqlstore.History, known []sqlsto
 	if err != nil {
 		return m, err
 	}
-	results, err := p.Up(ctx)
+	results, err := up(ctx, p)
+	if err == nil && len(results) > 0 {
+		err = lock.setFloor(ctx, &h)
+	}
 	if err != nil {
 		return m, err
 	}
@@ -72,6 +84,32 @@ func migrate(ctx context.Context, db *sql.DB, h sqlstore.History, known []sqlsto
 	m.From = before(p.ListSources(), results, m.To)
 	return m, err
 }
+
+// A change of a table waits for each transaction that uses the table, and whoever comes then waits behind it. So it gives up soon, lets
+// the others through, and tries again.
+const (
+	boundLocks = "set lock_timeout = '1s'"
+	lockTries  = 30
+)
+
+// up makes the migrations that are due.
+func up(ctx context.Context, p *goose.Provider) (done []*goose.MigrationResult, err error) {
+	for range lockTries {
+		var more []*goose.MigrationResult
+		more, err = p.Up(ctx)
+		if failed, ok := errors.AsType[*goose.PartialError](err); ok {
+			more = failed.Applied
+		}
+		done = append(done, more...)
+		if code, ok := errors.AsType[*pgconn.PgError](err); !ok || code.Code != lockNotAvailable {
+			return done, err
+		}
+	}
+	return done, fmt.Errorf("another transaction uses a table for more than %d s: find it in pg_stat_activity, end it, and try again. "+
+		"What was migrated stays, and the rest is not begun: %w", lockTries, err)
+}
+
+const lockNotAvailable = "55P03"
 
 // before returns the version from which migrations led to another. The numbers of files have gaps.
 func before(files []*goose.Source, done []*goose.MigrationResult, to int64) (from int64) {
@@ -133,8 +171,18 @@ type querier interface {
 }
 
 // versions reads the versions of the tables.
-func versions(ctx context.Context, known []sqlstore.History, q querier) ([]int64, error) {
+func versions(ctx context.Context, known []sqlstore.History, q querier) ([]sqlstore.Version, error) {
 	return sqlstore.Versions(known, existing, func(sql string) interface{ Scan(...any) error } { return q.QueryRow(ctx, sql) })
+}
+
+// knows returns the versions that this program knows, by history, as JSON.
+func (d *database) knows() (string, error) {
+	all := map[string]int64{}
+	for _, h := range d.known {
+		all[h.Of] = h.Latest
+	}
+	text, err := json.Marshal(all)
+	return string(text), err
 }
 
 func checkSchema(ctx context.Context, pool *pgxpool.Pool, known []sqlstore.History) error {

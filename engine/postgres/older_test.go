@@ -12,13 +12,14 @@ import (
 	"procaas/engine/postgres"
 )
 
-// earlier lets the tables look as if the last migration had not been made.
+// earlier lets the tables look as if the last migration had not been made, and all nodes did not know it.
 func earlier(t *testing.T, c *pgx.Conn) (version int64) {
 	t.Helper()
 	if err := c.QueryRow(t.Context(), "select max(version_id) from procaas_schema").Scan(&version); err != nil {
 		t.Fatal(err)
 	}
 	run(t, c, "delete from procaas_schema where version_id = $1", version)
+	run(t, c, "update nodes set knows = '{}'")
 	return version
 }
 

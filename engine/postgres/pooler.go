@@ -22,6 +22,8 @@ type migrationLock struct {
 	db    *sql.DB
 	tx    *sql.Tx
 	known []sqlstore.History
+
+	floors map[string]int64 // of the tables when all is done, by history
 }
 
 // SessionLock implements goose's lock.SessionLocker.
@@ -29,12 +31,13 @@ func (l *migrationLock) SessionLock(ctx context.Context, _ *sql.Conn) (err error
 	if l.tx, err = l.db.BeginTx(ctx, nil); err != nil {
 		return err
 	}
-	const wait = "select set_config('idle_in_transaction_session_timeout', '0', true), pg_advisory_xact_lock(hashtext(current_schema))"
+	const wait = "select set_config('idle_in_transaction_session_timeout', '0', true), set_config('lock_timeout', '0', true), " +
+		"pg_advisory_xact_lock(hashtext(current_schema))"
 	if _, err := l.tx.ExecContext(ctx, wait); err != nil {
 		_ = l.tx.Rollback()
 		return fmt.Errorf("wait for another process that migrates: %w", err)
 	}
-	if err := refuseLive(ctx, l.tx, l.known); err != nil {
+	if err := l.prepareLive(ctx); err != nil {
 		return errors.Join(err, l.tx.Rollback())
 	}
 	return nil

@@ -85,3 +85,27 @@ func TestTablesOfAddons(t *testing.T) {
 	wantOpenError("schema has version 2 for the marks, newer than 0, the last that this procaas knows", marks())
 	open(sqlite.Options{}) // a program without the add-on
 }
+
+// The program of the release before opens a file whose tables were only added to, and the next one opens it again.
+func TestNeighbouringReleasesShareAFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	openAs := func(tables store.Tables) error {
+		s, err := sqlite.Open(t.Context(), path, sqlite.Options{Migrate: true, Addons: []store.Tables{tables}})
+		if err != nil {
+			return err
+		}
+		return s.Close()
+	}
+	first := marks(makeMarks)
+	second := marks(makeMarks, "-- procaas: works with 1\n"+growMarks)
+	third := marks(makeMarks, "-- procaas: works with 1\n"+growMarks, "alter table marks add column size integer;")
+	for i, tables := range []store.Tables{first, second, first, second, third} {
+		if err := openAs(tables); err != nil {
+			t.Errorf("start %d: %v", i+1, err)
+		}
+	}
+	if err := openAs(second); err == nil || !strings.Contains(err.Error(), "use a newer procaas") {
+		t.Errorf("want tables of which nobody has said who can use them refused, have %v", err)
+	}
+}

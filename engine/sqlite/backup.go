@@ -158,7 +158,7 @@ func Examine(ctx context.Context, path string, addons ...store.Tables) (all []st
 		return all, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	have, err := sqlstore.Versions(known, existing, func(sql string) interface{ Scan(...any) error } { return db.QueryRowContext(ctx, sql) })
+	have, err := versions(ctx, db, known)
 	if err != nil {
 		return all, err
 	}

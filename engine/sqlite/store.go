@@ -203,11 +203,11 @@ func Migrate(ctx context.Context, path string, addons ...store.Tables) (done []s
 }
 
 func migrateAll(ctx context.Context, db *sql.DB, known []sqlstore.History) (done []store.Migration, err error) {
-	for _, h := range known {
-		if h.Latest == 0 {
+	for i := range known {
+		if known[i].Latest == 0 {
 			continue
 		}
-		m, err := migrate(ctx, db, h)
+		m, err := migrate(ctx, db, known, i)
 		if err != nil {
 			return nil, err
 		}
@@ -216,8 +216,18 @@ func migrateAll(ctx context.Context, db *sql.DB, known []sqlstore.History) (done
 	return done, nil
 }
 
-// migrate makes the migrations of one history.
-func migrate(ctx context.Context, db *sql.DB, h sqlstore.History) (m store.Migration, err error) {
+// migrate makes the migrations of one history. Until it is done, and if it fails in the middle, the tables are those of this program
+// only.
+func migrate(ctx context.Context, db *sql.DB, known []sqlstore.History, i int) (m store.Migration, err error) {
+	h := &known[i]
+	have, err := versions(ctx, db, known)
+	if err != nil {
+		return m, err
+	}
+	floor, err := h.Floor(have[i])
+	if err != nil {
+		return m, err
+	}
 	options := []goose.ProviderOption{goose.WithTableName(h.Table), goose.WithDisableGlobalRegistry(true)}
 	if h.Of == "" {
 		options = append(options, goose.WithGoMigrations(
@@ -231,7 +241,11 @@ func migrate(ctx context.Context, db *sql.DB, h sqlstore.History) (m store.Migra
 	if m.From, err = p.GetDBVersion(ctx); err != nil {
 		return m, err
 	}
-	if _, err := p.Up(ctx); err != nil {
+	results, err := p.Up(ctx)
+	if err == nil && len(results) > 0 {
+		_, err = db.ExecContext(ctx, sqlstore.SetFloor, h.Of, h.Latest, floor)
+	}
+	if err != nil {
 		return m, fmt.Errorf("migrate: %w", err)
 	}
 	m.To, err = p.GetDBVersion(ctx)
@@ -258,8 +272,13 @@ func adoptHorizon(ctx context.Context, t *sql.Tx) error {
 // existing is a statement for [sqlstore.Versions].
 const existing = "select coalesce(group_concat(name, ','), '') from sqlite_master where type = 'table' and name in (%s)"
 
+// versions reads the versions of the tables.
+func versions(ctx context.Context, db *sql.DB, known []sqlstore.History) ([]sqlstore.Version, error) {
+	return sqlstore.Versions(known, existing, func(sql string) interface{ Scan(...any) error } { return db.QueryRowContext(ctx, sql) })
+}
+
 func checkSchema(ctx context.Context, db *sql.DB, known []sqlstore.History) error {
-	have, err := sqlstore.Versions(known, existing, func(sql string) interface{ Scan(...any) error } { return db.QueryRowContext(ctx, sql) })
+	have, err := versions(ctx, db, known)
 	if err != nil {
 		return err
 	}

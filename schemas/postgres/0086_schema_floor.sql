@@ -1,0 +1,12 @@
+-- +goose Up
+
+-- Which programs can work with the tables. A program that does not know the last migration works with them if it knows version floor
+-- of each history. That holds for tables up to a version: behind it, only programs that know the last migration work with them.
+create table schema_floor (
+    history text collate "C" primary key, -- the add-on; empty for the store itself
+    version bigint not null,
+    floor   bigint not null
+);
+
+-- The versions that the program of a node knows, by history.
+alter table nodes add column knows jsonb not null default '{}';
