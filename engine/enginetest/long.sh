@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests that take too long for each change, from the top folder: sh engine/enginetest/long.sh [KIND...]. Without KIND, those of each night.
 set -eu
-nightly="properties cells addons console loops memory torture transfers pooler judge fuzz release"
+nightly="properties cells addons console loops memory torture transfers pooler upgrade judge fuzz release"
 byhand="editors python" # they need npm's registry, or compare with the python3 of this machine
 
 db() { go run -trimpath -buildvcs=false ./engine/enginetest/testdb -- "$@"; }
@@ -55,6 +55,17 @@ transfers() {
 pooler() {
 	sh engine/enginetest/install.sh pgbouncer
 	go test -count 1 -timeout 10m -tags pooler -run '^TestPooler' ./engine/postgres ./cmd/procaas
+}
+
+# Nodes of the release before are replaced one by one under load, back, and forward again.
+upgrade() {
+	before=$(cat testdata/release-before)
+	git cat-file -e "$before" 2>/dev/null || git fetch --depth 1 origin "$before"
+	dir=$(mktemp -d)
+	git archive "$before" | tar -x -C "$dir"
+	(cd "$dir" && go build -trimpath -buildvcs=false -o procaas ./cmd/procaas)
+	go test -count 1 -timeout 15m -v -run '^TestRollingUpgrade$' ./cmd/procaas -release-before "$dir/procaas" -rolling-calls 3000
+	rm -r "$dir"
 }
 
 # The files of a release: two builds are the same, the package is installed, and its program runs. The chart is rendered.
