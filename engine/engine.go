@@ -149,6 +149,11 @@ func New(o Options) (*Engine, error) {
 		handlers: map[string]HandlerType{},
 		clock:    clock.Clock{Known: make(chan struct{}), Source: o.now},
 	}
+	if o.Secrets != nil {
+		e.library.Certificates = outbound.Certificates{Log: o.Log, Read: func(s *tree.Service, file string) (string, error) {
+			return o.Secrets(secrets.Use{Name: file, To: s.ID, Owner: s.Owner})
+		}}
+	}
 	e.tokens.Targets, e.tokens.Log = o.Targets, o.Log
 	e.tokens.Asked = func(service, outcome string) { o.Metrics.Tokens.WithLabelValues(service, outcome).Inc() }
 	settings := &settings.Settings{Kept: o.Store.Settings, Keys: o.Store.Tokens, Library: &e.library, Log: o.Log}
@@ -201,6 +206,9 @@ func New(o Options) (*Engine, error) {
 	o.Metrics.Show(e.Handlers, e.Services, e.Parked, turns.Behind, e.library.Present, e.Targets)
 	return e, nil
 }
+
+// CheckCertificates returns what is wrong with the files that services with tls need.
+func (e *Engine) CheckCertificates() error { return e.library.Certificates.Err() }
 
 // lastSave is how long a stopping node tries to save what its last runs have used.
 const lastSave = 2 * time.Second

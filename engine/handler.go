@@ -13,6 +13,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine/model"
+	"procaas/engine/outbound"
 	"procaas/engine/store"
 )
 
@@ -62,7 +63,11 @@ type Call struct {
 	Memory *Memory
 
 	HTTP *http.Client // shared; its transport dials only what [outbound.Reach] allows
-	Log  *slog.Logger // with the keys path, run, key and attempt
+
+	// Secured are the clients for requests that name a service with tls, by its id. Nil in tests of pipelines.
+	Secured map[string]*http.Client
+
+	Log *slog.Logger // with the keys path, run, key and attempt
 	// Resolve looks up a secret at the time of the call. The engine keeps the secret out of the
 	// result and the error.
 	Resolve func(datum.Secret) (string, error)
@@ -84,10 +89,16 @@ type Call struct {
 
 // Classify adds the class of a network error to an error of a handler. See [model.ClassOf].
 func Classify(err error) error {
+	var refused *outbound.CertificateError
 	switch {
 	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded):
 		return model.WithClass("timeout", err)
+	case errors.As(err, &refused):
+		if refused.Ours {
+			return model.WithClass(model.ClassCredentials, err)
+		}
+		return model.WithClass(model.ClassCertificate, err)
 	case isConnection(err):
 		return model.WithClass("connection", err)
 	}

@@ -21,7 +21,8 @@ import (
 const forever = 366 * 24 * time.Hour
 
 // FailAs returns the error of a call that fails without a reply. The kind timeout waits until the
-// call times out, connection is a refused connection, credentials is a call that has none, and any other text becomes the error's text.
+// call times out. connection is a refused connection. credentials is a call that has none, and certificate is a service
+// that cannot be trusted. Any other text becomes the error's text.
 func FailAs(ctx context.Context, kind string) error {
 	switch kind {
 	case "timeout":
@@ -33,6 +34,8 @@ func FailAs(ctx context.Context, kind string) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	case model.ClassCredentials:
 		return model.WithClass(kind, errors.New("there are no credentials for the service"))
+	case model.ClassCertificate:
+		return model.WithClass(kind, errors.New("the certificate of the service cannot be trusted"))
 	}
 	return errors.New(kind)
 }

@@ -146,7 +146,12 @@ type guardedNode struct {
 
 func newGuardedNode(t *testing.T, s *guardedService, service string, change ...func(*engine.Options)) *guardedNode {
 	t.Helper()
-	text := strings.NewReplacer("URL", s.URL, "SERVICE", service).Replace(guardedFlows)
+	return startGuarded(t, strings.NewReplacer("URL", s.URL, "SERVICE", service).Replace(guardedFlows), change...)
+}
+
+// startGuarded starts a node with these files.
+func startGuarded(t *testing.T, text string, change ...func(*engine.Options)) *guardedNode {
+	t.Helper()
 	b, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(text)}}, dsl.Options{Language: addons.Language(), Types: addons.Types()})
 	if b == nil {
 		t.Fatalf("have %v: %s", found[0], found[0].Message)

@@ -225,16 +225,25 @@ func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, c
 // send makes the request. A client adds redirects, cookies and a timeout. If none of these is
 // needed, it uses the transport directly, which is cheaper.
 func (r *Request) send(c *engine.Call, req *http.Request, left timeLeft, s *secrets) (*http.Response, error) {
-	if h := c.HTTP; r.Redirects == 0 && h.Transport != nil && h.Jar == nil && h.Timeout == 0 {
+	if h := r.http(c); r.Redirects == 0 && h.Transport != nil && h.Jar == nil && h.Timeout == 0 {
 		return h.Transport.RoundTrip(req)
 	}
 	return r.client(c, left, s).Do(req)
 }
 
+// http returns the client of the service that the request names, or that of all others. A request with a url shows no
+// certificate, as it gets no credentials.
+func (r *Request) http(c *engine.Call) *http.Client {
+	if own := c.Secured[r.Service]; own != nil {
+		return own
+	}
+	return c.HTTP
+}
+
 // client returns the shared client with this request's redirects. The copy is cheap, because
 // connections belong to its transport.
 func (r *Request) client(c *engine.Call, left timeLeft, s *secrets) *http.Client {
-	client := *c.HTTP
+	client := *r.http(c)
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		// via includes the first request, so at the first redirect its length is 1.
 		if len(via) > r.Redirects {

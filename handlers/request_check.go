@@ -149,10 +149,16 @@ func checkCredentials(b *tree.Body) {
 		if err != nil {
 			return
 		}
-		if s := serviceAt(b.Bundle, u); s != nil && s.Auth != nil {
-			b.Warnf(b.Field("url").Span, rules.Auth, "write service: "+s.ID+" and path, instead of url",
-				"a request with a url gets no credentials, although service %q has auth", s.ID)
+		s := serviceAt(b.Bundle, u)
+		if s == nil || s.Auth == nil && s.TLS == nil {
+			return
 		}
+		has := "tls"
+		if s.Auth != nil {
+			has = "auth"
+		}
+		b.Warnf(b.Field("url").Span, rules.Auth, "write service: "+s.ID+" and path, instead of url",
+			"a request with a url gets no credentials, although service %q has %s", s.ID, has)
 		return
 	}
 	id, ok := literal(b.Field("service"))

@@ -10,6 +10,26 @@ import (
 	"procaas/dsl/tree"
 )
 
+// checkTLS checks with which files a service is called.
+func checkTLS(s *tree.Service, r *diag.Reporter) {
+	t := s.TLS
+	if t == nil {
+		return
+	}
+	has := func(name string) bool { return t.PlaceOf(name, diag.Span{}) != diag.Span{} } // also with a wrong value, which was reported
+	switch {
+	case !has("cert") && !has("key") && !has("ca"):
+		r.Errorf(t.Span, rules.Auth, "write cert and key, ca, or all of them", "tls of service %q names no file", s.ID)
+	case !has("cert") && has("key"):
+		r.Errorf(t.Span, rules.Auth, "add cert: FILE, the certificate of the key", "tls of service %q has a key without its certificate", s.ID)
+	case has("cert") && !has("key"):
+		r.Errorf(t.Span, rules.Auth, "add key: FILE, the private key of the certificate", "tls of service %q has a certificate without its key", s.ID)
+	}
+	if u, err := url.Parse(s.URL); err == nil && u.Scheme == "http" {
+		r.Errorf(s.PlaceOf("url", s.Span), rules.Auth, "write https://", "service %q has tls, but nothing is encrypted over http", s.ID)
+	}
+}
+
 // checkAuth checks how calls of a service prove who they are.
 func checkAuth(s *tree.Service, r *diag.Reporter) {
 	a := s.Auth

@@ -14,6 +14,7 @@ func Services(w *merge.Whole, r *diag.Reporter) {
 	for _, s := range w.Bundle.Services {
 		checkService(s, r)
 		checkAuth(s, r)
+		checkTLS(s, r)
 	}
 }
 

@@ -132,8 +132,8 @@ var TextForms = map[string]textForm{
 		Want: "a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit",
 	},
 	"class": {
-		Expr:    regexp.MustCompile(`^(timeout|deadline|connection|credentials|schema|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
-		Want:    "timeout, deadline, connection, credentials, schema, 5xx, 4xx, a status such as 429, other or any",
+		Expr:    regexp.MustCompile(`^(timeout|deadline|connection|credentials|certificate|schema|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
+		Want:    "timeout, deadline, connection, credentials, certificate, schema, 5xx, 4xx, a status such as 429, other or any",
 		Numbers: true, Least: 100, Most: 599,
 	},
 	"status": {
@@ -145,6 +145,10 @@ var TextForms = map[string]textForm{
 		Expr:    regexp.MustCompile(`^(any|[1-9][0-9]*)$`),
 		Want:    "a number of times from 1, or any",
 		Numbers: true, Least: 1,
+	},
+	"file": {
+		Expr: regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`),
+		Want: "the name of a file below --secrets-dir, such as tls.crt: letters, digits, _, . and -",
 	},
 	"secret": {
 		Expr: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,127}$`),

@@ -212,6 +212,8 @@ func (d *decoder) wrongKind(v *expr.Value, f *spec.Field, name string) {
 func (d *decoder) secretAllowed(v *expr.Value, f *spec.Field, name string, may allowance) {
 	switch {
 	case f.ExprKind == datum.SecretKind:
+	case f.Pattern == "file":
+		d.Errorf(v.Span, rules.Secret, "write the name of the file alone", "field %q: want %s", name, datum.TextForms[f.Pattern].Want)
 	case !may.body, may.noSecret:
 		d.Errorf(v.Span, rules.Secret, "",
 			"field %q: a secret may only stand in the body of a handler that calls a service, such as below request, or below auth "+

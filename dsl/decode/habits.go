@@ -354,7 +354,7 @@ func scalarHint(text string, f *spec.Field, kind datum.Kind) string {
 	case f.Pattern == "id":
 		return nameHint(text)
 	case f.Pattern == "class":
-		return diag.DidYouMean(text, []string{"timeout", "deadline", "connection", "credentials", "schema", "5xx", "4xx", "other", "any"}, "")
+		return diag.DidYouMean(text, []string{"timeout", "deadline", "connection", "credentials", "certificate", "schema", "5xx", "4xx", "other", "any"}, "")
 	}
 	return ""
 }

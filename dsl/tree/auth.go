@@ -58,6 +58,24 @@ type ClientCredentials struct {
 	SendIn string `yaml:"send-in" enum:"header,body" default:"header"`
 }
 
+// A Certificates has the files for encrypted connections to a service. They are in the directory of the server's secrets, so
+// that no author can use the keys of others. The node reads them again when they change.
+type Certificates struct {
+	Span diag.Span `yaml:"-"`
+
+	places
+
+	// Cert is the PEM file with the certificate that the node shows. Those of its issuers may follow in it.
+	Cert string `yaml:"cert" pattern:"file"`
+
+	// Key is the PEM file with the private key of cert.
+	Key string `yaml:"key" pattern:"file"`
+
+	// CA is the PEM file with the issuers whose certificates the service may show. The default is the issuers that the system
+	// of the node trusts.
+	CA string `yaml:"ca" pattern:"file"`
+}
+
 // Kind returns the name of the field that is given, or "" for none.
 func (a *Auth) Kind() string {
 	switch {

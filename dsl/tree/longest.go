@@ -85,7 +85,7 @@ func saturated(ns float64) time.Duration {
 func DefaultRetry() Retry {
 	return Retry{
 		Attempts: 3, MinDelay: 100 * time.Millisecond, MaxDelay: 15 * time.Minute, Factor: 2, Jitter: datum.Jitter{Share: 0.1},
-		On: []string{"timeout", "connection", "credentials", "5xx", "408", "425", "429"},
+		On: []string{"timeout", "connection", "credentials", "certificate", "5xx", "408", "425", "429"},
 	}
 }
 

@@ -39,8 +39,9 @@ type Retry struct {
 	Jitter datum.Jitter `yaml:"jitter" default:"0.1"`
 
 	// On lists the classes of errors to retry: timeout, connection, 5xx, 4xx, a single status such as 429, schema for a
-	// response that does not fit its schema, other, or any. The class credentials is for calls that have none for their service.
-	On spec.Names `yaml:"on" default:"timeout,connection,credentials,5xx,408,425,429" pattern:"class"`
+	// response that does not fit its schema, other, or any. The class credentials is for calls that have none for their service, or whose service refuses them.
+	// certificate is for services whose certificate the node does not trust.
+	On spec.Names `yaml:"on" default:"timeout,connection,credentials,certificate,5xx,408,425,429" pattern:"class"`
 }
 
 // An OnUnknown says how to find out whether a call took effect.

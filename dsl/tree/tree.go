@@ -171,6 +171,10 @@ type Service struct {
 	// Auth is how calls prove to the service who they are. Requests that name the service get it, those with a url do not.
 	Auth *Auth `yaml:"auth"`
 
+	// TLS is which certificate the node shows to the service, and which issuers it trusts. Requests that name the service use it,
+	// those with a url do not.
+	TLS *Certificates `yaml:"tls"`
+
 	// Owner is the team that looks after the service.
 	Owner string `yaml:"owner"`
 

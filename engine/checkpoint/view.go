@@ -45,7 +45,7 @@ type RunView struct {
 	Due         *time.Time        `json:"due,omitempty" doc:"When a parked or scheduled run continues."`
 	FailedPath  string            `json:"failed_handler" doc:"The path of the handler that failed the run."`
 	Error       string            `json:"error"`
-	ErrorClass  string            `json:"error_class" doc:"The class of the error that failed the run: timeout, deadline, connection, credentials, schema, a status such as 503, or other. quarantined: it is parked because nodes died of it. damaged: its data in the store cannot be read."`
+	ErrorClass  string            `json:"error_class" doc:"The class of the error that failed the run: timeout, deadline, connection, credentials, certificate, schema, a status such as 503, or other. quarantined: it is parked because nodes died of it. damaged: its data in the store cannot be read."`
 	Reason      string            `json:"reason" doc:"The reason why the run was ignored or cancelled."`
 }
 

@@ -34,6 +34,7 @@ type Definition struct {
 	Plans    []*planner.Plan
 	ByID     map[string]*planner.Plan
 	Client   *http.Client
+	Secured  map[string]*http.Client // of services with tls, by id
 	RunID    func(model.Event) string
 	Events   []string       // types of events that start a pipeline, for suggestions
 	Declared map[string]any // configs with their declared values
@@ -62,12 +63,15 @@ var ErrUnusable = errors.New("definition cannot be used")
 var ErrMissing = errors.New("is not in the store")
 
 // newDefinition plans all pipelines of a bundle.
-func newDefinition(b *tree.Bundle, types []tree.Type, maxConns int, targets *outbound.Targets, log *slog.Logger) (*Definition, error) {
+func newDefinition(
+	b *tree.Bundle, types []tree.Type, maxConns int, targets *outbound.Targets, certificates *outbound.Certificates, log *slog.Logger,
+) (*Definition, error) {
 	d := &Definition{
 		Bundle: b, ByID: map[string]*planner.Plan{}, Client: outbound.ForServices(b, maxConns, targets, log),
 		Declared: map[string]any{}, contracts: map[string]*contracts.Contract{}, From: map[string]map[string][]string{},
 		Needed: map[string]bool{},
 	}
+	d.Secured = certificates.Secured(d.Client, b)
 	m := planner.NewPlanner(b, types)
 	for _, p := range b.Pipelines {
 		plan, err := m.Plan(p)
@@ -142,8 +146,11 @@ type Library struct {
 	Services map[string]string // URLs of services; see Options.ServiceURLs
 	MaxConns int
 	Targets  *outbound.Targets
-	Log      *slog.Logger
-	RunID    func(model.Event) string // makes the id of a new run
+
+	Certificates outbound.Certificates // for services with tls
+
+	Log   *slog.Logger
+	RunID func(model.Event) string // makes the id of a new run
 
 	current  atomic.Pointer[Definition]
 	trial    atomic.Pointer[canary.State] // the last trial that this node can serve
@@ -159,7 +166,7 @@ func (l *Library) Add(b *tree.Bundle) (*Definition, error) {
 	if d := l.cached(b.Hash); d != nil {
 		return d, nil
 	}
-	d, err := newDefinition(b, l.Types, l.MaxConns, l.Targets, l.Log)
+	d, err := newDefinition(b, l.Types, l.MaxConns, l.Targets, &l.Certificates, l.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -169,6 +169,12 @@ func traitsOf(v planner.StepView) []string {
 	if v.Auth != "" {
 		out = append(out, "authorized by "+v.Auth)
 	}
+	if v.Cert != "" {
+		out = append(out, "shows the certificate "+v.Cert)
+	}
+	if v.CA != "" {
+		out = append(out, "trusts the issuers in "+v.CA)
+	}
 	if v.Undo != "" {
 		out = append(out, "undone by "+v.Undo)
 	}

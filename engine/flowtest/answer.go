@@ -67,7 +67,7 @@ func (t *trial) call(ctx context.Context, task *core.Attempt, h engine.Handler, 
 	w := &wire{trial: t, call: call}
 	client := *c.HTTP
 	client.Transport = w
-	c.HTTP, c.Authorization = &client, nil
+	c.HTTP, c.Secured, c.Authorization = &client, nil, nil
 	result, err := t.handle(ctx, task, h, c, w)
 	call.Took, call.Err = clock.Passed(ctx), err
 	for _, e := range result.Emit {

@@ -254,7 +254,8 @@ type Answer struct {
 
 	// Error lets the call fail without a reply: timeout is no answer until the
 	// time of the call is over, connection a refused connection, credentials a
-	// call that has none for its service, and any other text an error that says so.
+	// call that has none for its service, certificate a service whose certificate
+	// cannot be trusted, and any other text an error that says so.
 	Error string `yaml:"error"`
 
 	// Permanent says of an error that repeating is useless.

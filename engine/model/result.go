@@ -115,6 +115,9 @@ const ClassDeadline = "deadline"
 // ClassCredentials is the class of the error of a call that has no credentials for its service.
 const ClassCredentials = "credentials"
 
+// ClassCertificate is the class of the error of a call whose service has a certificate that the node does not trust.
+const ClassCertificate = "certificate"
+
 // ClassOf returns the class of an error for retry and fallback: timeout, the status of a
 // [StatusError] such as 503, schema for data that does not match its schema, the class of
 // [WithClass], deadline, or other.

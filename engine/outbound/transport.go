@@ -31,6 +31,8 @@ type transport struct {
 	secure *http.Transport // over TLS
 	once   *http.Transport // reuses no connection
 
+	secured []*securedTransport // of services with tls; complete before the first request
+
 	mu    sync.Mutex      // guards loose
 	loose map[string]bool // hosts that have sent an unrequested response
 }
@@ -86,6 +88,11 @@ func (t *transport) base(r Reach) *http.Transport {
 
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.roundTrip(r, nil, nil)
+}
+
+// roundTrip makes a request over the connections of a service with tls, which show its certificate. Nil is for all others.
+func (t *transport) roundTrip(r *http.Request, over *http.Transport, with *identity) (*http.Response, error) {
 	host := tree.HostPort(r.URL)
 	if err := cmp.Or(t.fence.checkHost(host), t.fence.checkRedirect(r, host)); err != nil {
 		if r.Body != nil {
@@ -94,12 +101,18 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	describeRequest(r)
-	resp, err := t.ask(r, host)
+	var resp *http.Response
+	var err error
+	if over != nil {
+		resp, err = over.RoundTrip(r)
+	} else {
+		resp, err = t.ask(r, host)
+	}
 	switch {
 	case err != nil && (errors.Is(err, io.EOF) || err.Error() == closedIdle):
 		return nil, errNoReply
 	case err != nil:
-		return nil, err
+		return nil, certificateError(err, with)
 	case resp.StatusCode == http.StatusSwitchingProtocols && !(t.upgrades && r.Header.Get("Upgrade") != ""):
 		resp.Body.Close()
 		return nil, errors.New("the service wants another protocol, which nobody has asked for")
@@ -190,4 +203,7 @@ func (t *transport) distrust(host string) {
 func (t *transport) CloseIdleConnections() {
 	t.lean.closeIdle(0)
 	t.secure.CloseIdleConnections()
+	for _, s := range t.secured {
+		s.CloseIdleConnections()
+	}
 }

@@ -65,6 +65,8 @@ type StepView struct {
 	Detached bool       `json:"detached,omitempty"`    // the next stage does not wait for it
 	Slow     string     `json:"slower_than,omitempty"` // calls that take longer count as failures for its fallback
 	Auth     string     `json:"auth,omitempty"`        // how it proves to its service who it is, such as oauth2
+	Cert     string     `json:"cert,omitempty"`        // file with the certificate that it shows to its service
+	CA       string     `json:"ca,omitempty"`          // file with the issuers that it trusts for its service
 	Deadline string     `json:"deadline,omitempty"`    // including the default of non-critical requests
 	Longest  string     `json:"longest"`               // longest time of all its attempts, or unbounded
 	Owner    string     `json:"owner,omitempty"`
@@ -152,6 +154,9 @@ func (s *Step) view(all bool) StepView {
 	}
 	if s.Service != nil && !h.Body.Get("service").IsNull() {
 		v.Auth = s.Service.Auth.Kind()
+		if t := s.Service.TLS; t != nil {
+			v.Cert, v.CA = t.Cert, t.CA
+		}
 	}
 	if f := s.Fallback(); f != nil {
 		v.Slow = durationText(f.SlowerThan)

@@ -20,12 +20,12 @@ const shadowHeader = "X-Procaas-Shadow"
 const longestLive = 30 * time.Second
 
 // safe reports whether a call may be made for real: it only reads, or the author of its service allows it. One with
-// secrets is not: they are the server's.
+// secrets or credentials is not: they are the server's.
 func (w *wire) safe(r *http.Request) bool {
-	if !w.trial.real || w.call.secret {
+	s := w.attempt.Step.Service
+	if !w.trial.real || w.call.secret || s != nil && (s.Auth != nil || s.TLS != nil) {
 		return false
 	}
-	s := w.attempt.Step.Service
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || s != nil && s.Shadow
 }
 

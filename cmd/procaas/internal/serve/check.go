@@ -62,7 +62,7 @@ func checkServe(ctx context.Context, s cli.Streams, f Flags) error {
 		return outdated(err)
 	}
 	n.traces.Close(n.log)
-	if err := errors.Join(n.closeWeb(), n.closeParts(), n.store.Close()); err != nil {
+	if err := errors.Join(n.engine.CheckCertificates(), n.closeWeb(), n.closeParts(), n.store.Close()); err != nil {
 		return err
 	}
 	return s.Printf("%s\nA node with these flags would serve.\n", said)

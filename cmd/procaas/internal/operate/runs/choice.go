@@ -36,7 +36,7 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 			"shortened from the left")
 	flags.BoolVar(&f.filter.NotUndone, "not-undone", false, "only failed runs with a compensation that has failed for good")
 	flags.StringVar(&f.filter.ErrorClass, "error-class", "",
-		"only runs that failed with timeout, deadline, connection, credentials, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: "+
+		"only runs that failed with timeout, deadline, connection, credentials, certificate, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: "+
 			"runs that nodes died of; damaged: runs whose data in the store cannot be read")
 	flags.StringVar(&f.filter.Error, "error", "", "only runs whose error contains this text")
 	flags.StringVar(&f.failedSince, "failed-since", "",
