@@ -6,7 +6,7 @@ import "embed"
 
 // Files has the pipelines and their stub services, one directory each.
 //
-//go:embed all:taxi all:balancer
+//go:embed all:taxi all:balancer all:sharding
 var Files embed.FS
 
 // Recipes has flows to copy, each with its test. README.md lists them.

@@ -63,7 +63,7 @@ var homes = []struct {
 	},
 	{"github.com/jackc/pgx", []string{
 		"engine/postgres", "engine/pgkit", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue",
-		"handlers/sharding", "handlers/sharding/preflight", "handlers/sharding/shardmap", "handlers/sharding/template", "handlers/sharding/transfer",
+		"handlers/sharding", "handlers/sharding/demo", "handlers/sharding/preflight", "handlers/sharding/shardmap", "handlers/sharding/template", "handlers/sharding/transfer",
 		"cmd/procaas-bench",
 	}, "SQL stays in the stores; the bench has programs written by " +
 		"hand to compare with"},

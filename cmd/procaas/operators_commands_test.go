@@ -185,5 +185,5 @@ func commandName(root *cobra.Command, line string) string {
 func worksOnLiveNodes(root *cobra.Command, name string) bool {
 	c, _, err := root.Find(strings.Fields(name)[1:])
 	return err == nil && (c.Flag("server") != nil || c.Flag("store") != nil) &&
-		!slices.Contains([]string{"procaas", "procaas dev", "procaas demo", "procaas demo balancer"}, name)
+		!slices.Contains([]string{"procaas", "procaas dev", "procaas demo", "procaas demo balancer", "procaas demo shards"}, name)
 }

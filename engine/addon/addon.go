@@ -103,6 +103,7 @@ type DemoNode struct {
 	Shipped string            // folder of pipelines that come with the program
 	Files   []diag.File       // files beside those, or instead of those with the same name
 	Flags   map[string]string // of the add-on, such as proxy
+	Store   string            // address of a store of the demo's own; empty for that of the flags
 }
 
 // A Node is a node of the program.

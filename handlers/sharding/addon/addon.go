@@ -26,7 +26,7 @@ import (
 func New() addon.Addon {
 	return addon.Addon{
 		Name: "sharding", Sections: []tree.Section{language.Section()}, Compare: compareShardMaps, Types: sharding.Types,
-		Problems: shardingapi.Problems(), New: newProcess,
+		Problems: shardingapi.Problems(), New: newProcess, Demo: demoShards,
 		Commands: func(addon.Tools) []addon.Command { return []addon.Command{{Command: shardCommand()}} },
 	}
 }

@@ -2,6 +2,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,6 +128,7 @@ func openNode(ctx context.Context, s cli.Streams, f serve.Flags, n addon.DemoNod
 	if err != nil {
 		return nil, err
 	}
+	f.Store = cmp.Or(n.Store, f.Store)
 	for name, value := range n.Flags {
 		if err := f.Set(name, value); err != nil {
 			return nil, err
