@@ -40,12 +40,8 @@ func TestRollingUpgrade(t *testing.T) {
 	for i := range 3 {
 		s.nodes = append(s.nodes, newVictim(t, i+1, seed, w, db))
 	}
-	older := "procaas"
-	if *releaseBefore != "" {
-		older = *releaseBefore
-	}
 	for _, v := range s.nodes {
-		v.binary = older
+		v.binary = *releaseBefore
 		v.start(t.Context())
 	}
 
@@ -77,10 +73,10 @@ func TestRollingUpgrade(t *testing.T) {
 		addColumns(t, db.URL)
 		phase("tables of the next release")
 	}
-	roll("forward", "procaas")
+	roll("forward", "")
 	if *releaseBefore != "" {
-		roll("back", older)
-		roll("forward again", "procaas")
+		roll("back", *releaseBefore)
+		roll("forward again", "")
 	}
 	cancel()
 	w.calmDown()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,7 +31,7 @@ const startWithin = time.Minute
 type victim struct {
 	t      *testing.T
 	number int
-	binary string                   // the program, by the name of its command or its file
+	binary string                   // the program; empty for this one
 	files  string                   // its pipelines
 	world  func(process int) string // where a process of it reaches the service that it calls
 	proxy  *enginetest.Proxy
@@ -67,7 +68,7 @@ func newVictim(t *testing.T, number int, seed uint64, w *world, db *enginetest.C
 		t.Fatal(err)
 	}
 	v := &victim{
-		t: t, number: number, binary: "procaas", files: "../../testdata/torture", world: w.url, proxy: proxy, store: store, listen: freeAddress(t),
+		t: t, number: number, files: "../../testdata/torture", world: w.url, proxy: proxy, store: store, listen: freeAddress(t),
 		lease: tortureLease, drain: 5 * time.Second,
 		random: rand.New(rand.NewPCG(seed, uint64(number)+10)), faults: map[string]int{},
 	}
@@ -91,7 +92,7 @@ func (v *victim) start(ctx context.Context) {
 			"--log-format", "json", "--lease", v.lease.String(), "--drain", v.drain.String(), "--name", fmt.Sprint(v.id()),
 			"--service", "world=" + v.world(v.id()),
 		}
-		cmd := exec.Command(v.binary, append(args, v.flags...)...)
+		cmd := exec.Command(cmp.Or(v.binary, "procaas"), append(args, v.flags...)...)
 		stderr, err := cmd.StderrPipe()
 		if err == nil {
 			err = cmd.Start()
