@@ -21,7 +21,7 @@ RACED   := $(addprefix procaas/, engine/alert engine/api/access engine/api/trans
 	handlers/balancer/handoff handlers/balancer/route handlers/sharding/client handlers/sharding/shardmap)
 LIST     = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 
-.PHONY: help demo build quick test race test-long bench release golden lint
+.PHONY: help demo build quick test race test-long matrix bench release golden lint
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ race: ## all tests under the race detector: half an hour; CI runs it for each ch
 test-long: ## what takes too long for each change: other random data, faults for minutes, fuzzing. ONLY="torture cells" runs some of it
 	@sh engine/enginetest/install.sh
 	@sh engine/enginetest/long.sh $(ONLY)
+
+matrix: ## what depends on PostgreSQL, on each version from 13 to 18. VERSIONS="13 18" chooses
+	@sh engine/enginetest/long.sh matrix
 
 bench: build ## the Go benchmarks of the hot paths, on an idle machine. ONLY="flows queue" measures whole programs
 	@sh cmd/procaas-bench/bench.sh $(ONLY)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests that take too long for each change, from the top folder: sh engine/enginetest/long.sh [KIND...]. Without KIND, those of each night.
 set -eu
-nightly="properties cells addons console loops memory torture transfers pooler upgrade judge fuzz release"
+nightly="properties cells addons console loops memory torture transfers pooler upgrade matrix judge fuzz release"
 byhand="editors python" # they need npm's registry, or compare with the python3 of this machine
 
 db() { go run -trimpath -buildvcs=false ./engine/enginetest/testdb -- "$@"; }
@@ -65,6 +65,25 @@ upgrade() {
 	git archive "$before" | tar -x -C "$dir"
 	(cd "$dir" && go build -trimpath -buildvcs=false -o procaas ./cmd/procaas)
 	go test -count 1 -timeout 15m -v -run '^TestRollingUpgrade$' ./cmd/procaas -release-before "$dir/procaas" -rolling-calls 3000
+	rm -r "$dir"
+}
+
+# What depends on PostgreSQL, on each version from 13 to 18; VERSIONS="13 18" chooses. The servers come from npm, for Linux on amd64.
+matrix() {
+	dir=$(mktemp -d)
+	chmod 755 "$dir" # another user runs the server
+	cp testdata/postgres/package*.json "$dir"
+	(cd "$dir" && npm ci --ignore-scripts >/dev/null)
+	for version in ${VERSIONS:-13 14 15 16 17 18}; do
+		server=$dir/node_modules/pg$version
+		(cd "$server" && node scripts/hydrate-symlinks.js)
+		"$server/native/bin/postgres" --version
+		(
+			PATH=$server/native/bin:$PATH
+			db go test -count 1 -timeout 30m ./engine/postgres ./handlers/inbox/cells ./handlers/queue ./handlers/sharding/...
+			go test -count 1 -timeout 15m ./cmd/procaas -run '^(TestTorture|TestOldStoresAreUpgraded|TestStoresOfEarlierVersions)$'
+		)
+	done
 	rm -r "$dir"
 }
 

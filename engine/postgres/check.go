@@ -51,7 +51,7 @@ func Examine(ctx context.Context, dsn string, addons ...store.Tables) ([]store.C
 	}
 	defer func() { _ = x.conn.Close(context.WithoutCancel(ctx)) }()
 	for _, look := range []func(context.Context) error{
-		x.version, x.writable, x.durable, x.schema, x.tables, x.features, x.notifications, x.connections, x.settings, x.login, x.clock,
+		x.version, x.writable, x.durable, x.schema, x.tables, x.locks, x.features, x.notifications, x.connections, x.settings, x.login, x.clock,
 	} {
 		if err := look(ctx); err != nil {
 			return x.all, err
@@ -171,6 +171,43 @@ func (x *examination) tables(ctx context.Context) error {
 	return nil
 }
 
+// locks tries whether an advisory lock keeps another connection out. Some servers that are not PostgreSQL have functions that lock
+// nothing.
+func (x *examination) locks(ctx context.Context) error {
+	const (
+		name   = "advisory locks"
+		remedy = "use a server whose pg_advisory_xact_lock locks"
+		try    = "select pg_try_advisory_xact_lock(hashtext('procaas check'))"
+	)
+	other, err := pgx.ConnectConfig(ctx, x.config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }()
+	tx, err := x.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	var mine, theirs bool
+	failed := x.read(ctx, try, nil, &mine)
+	if failed == nil {
+		failed = other.QueryRow(ctx, try, pgx.QueryExecModeExec).Scan(&theirs)
+	}
+	refused, ok := errors.AsType[*pgconn.PgError](failed)
+	switch {
+	case ok:
+		x.note(name, store.CheckRefused, remedy, "%s", refused.Message)
+	case failed != nil:
+		return failed
+	case mine && theirs:
+		x.note(name, store.CheckRefused, remedy, "two connections got the same lock at once")
+	default: // somebody else may check at this moment
+		x.note(name, store.CheckFine, "", "tried: one connection keeps another out")
+	}
+	return nil
+}
+
 // probe makes a table like those of a store. It is rolled back.
 const probe = "create table procaas_check (day date, id int, body jsonb, primary key (day, id)) partition by range (day);" +
 	"create table procaas_check_1 partition of procaas_check for values from ('2000-01-01') to ('2000-01-02');"
@@ -178,7 +215,6 @@ const probe = "create table procaas_check (day date, id int, body jsonb, primary
 // features tries what statements of the store use.
 func (x *examination) features(ctx context.Context) error {
 	for _, f := range []struct{ name, sql, remedy string }{
-		{"advisory locks", "select pg_try_advisory_xact_lock(hashtext('procaas check'))", "use a server that has pg_advisory_xact_lock"},
 		{"partitions", probe + "create index on procaas_check (id) where id > 0", "let the role create tables and indexes in the schema"},
 		{"skip locked", probe + "insert into procaas_check values ('2000-01-01', 1, '{}') on conflict do nothing;" +
 			"select id from procaas_check for update skip locked", "use a server that has for update skip locked"},

@@ -67,6 +67,9 @@ func TestExamineNamesWhatKeepsNodesFromWorking(t *testing.T) {
 			"alter role app reset default_transaction_isolation"},
 		{"alter role app set log_statement = 'all'", "warning log_statement: the server logs statements (all)", "alter role app reset log_statement"},
 		{"alter role app valid until 'tomorrow'", "warning role: the password of app ends at", "alter role app valid until 'infinity'"},
+		// As on a server that has the function, and locks nothing.
+		{"create function app.pg_try_advisory_xact_lock(int) returns boolean language sql as 'select true'",
+			"refused advisory locks: two connections got the same lock at once", "drop function app.pg_try_advisory_xact_lock(int)"},
 		{"alter role app superuser", "warning role: app is a superuser", "alter role app nosuperuser"},
 	} {
 		run(t, admin, c.harm)
