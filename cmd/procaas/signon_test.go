@@ -2,11 +2,14 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +19,8 @@ import (
 	"time"
 
 	"github.com/oauth2-proxy/mockoidc"
+
+	"procaas/engine/api/cli"
 )
 
 // People sign in at their issuer, and programs send its tokens. The file says what they may do, also after they have signed in.
@@ -34,6 +39,10 @@ func TestPeopleSignOnByTheirIssuer(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}); err != nil {
+		t.Fatal(err)
+	}
+	ann := &mockoidc.MockUser{Subject: "17", Email: "ann@example.com", EmailVerified: true, Groups: []string{"platform"}}
+	if err := issuer.AddMiddleware(devicesOf(t, issuer, ann)); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +74,6 @@ rules:
 	cmd := exec.CommandContext(t.Context(), "procaas", "serve", "--store", "sqlite:"+filepath.Join(dir, "s.db"), "--log-format", "json",
 		"--pipelines", "../../deploy/flows", "--listen", "127.0.0.1:0", "--access", file)
 	at := startSignalled(t, cmd).ready()
-	ann := &mockoidc.MockUser{Subject: "17", Email: "ann@example.com", EmailVerified: true, Groups: []string{"platform"}}
 	bob := &mockoidc.MockUser{Subject: "18", Email: "bob@example.com", EmailVerified: true, Groups: []string{"design"}}
 
 	jar, err := cookiejar.New(nil)
@@ -153,6 +161,45 @@ rules:
 	page(browser, at+"/", `200 /console/sign-in`)
 }
 
+// devicesOf makes the issuer sign a person in who uses a browser elsewhere. It stands in for that part of the issuer, which this one
+// does not have: the address where a sign-in begins, and the token that waits for the person.
+func devicesOf(t *testing.T, issuer *mockoidc.MockOIDC, who mockoidc.User) func(http.Handler) http.Handler {
+	t.Helper()
+	begins := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"device_code": "d", "user_code": "ABCD-EFGH", "verification_uri": "http://%s/device", "expires_in": 60, "interval": 1}`, r.Host)
+	}))
+	t.Cleanup(begins.Close)
+	asked := false
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == mockoidc.DiscoveryEndpoint {
+				inner := httptest.NewRecorder()
+				next.ServeHTTP(inner, r)
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write(bytes.Replace(inner.Body.Bytes(), []byte("{"), []byte(`{"device_authorization_endpoint": "`+begins.URL+`",`), 1))
+				return
+			}
+			if r.Method != http.MethodPost || r.ParseForm() != nil || r.Form.Get("device_code") != "d" {
+				next.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			if !asked {
+				asked = true
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, `{"error": "authorization_pending"}`)
+				return
+			}
+			token, err := (&mockoidc.Session{User: who, Scopes: []string{"email", "groups"}}).IDToken(issuer.Config(), issuer.Keypair, time.Now())
+			if err != nil {
+				t.Error(err)
+			}
+			fmt.Fprintf(w, `{"access_token": "a", "token_type": "Bearer", "expires_in": 600, "id_token": %q}`, token)
+		})
+	}
+}
+
 // logsIn signs a person in on the command line: with their browser on this machine, and without a token in the environment.
 func logsIn(t *testing.T, issuer *mockoidc.MockOIDC, who mockoidc.User, at, dir string) {
 	t.Helper()
@@ -192,10 +239,41 @@ func logsIn(t *testing.T, issuer *mockoidc.MockOIDC, who mockoidc.User, at, dir 
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "config", "procaas", "tokens.json")
+	kept := func(change func(*cli.KeptToken)) (token string) {
+		t.Helper()
+		all := map[string]*cli.KeptToken{}
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(data, &all)
+		}
+		if err != nil || all[at] == nil {
+			t.Fatalf("have %v, %v, want a token for %s", all, err, at)
+		}
+		token = all[at].Token
+		change(all[at])
+		if data, err = json.Marshal(all); err == nil {
+			err = os.WriteFile(file, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("want a file that only its user reads, have %v, %v", info, err)
 	}
 	run(`<nil>`, "runs", "list")
+
+	// A token that has ended is renewed. Where the issuer refuses that, the command says so.
+	kept(func(k *cli.KeptToken) { k.Token, k.Expires = "gone", time.Now() })
+	run(`<nil>`, "runs", "list")
+	if kept(func(k *cli.KeptToken) { k.Expires, k.Refresh = time.Now(), "unknown" }) == "gone" {
+		t.Error("the token was not renewed")
+	}
+	run(`the login at .* ended at .*, and the issuer does not renew it \(40\d (?s).*sign in again`, "runs", "list")
+	run(`enter the code ABCD-EFGH:\nhttp\S+/device\nsigned in to (?s).*<nil>`, "login", "--device")
+	run(`<nil>`, "runs", "list")
+
 	run(`there is no token for `, "login", "--forget")
 	run(`needs the header Authorization`, "runs", "list")
 }

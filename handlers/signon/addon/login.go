@@ -16,16 +16,22 @@ func loginCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "login", Short: "Sign in to a server by the issuer of your company", Args: cobra.NoArgs,
 		Long: `login shows an address of the issuer. Open it in a browser on this machine and sign in. From
-then on, commands send your token to this server, until it expires. A flag --token and the
-variable PROCAAS_TOKEN win over it. Only you can read the file with the token. --forget
-removes the token from the file. It stays good until it expires.`,
-		Example: "  procaas login --server https://procaas.example.com\n  procaas login --server https://procaas.example.com --forget",
+then on, commands send your token to this server. They renew it as long as the issuer lets
+them. Many issuers want the scope offline_access for that. A flag --token and the variable
+PROCAAS_TOKEN win over it. Only you can read the file with the token. --forget removes the
+token from the file. It stays good until it expires.
+
+On a machine without a browser, --device shows an address and a code. Open the address on any
+other machine, for example a phone, and enter the code there.`,
+		Example: "  procaas login --server https://procaas.example.com\n  procaas login --server https://procaas.example.com --device\n" +
+			"  procaas login --server https://procaas.example.com --forget",
 	}
+	device := c.Flags().Bool("device", false, "sign in with a browser on another machine")
 	forget := c.Flags().Bool("forget", false, "remove the token for the server, and ask nothing")
 	cli.ServerFlags(c)
 	return cli.Calls(c, func(q *cli.Call) error {
 		if *forget {
-			if _, err := cli.KeepToken(q.Server, "", time.Time{}); err != nil {
+			if _, err := cli.KeepToken(q.Server, cli.KeptToken{}); err != nil {
 				return err
 			}
 			return q.Printf("there is no token for %s now\n", q.Server)
@@ -37,17 +43,31 @@ removes the token from the file. It stays good until it expires.`,
 		if from.Client == "" {
 			return cli.Usagef("the access file of %s names no client for the command line; an admin adds login: {id: CLIENT}", q.Server)
 		}
-		token, until, err := signon.Login(q.Ctx, from.Issuer, from.Client, from.Scopes, func(address string) error {
-			_, err := fmt.Fprintf(q.Err, "Open this address in a browser on this machine:\n%s\n", address)
+		var got signon.Login
+		if *device {
+			got, err = signon.Device(q.Ctx, from.Issuer, from.Client, from.Scopes, func(address, code string) error {
+				_, err := fmt.Fprintf(q.Err, "Open this address in a browser on any machine, and enter the code %s:\n%s\n", code, address)
+				return err
+			})
+		} else {
+			got, err = signon.Browser(q.Ctx, from.Issuer, from.Client, from.Scopes, func(address string) error {
+				_, err := fmt.Fprintf(q.Err, "Open this address in a browser on this machine:\n%s\n", address)
+				return err
+			})
+		}
+		if err != nil {
 			return err
+		}
+		name, err := cli.KeepToken(q.Server, cli.KeptToken{
+			Token: got.Token, Expires: got.Until, Refresh: got.Refresh, Issuer: got.Issuer, Client: from.Client,
 		})
 		if err != nil {
 			return err
 		}
-		name, err := cli.KeepToken(q.Server, token, until)
-		if err != nil {
-			return err
+		renewed := ""
+		if got.Refresh != "" {
+			renewed = ", and is renewed"
 		}
-		return q.Printf("signed in to %s until %s; the token is in %s\n", q.Server, until.UTC().Format(time.RFC3339), name)
+		return q.Printf("signed in to %s until %s; the token is in %s%s\n", q.Server, got.Until.UTC().Format(time.RFC3339), name, renewed)
 	})
 }
