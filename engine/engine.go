@@ -289,6 +289,10 @@ func (e *Engine) Reloaded() <-chan struct{} { return e.library.Reloaded() }
 // Now returns the time by the store's clock, which all nodes share.
 func (e *Engine) Now() time.Time { return e.clock.Now() }
 
+// NodeNumber returns the number of this node among those of the store, or 0 before it has one. A node that was silent too long
+// gets another one.
+func (e *Engine) NodeNumber() int64 { return e.driver.Number() }
+
 // CloseIdleConnections closes the idle connections to services.
 func (e *Engine) CloseIdleConnections() { e.library.CloseIdleConnections() }
 

@@ -36,11 +36,18 @@ var ofProducts = map[string]struct{ args, file, with, without, flag string }{
 		`unknown field "queue"`, "--strict-queues"},
 	"inbox": {"serve --cell b=postgres://b --store sqlite:a --pipelines FILE", plainFlow, "--cell needs a --store that is postgres://",
 		"unknown flag: --cell", "--cell"},
-	"signon": {"access test FILE", accessFile, "has 1 rule for", `unknown command "access"`, "--access"},
+	"subscriptions": {"validate FILE", subscribedFlow, "no problems in 1 file", `unknown field "subscriptions"`, ""},
+	"signon":        {"access test FILE", accessFile, "has 1 rule for", `unknown command "access"`, "--access"},
 }
 
 const hookFlow = `webhooks:
   - {id: repo, scheme: github, secrets: [hook], type: hello, owner: team-repo}
+pipelines:
+  - {id: hello, shared-state: {greeted: false}, stages: [{id: only, handlers: [{id: greet, set: {greeted: true}}]}]}
+`
+
+const subscribedFlow = `subscriptions:
+  - {id: orders, broker: nats, servers: ["nats://127.0.0.1:4222"], stream: ORDERS, type: hello}
 pipelines:
   - {id: hello, shared-state: {greeted: false}, stages: [{id: only, handlers: [{id: greet, set: {greeted: true}}]}]}
 `

@@ -73,7 +73,7 @@ var homes = []struct {
 	{
 		"github.com/prometheus/client_golang",
 		[]string{
-			"engine", "engine/stats", "handlers/queue/taskrun", "engine/alert", "engine/api", "engine/outbound", "engine/enginetest/conformance",
+			"engine", "engine/stats", "handlers/queue/taskrun", "engine/alert", "engine/api", "engine/outbound", "engine/enginetest/conformance", "handlers/subscriptions",
 			"cmd/procaas/internal/serve",
 			"cmd/procaas/internal/serve/observe", "cmd/procaas/internal/demo",
 		},
@@ -88,6 +88,7 @@ var homes = []struct {
 	{"github.com/coreos/go-oidc", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
 	{"golang.org/x/oauth2", []string{"handlers/signon", "engine/outbound"}, "only sign-on and credentials of services know issuers of tokens"},
 	{"github.com/go-jose/go-jose", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
+	{"github.com/nats-io", []string{"handlers/subscriptions/jetstream", "handlers/subscriptions/brokertest"}, "only this package knows NATS"},
 	{"github.com/coreos/go-systemd", []string{"cmd/procaas/internal/serve"}, "only a node that serves has a supervisor"},
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
 }
@@ -200,6 +201,7 @@ func checkRooms(t *testing.T, known []string, from, to string) {
 var testLibraries = []string{
 	"testing", "pgregory.net/rapid", "procaas/engine/enginetest", "github.com/rogpeppe/go-internal",
 	"go.uber.org/goleak", "github.com/oauth2-proxy/mockoidc", "github.com/golang-jwt/jwt/v5",
+	"github.com/nats-io/nats-server/v2/server", "procaas/handlers/subscriptions/brokertest",
 }
 
 // TestProgramsLinkNoTestLibraries looks at all that the commands are built from.
@@ -243,7 +245,7 @@ func pluggedIn(from string) bool {
 func harness(from string) bool { return strings.HasPrefix(from, "engine/enginetest") }
 
 // products are the folders of the add-ons.
-var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue", "handlers/sharding", "handlers/signon", "handlers/webhooks"}
+var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue", "handlers/sharding", "handlers/signon", "handlers/subscriptions", "handlers/webhooks"}
 
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{

@@ -24,6 +24,7 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/handlers/subscriptions/brokertest"
 )
 
 // The pages of docs are tests. Their blocks are worked off in order, in an empty directory, by one shell:
@@ -40,7 +41,7 @@ var (
 	fileName = regexp.MustCompile(`^# ([\w./-]+\.(?:yaml|json))\n`)
 	// reading are commands that may be repeated until they tell what the page says.
 	reading = regexp.MustCompile(`^(procaas (runs (list|show)|versions|canary|explain|top|audit|nodes|queue (stats|peek)|switch list|limit list|` +
-		`balancer (status|moves|explain)|shard (list|show|resolve|transfers)|inbox status|config list)\b|curl )`)
+		`subscriptions (list|dead-letters)|balancer (status|moves|explain)|shard (list|show|resolve|transfers)|inbox status|config list)\b|curl )`)
 	changing = regexp.MustCompile(` -X | -d | --data|--request`)
 	serving  = regexp.MustCompile(`\bprocaas (dev|serve|demo)(\s|$)`)
 	// servicePort is where a page says that a stub service listens. Pages run at the same time.
@@ -71,10 +72,19 @@ func TestDocs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &page{t: t, name: name, dir: t.TempDir(), server: freeAddress(t), files: map[string]string{}, services: map[string]string{}}
+			p := &page{nats: brokerOf(t, string(text)), t: t, name: name, dir: t.TempDir(), server: freeAddress(t), files: map[string]string{}, services: map[string]string{}}
 			p.work(string(text))
 		})
 	}
+}
+
+// brokerOf starts the broker of a page that has one, and returns its address.
+func brokerOf(t *testing.T, text string) string {
+	const address = "nats://127.0.0.1:4222"
+	if !strings.Contains(text, address) {
+		return address
+	}
+	return brokertest.StartNATS(t).URL()
 }
 
 // A page is one whose blocks are being worked off.
@@ -90,6 +100,7 @@ type page struct {
 
 	in    io.WriteCloser // of the shell; nil before the first command
 	out   *bufio.Reader
+	nats  string // the address of its broker
 	store string // the PostgreSQL of the page; empty before it is asked for
 }
 
@@ -238,6 +249,7 @@ func (p *page) replaced(text string) string {
 		}
 		text = strings.ReplaceAll(text, "postgres://procaas@db/procaas", p.store)
 	}
+	text = strings.ReplaceAll(text, "nats://127.0.0.1:4222", p.nats)
 	text = servicePort.ReplaceAllStringFunc(text, func(address string) string {
 		if p.services[address] == "" {
 			p.services[address] = freeAddress(p.t)
@@ -306,7 +318,7 @@ func (p *page) try(commands string) (printed, code string) {
 func (p *page) begin() {
 	shell := exec.CommandContext(p.t.Context(), "sh")
 	shell.Dir = p.dir
-	shell.Env = append(os.Environ(), "NO_COLOR=1", "HOME="+p.dir, "PROCAAS_LISTEN="+p.server, "PROCAAS_SERVER=http://"+p.server)
+	shell.Env = append(os.Environ(), "NO_COLOR=1", "HOME="+p.dir, "PROCAAS_LISTEN="+p.server, "PROCAAS_SERVER=http://"+p.server, "NATS_URL="+p.nats)
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, outWriter, err := os.Pipe()
 	if err != nil {

@@ -55,6 +55,7 @@ var operatorCommands = []string{
 		"$PROCAAS_SERVER/v1/queues/letters/tasks",
 	"procaas queue stats && procaas queue peek letters && procaas queue pause letters && procaas queue resume letters",
 	"procaas queue drain letters && procaas queue move letters --to parcels && procaas queue retry letters && procaas queue cancel parcels",
+	"procaas subscriptions list",
 	"procaas token new --name viewer --role viewer && procaas token list",
 }
 

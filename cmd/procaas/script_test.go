@@ -11,7 +11,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected output in testdata/cli")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"procaas": main, "torture-hand": tortureHand})
+	testscript.Main(m, map[string]func(){"procaas": main, "torture-hand": tortureHand, "nats": natsHand})
 }
 
 // TestScripts runs testdata/cli/*.txtar: files, commands, expected output and

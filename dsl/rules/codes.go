@@ -185,6 +185,9 @@ const (
 // Webhook is the code about webhooks of providers.
 const Webhook diag.Code = "PC1201"
 
+// Subscription is the code about subscriptions to brokers.
+const Subscription diag.Code = "PC1211"
+
 // Codes of advice.
 const (
 	Routing         diag.Code = "PC0601"

@@ -56,6 +56,9 @@ type Declaration struct {
 
 	Secret string // that it is sent; empty for none
 
+	// Path is where operators may hold what the declaration does by itself. Empty is for one that waits for others.
+	Path string
+
 	File   string // that the declaration names; empty for none
 	FileAt diag.Span
 }

@@ -230,7 +230,9 @@ func metricNames() map[string]bool {
 		panic(err)
 	}
 	n.names["procaas_cluster_unserved_partitions"] = true // serve has the metrics of clusters
-	n.names["procaas_webhook_deliveries_total"] = true    // and those of webhooks
+	n.names["procaas_subscription_connected"] = true      // those of subscriptions
+	n.names["procaas_subscription_dead_letters"] = true
+	n.names["procaas_webhook_deliveries_total"] = true // and those of webhooks
 	return n.names
 }
 

@@ -19,10 +19,11 @@ const (
 	Requests Kind = "requests" // requests to the API
 	Proxied  Kind = "proxied"  // requests that the node passes on
 	Pages    Kind = "pages"    // pages of the console that open tabs share
+	Messages Kind = "messages" // what add-ons have fetched by themselves, until it is stored
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Runs, Replies, Requests, Proxied, Pages} }
+func Kinds() []Kind { return []Kind{Runs, Replies, Requests, Proxied, Pages, Messages} }
 
 // Of the limit of the process, half is for what is counted here. The rest is for the program itself,
 // for garbage, and for copies that are too short-lived to count.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
 )
@@ -24,9 +25,22 @@ func (d *Definition) Under(path string) []*planner.Step {
 	return out
 }
 
+// Declares reports whether an add-on declares something at a path that operators may hold.
+func (d *Definition) Declares(path string) bool { return slices.Contains(d.declared(), path) }
+
+// declared lists the paths of what add-ons declare.
+func (d *Definition) declared() (paths []string) {
+	d.Bundle.EachDeclaration(func(x tree.Declaration) {
+		if x.Path != "" {
+			paths = append(paths, x.Path)
+		}
+	})
+	return paths
+}
+
 // UnknownPath returns the error of an unknown path, with a suggestion.
 func (d *Definition) UnknownPath(path string) *guard.ControlError {
-	var known []string
+	known := d.declared()
 	for _, p := range d.Plans {
 		known = append(known, p.Pipeline.ID)
 		for _, s := range p.Written {

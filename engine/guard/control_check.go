@@ -205,6 +205,15 @@ func NewControl(steps []*planner.Step, path string, change ControlChange, now ti
 	return c, nil
 }
 
+// NewHold makes the control of what an add-on declares. It makes no calls, so it can only be held.
+func NewHold(path string, change ControlChange, now time.Time) (Control, error) {
+	if change.RateLimit != "" || change.Deadline != "" || change.RolloutPercent != nil || change.Mode == ModeKeep ||
+		!change.Enabled && change.Mode != ModeHold {
+		return Control{}, InvalidControl("%s is no handler, so it can be held and nothing else: procaas switch hold %s", path, path)
+	}
+	return NewControl(nil, path, change, now)
+}
+
 // IsFree reports whether the control has no effect.
 func (c Control) IsFree() bool {
 	return c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil && c.Deadline == ""

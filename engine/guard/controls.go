@@ -219,6 +219,14 @@ func (c *Controls) Holds(s *planner.Step, now time.Time) *liveControl {
 	return nil
 }
 
+// HoldsAt reports whether the control of exactly this path holds, and why.
+func (c *Controls) HoldsAt(path string, now time.Time) (reason string, held bool) {
+	if c == nil || !c.ByPath[path].isOff(ModeHold, now) {
+		return "", false
+	}
+	return c.ByPath[path].off, true
+}
+
 // Keeps reports whether a control keeps a handler in the flow even if its calls fail.
 func (c *Controls) Keeps(s *planner.Step, now time.Time) bool {
 	above := c.above(s)

@@ -31,7 +31,8 @@ func (st *Steering) Controls(ctx context.Context) ([]guard.ControlView, error) {
 	out := []guard.ControlView{}
 	c, now := st.Settings.Controls(), st.Clock.Now()
 	for _, path := range slices.Sorted(maps.Keys(c.ByPath)) {
-		out = append(out, c.ByPath[path].View(len(st.Library.Present().Under(path)) > 0, now))
+		d := st.Library.Present()
+		out = append(out, c.ByPath[path].View(len(d.Under(path)) > 0 || d.Declares(path), now))
 	}
 	return out, nil
 }
@@ -140,6 +141,9 @@ func (st *Steering) checkControl(path string, change guard.ControlChange) (guard
 			"queue: {concurrency: {cluster: 10}} in its pipeline bounds how many are under way; procaas queue pause %s lets none be taken, "+
 			"procaas queue resume %s all",
 			path, path, path)
+	}
+	if len(steps) == 0 && d.Declares(path) {
+		return guard.NewHold(path, change, st.Clock.Now())
 	}
 	if len(steps) == 0 {
 		return guard.Control{}, d.UnknownPath(path)

@@ -22,6 +22,9 @@ const endTries = 10
 func (st *Steering) EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error) {
 	d := st.Library.Present()
 	below := d.Under(path)
+	if len(below) == 0 && d.Declares(path) {
+		return []string{}, nil // it has no handlers
+	}
 	if len(below) == 0 {
 		return nil, d.UnknownPath(path)
 	}

@@ -142,6 +142,11 @@ func (st *Steering) OffAt(path string) (reason string, off bool) {
 	return "", false
 }
 
+// HeldAt reports whether operators hold what an add-on declares at a path, and why.
+func (st *Steering) HeldAt(path string) (reason string, held bool) {
+	return st.Settings.Controls().HoldsAt(path, st.Clock.Now())
+}
+
 func (st *Steering) info(s *planner.Step, now time.Time) stats.HandlerInfo {
 	c, o, at := st.Settings.Controls(), st.Degrader.Outages(), st.Clock.Now()
 	h := s.Handler

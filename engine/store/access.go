@@ -66,10 +66,12 @@ type Audited struct {
 
 // These are the kinds of audited changes.
 const (
-	AuditCanary     = "canary"  // a new version was tried on a share of the keys; the name is the version
-	AuditCluster    = "cluster" // a lever of a cluster, or moves of its partitions
-	AuditConfig     = "config"
-	AuditControl    = "control"
+	AuditCanary  = "canary"  // a new version was tried on a share of the keys; the name is the version
+	AuditCluster = "cluster" // a lever of a cluster, or moves of its partitions
+	AuditConfig  = "config"
+	AuditControl = "control"
+	// Dead letters of a subscription were retried or discarded. The name is its path.
+	AuditDeadLetter = "dead-letter"
 	AuditDefinition = "definition" // before and after are hashes
 	AuditEvent      = "event"      // an event submitted by hand in the console; the name is its run
 	AuditFallback   = "fallback"   // fallback turned a handler or a service off or on
@@ -88,8 +90,8 @@ const (
 // AuditKinds lists the kinds.
 func AuditKinds() []string {
 	return []string{
-		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditEvent, AuditFallback, AuditInbox, AuditQueue, AuditRefusal,
-		AuditRun, AuditSession, AuditShard, AuditToken, AuditTransfer, AuditTrim,
+		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDeadLetter, AuditDefinition, AuditEvent, AuditFallback, AuditInbox,
+		AuditQueue, AuditRefusal, AuditRun, AuditSession, AuditShard, AuditToken, AuditTransfer, AuditTrim,
 	}
 }
 

@@ -38,6 +38,10 @@ func (x *controlChange) nowText() string {
 	var parts []string
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	switch {
+	case len(e.Handlers) == 0 && is.Mode == guard.ModeHold: // an add-on declares it
+		return "it stops and loses nothing"
+	case len(e.Handlers) == 0:
+		return "it goes on"
 	case is.Mode == guard.ModeHold:
 		say("runs stop here and lose nothing; %s has %s", pipeline, runsText(e))
 	case is.Mode == guard.ModeKeep && was.Mode != is.Mode:
@@ -85,6 +89,8 @@ func tooMany(e *steering.ControlEffect) []string {
 // checkText returns the command that shows the effect of a change.
 func (x *controlChange) checkText(path string) string {
 	switch {
+	case x.effect != nil && len(x.effect.Handlers) == 0:
+		return "procaas switch list"
 	case x.after.RateLimit != x.before.RateLimit && x.after.RateLimit != "":
 		return "procaas limit " + path
 	case x.after.Deadline != x.before.Deadline && x.after.Deadline != "", !x.after.Enabled && x.after.Mode == guard.ModeSkip:

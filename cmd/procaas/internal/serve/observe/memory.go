@@ -17,7 +17,7 @@ var (
 	memoryBudget = prometheus.NewDesc("procaas_memory_budget_bytes",
 		"Bytes of the limit that runs, requests and replies share.", nil, nil)
 	memoryUsed = prometheus.NewDesc("procaas_memory_used_bytes",
-		"Bytes of the budget in use: runs, replies, requests, proxied requests and pages.", []string{"kind"}, nil)
+		"Bytes of the budget in use: runs, replies, requests, proxied requests, pages and messages.", []string{"kind"}, nil)
 	memoryWaiting = prometheus.NewDesc("procaas_memory_waiting",
 		"Runs, replies and requests that wait for memory.", nil, nil)
 	memoryWaits = prometheus.NewDesc("procaas_memory_waits_total",

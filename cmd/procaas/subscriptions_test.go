@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"procaas/engine/api/cli"
+	"procaas/engine/api/client"
+	"procaas/engine/clock"
+	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
+	"procaas/handlers/subscriptions/brokertest"
+	"procaas/handlers/subscriptions/remote"
+)
+
+// countedFlow counts the events of each key, and those that come before an earlier one.
+const countedFlow = `
+subscriptions:
+  - id: orders
+    broker: nats
+    servers: [URL]
+    stream: ORDERS
+    filter: orders.>
+    type: counted
+    key: !$ message.body.key
+    parallelism: 2
+flows: [{id: account, shared-state: {last: -1, events: 0, wrong: 0}}]
+pipelines:
+  - id: count
+    on: counted
+    flow: account
+    stages:
+      - id: a
+        handlers:
+          - id: keep
+            set:
+              events: !$ events + 1
+              wrong: !$ "event.payload.n > last ? wrong : wrong + 1"
+              last: !$ event.payload.n
+`
+
+const countedKeys = 20
+
+// publish sends numbered messages of all keys.
+func publish(ctx context.Context, t *testing.T, js jetstream.JetStream, from, to int) {
+	t.Helper()
+	for n := from; n < to; n++ {
+		if _, err := js.PublishAsync("orders.eu", fmt.Appendf(nil, `{"key":"k-%d","n":%d}`, n%countedKeys, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
+	}
+}
+
+// awaitAcked waits until so many messages are acknowledged.
+func awaitAcked(ctx context.Context, t *testing.T, js jetstream.JetStream, most int) {
+	t.Helper()
+	for {
+		c, err := js.Consumer(ctx, "ORDERS", "procaas-orders")
+		if err == nil && int(c.CachedInfo().AckFloor.Stream) >= most {
+			return
+		}
+		if !clock.Pause(ctx, 5*time.Millisecond) {
+			t.Fatalf("%d messages are not acknowledged: %v", most, err)
+		}
+	}
+}
+
+// awaitCounted waits until each key has counted its share of the events. It must never count more, or out of order.
+func awaitCounted(ctx context.Context, t *testing.T, c *client.Client, events int) {
+	t.Helper()
+	left := map[string]bool{}
+	for k := range countedKeys {
+		left["k-"+strconv.Itoa(k)] = true
+	}
+	for len(left) > 0 {
+		for _, key := range slices.Collect(maps.Keys(left)) {
+			e, err := c.Entity(ctx, "account", key)
+			if err != nil || e.Waiting > 0 {
+				continue
+			}
+			n, wrong := fmt.Sprint(e.SharedState["events"]), fmt.Sprint(e.SharedState["wrong"])
+			if number, _ := strconv.Atoi(n); number > events/countedKeys || wrong != "0" && number > 0 {
+				t.Fatalf("want %d events of %s in order, have %v", events/countedKeys, key, e.SharedState)
+			}
+			if n == strconv.Itoa(events/countedKeys) {
+				delete(left, key)
+			}
+		}
+		if len(left) > 0 && !clock.Pause(ctx, 50*time.Millisecond) {
+			one, err := c.Entity(context.WithoutCancel(ctx), "account", slices.Sorted(maps.Keys(left))[0])
+			t.Fatalf("not all events came: %d keys wait, such as %+v (%v)", len(left), one, err)
+		}
+	}
+}
+
+// TestSubscriptionsSurviveKill9 kills a node in the middle of 5,000 messages, and later one of two nodes. Each message becomes exactly one
+// run, and the messages of a key run in their order.
+func TestSubscriptionsSurviveKill9(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
+	defer cancel()
+	broker := brokertest.StartNATS(t)
+	js := broker.Stream(ctx, "ORDERS", "orders.>")
+	a := newCrashing(t, enginetest.Postgres(t), countedFlow, broker.URL())
+	publish(ctx, t, js, 0, 2500)
+	first := a.start(ctx)
+	awaitAcked(ctx, t, js, 300)
+	first.kill()
+	first = a.start(ctx)
+	b := newCrashing(t, a.store, countedFlow, broker.URL())
+	second := b.start(ctx)
+	awaitAcked(ctx, t, js, 2500)
+	publish(ctx, t, js, 2500, 4000)
+	awaitAcked(ctx, t, js, 2600)
+	first.kill()
+	died := time.Now()
+	publish(ctx, t, js, 4000, 5000)
+	awaitAcked(ctx, t, js, 5000)
+	t.Logf("the second node had read all %s after the death of the first, whose lease was 1s", time.Since(died).Round(10*time.Millisecond))
+	awaitCounted(ctx, t, b.client, 5000)
+	second.terminate()
+}
+
+// TestSubscriptionsForOperators looks at a subscription as operators do: while its broker is away, with messages that can become no
+// event, and while they hold it.
+func TestSubscriptionsForOperators(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := patience.Context(t.Context(), 20*time.Second)
+	defer cancel()
+	broker := brokertest.StartNATS(t)
+	js := broker.Stream(ctx, "ORDERS", "orders.>")
+	broker.Stop()
+	flow := strings.ReplaceAll(countedFlow, "URL", broker.URL())
+	o := operateNode(t, strings.Replace(flow, "type: counted", "type: !$ message.body.type ?? 'counted'\n    dead-letters: 3", 1))
+	state := func(is func(s remote.Subscription) bool) func() bool {
+		return func() bool {
+			all, err := remote.List(ctx, o.client)
+			return err == nil && len(all) == 1 && is(all[0])
+		}
+	}
+	command := func(line string, want ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		Main(ctx, append(strings.Fields(line), "--server", o.server), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("procaas %s: want %q, have\n%s", line, w, &out)
+			}
+		}
+	}
+	eventually(t, "the broker is away", state(func(s remote.Subscription) bool { return s.State == remote.Failing && s.Problem != "" }))
+	if h, err := o.client.Health(ctx, false); err != nil || h.Status != "ready" {
+		t.Errorf("a node whose broker is away must stay ready, have %+v (%v)", h, err)
+	}
+	broker.Start()
+	js = broker.JetStream()
+	publish(ctx, t, js, 0, countedKeys)
+	awaitCounted(ctx, t, o.client, countedKeys)
+
+	send := func(bodies ...string) {
+		for _, body := range bodies {
+			if _, err := js.Publish(ctx, "orders.eu", []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	send(`not JSON`, `{"key":"k-1","n":1,"type":"strange"}`, `{"n":7}`)
+	publish(ctx, t, js, countedKeys, 2*countedKeys)
+	awaitCounted(ctx, t, o.client, 2*countedKeys)
+	eventually(t, "three dead letters", state(func(s remote.Subscription) bool { return s.DeadLetters == 3 }))
+	command("subscriptions dead-letters orders", "want a body of JSON", "no pipeline serves the event type strange", "key of subscription orders", "ORDERS/")
+	command("subscriptions retry orders --all", "retry: 0 of 3", "key of subscription orders")
+
+	send(`{"n":8}`) // there is no room for a fourth
+	eventually(t, "the list is full", state(func(s remote.Subscription) bool {
+		return strings.Contains(s.Problem, "no room for another dead letter")
+	}))
+	letters, err := remote.DeadLetters(ctx, o.client, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command("subscriptions discard orders "+letters[0].ID+" --reason tried", "discard: 1 of 1")
+	eventually(t, "the fourth", state(func(s remote.Subscription) bool { return s.State == remote.Reading && s.DeadLetters == 3 }))
+	command("subscriptions discard orders "+letters[0].ID, "is not there")
+	command("audit --kind dead-letter", "subscriptions/orders", "tried")
+
+	mended := strings.Replace(flow, "key: !$ message.body.key", "key: !$ message.body.key ?? 'k-1'\n    dead-letters: 3", 1)
+	o.write(mended)
+	command("release reload")
+	eventually(t, "the mended mapping", func() bool {
+		done, err := remote.Change(ctx, o.client, "orders", "retry", remote.Choice{All: true})
+		return err == nil && done.Changed == 3
+	})
+	command("subscriptions list", "reading")
+
+	command("switch hold subscriptions/orders --for 10m", "subscriptions/orders")
+	eventually(t, "held", state(func(s remote.Subscription) bool { return s.State == remote.Held }))
+	command("switch off subscriptions/orders --for 10m", "can be held and nothing else")
+	command("switch hold subscriptions/order --for 10m", "did you mean subscriptions/orders?")
+	send(`{"key":"held","n":1}`)
+	command("switch on subscriptions/orders")
+	eventually(t, "the message that came while it was held", func() bool {
+		e, err := o.client.Entity(ctx, "account", "held")
+		return err == nil && fmt.Sprint(e.SharedState["events"]) == "1"
+	})
+}

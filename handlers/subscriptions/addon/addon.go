@@ -1,0 +1,119 @@
+// Package addon plugs subscriptions to brokers into procaas.
+package addon
+
+import (
+	"context"
+	_ "embed" // the template
+	"net/http"
+
+	"procaas/dsl/tree"
+	"procaas/engine"
+	"procaas/engine/addon"
+	"procaas/engine/alert"
+	"procaas/engine/api"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/ui"
+	"procaas/engine/credentials"
+	"procaas/handlers/subscriptions"
+	"procaas/handlers/subscriptions/broker"
+	"procaas/handlers/subscriptions/jetstream"
+	"procaas/handlers/subscriptions/language"
+	"procaas/handlers/subscriptions/remote"
+)
+
+// brokers are the brokers that subscriptions can read.
+var brokers = map[string]broker.Open{"nats": jetstream.Open}
+
+// New returns the add-on.
+func New() addon.Addon {
+	return addon.Addon{
+		Name: "subscriptions", Sections: []tree.Section{language.Section()}, Problems: []problem.Kind{unknownSubscription}, Alerts: alerts,
+		New:      newProcess,
+		Commands: func(t addon.Tools) []addon.Command { return []addon.Command{{Command: subscriptionsCommand(t)}} },
+	}
+}
+
+// A process is the subscriptions of one process.
+type process struct {
+	readers *subscriptions.Readers // nil before the node runs
+}
+
+func newProcess() *addon.Process {
+	p := &process{}
+	var host *addon.Host
+	return &addon.Process{
+		Open: func(_ context.Context, h *addon.Host) (*addon.Part, error) {
+			host = h
+			return &addon.Part{Run: func(ctx context.Context, _ addon.Running) error {
+				p.readers.Run(ctx)
+				return nil
+			}}, nil
+		},
+		Calls: func(e *engine.Engine) api.Group {
+			if host != nil {
+				p.readers = readersOf(host, e)
+			}
+			return p.calls()
+		},
+		Pages: func(*engine.Engine) []ui.Page { return p.pages() },
+	}
+}
+
+func readersOf(h *addon.Host, e *engine.Engine) *subscriptions.Readers {
+	return subscriptions.New(subscriptions.Options{
+		Name: h.Name, Engine: e, Store: h.Store, Brokers: brokers, Secrets: h.Secrets, Dial: h.Targets.Dial, Memory: h.Memory,
+		Metrics: subscriptions.NewMetrics(h.Metrics), Now: h.Now, Log: h.Log,
+	})
+}
+
+//go:embed subscriptions.html
+var pageText string
+
+// pages returns the page of subscriptions. Who is restricted to pipelines sees none of them.
+func (p *process) pages() []ui.Page {
+	return []ui.Page{{
+		Pattern: "subscriptions", Menu: "Subscriptions", Template: pageText,
+		Data: func(r *http.Request, caller credentials.Grant) (string, any, error) {
+			var page struct {
+				All     []remote.Subscription
+				Letters map[string][]remote.DeadLetter
+			}
+			if caller.Bound() || p.readers == nil {
+				return "Subscriptions", page, nil
+			}
+			var err error
+			if page.All, err = p.readers.List(r.Context()); err != nil {
+				return "", nil, err
+			}
+			page.Letters = map[string][]remote.DeadLetter{}
+			for _, s := range page.All {
+				all, err := p.readers.DeadLetters(r.Context(), s.ID)
+				if err != nil {
+					return "", nil, err
+				}
+				page.Letters[s.ID] = all[:min(len(all), shownLetters)]
+			}
+			return "Subscriptions", page, nil
+		},
+	}}
+}
+
+// shownLetters is how many dead letters of a subscription the page shows.
+const shownLetters = 20
+
+// alerts are the rules of subscriptions.
+func alerts(server string) []alert.Rule {
+	return []alert.Rule{{
+		Name: "ProcaasSubscriptionFailing", For: "5m", Labels: alert.Severity("critical"),
+		Expr: `max by (subscription) (procaas_subscription_connected) == 0`,
+		Annotations: alert.Explain("subscription {{ $labels.subscription }} is not read",
+			"The broker or the store does not answer, or the list of dead letters is full. The list says which. Messages stay in the broker.",
+			"procaas subscriptions list"+alert.ServerFlag(server)),
+	}, {
+		Name: "ProcaasSubscriptionDeadLetters", For: "5m", Labels: alert.Severity("warning"),
+		Expr: `max by (subscription) (procaas_subscription_dead_letters) > 0`,
+		Annotations: alert.Explain("messages of subscription {{ $labels.subscription }} could become no event",
+			"Mend their mapping or their sender, then retry or discard them.",
+			"procaas subscriptions dead-letters {{ $labels.subscription }}"+alert.ServerFlag(server)),
+	}}
+}

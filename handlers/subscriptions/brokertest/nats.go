@@ -1,0 +1,87 @@
+// Package brokertest runs brokers inside of tests.
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A NATS is a server of NATS with JetStream, which a test may stop and start again with what it has stored.
+type NATS struct {
+	t       testing.TB
+	options server.Options
+	server  *server.Server
+}
+
+// StartNATS starts a server that ends with the test.
+func StartNATS(t testing.TB) *NATS {
+	t.Helper()
+	n := &NATS{t: t, options: server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}}
+	n.Start()
+	t.Cleanup(n.Stop)
+	return n
+}
+
+// Start starts the server, at the address that it had before.
+func (n *NATS) Start() {
+	n.t.Helper()
+	o := n.options
+	s, err := server.NewServer(&o)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(30 * time.Second) {
+		n.t.Fatal("the server of NATS is not ready")
+	}
+	n.server = s
+	_, port, err := net.SplitHostPort(s.Addr().String())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if n.options.Port, err = strconv.Atoi(port); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Stop stops the server, which keeps what it has stored.
+func (n *NATS) Stop() {
+	n.server.Shutdown()
+	n.server.WaitForShutdown()
+}
+
+// URL is the address of the server.
+func (n *NATS) URL() string { return fmt.Sprint("nats://127.0.0.1:", n.options.Port) }
+
+// JetStream connects to the server.
+func (n *NATS) JetStream() jetstream.JetStream {
+	n.t.Helper()
+	nc, err := nats.Connect(n.URL())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return js
+}
+
+// Stream makes a stream of a name in capital letters, whose subjects begin with the same in small ones.
+func (n *NATS) Stream(ctx context.Context, name, subjects string) jetstream.JetStream {
+	n.t.Helper()
+	js := n.JetStream()
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{subjects}}); err != nil {
+		n.t.Fatal(err)
+	}
+	return js
+}

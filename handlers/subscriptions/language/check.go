@@ -1,0 +1,137 @@
+// Package language has what subscriptions add to the language: the section subscriptions of files, with its check and its rules.
+package language
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"procaas/dsl/expr"
+	"procaas/dsl/rules"
+	"procaas/dsl/spec"
+	"procaas/dsl/tree"
+)
+
+// Section is the section subscriptions of files.
+func Section() tree.Section {
+	return tree.Section{
+		Of: sectionSpec(), Rules: readRules,
+		Check: func(value any, c *tree.Checking) {
+			groups := map[string]*Subscription{}
+			for _, s := range value.([]*Subscription) {
+				check(s, c)
+				checkGroup(s, groups, c)
+			}
+		},
+		Each: func(value any, visit func(tree.Declaration)) {
+			for _, s := range value.([]*Subscription) {
+				visit(tree.Declaration{
+					Kind: "subscription", ID: s.ID, Span: s.Span, At: s.PlaceOf("id", s.Span),
+					Owner: &s.Owner, OwnerAt: s.PlaceOf("owner", s.Span), Path: s.Path(),
+				})
+			}
+		},
+	}
+}
+
+// Roots are what expressions of a subscription may read.
+var Roots = []string{"message"}
+
+// schemes are what addresses of a broker begin with. The first is that of examples.
+var schemes = map[string][]string{"nats": {"nats", "tls"}}
+
+// check compiles the expressions of a subscription, and reports what cannot work.
+func check(s *Subscription, c *tree.Checking) {
+	fields := sectionSpec().Field(sectionName).Elem.Spec
+	for _, f := range []struct {
+		name  string
+		value *expr.Value
+	}{{"when", s.When}, {"event-id", s.EventID}, {"type", s.Type}, {"key", s.Key}, {"payload", s.Payload}} {
+		spec.Compile(f.value, fields.Field(f.name), &expr.Scope{Roots: Roots}, c.Reporter)
+	}
+	if kind, ok := s.Type.Literal(); ok {
+		if kind, ok := kind.(string); ok {
+			checkServed(s, kind, c)
+			if !s.Payload.IsNull() {
+				c.Fits(kind, s.Payload)
+			}
+		}
+	}
+	if c.Bundle.Pipeline(sectionName) != nil {
+		c.Errorf(s.PlaceOf("id", s.Span), rules.Subscription, "give the pipeline another id",
+			"operators could not tell subscription %q from a part of the pipeline %s: both are %s", s.ID, sectionName, s.Path())
+	}
+	if s.Parallelism > 1 && s.Key.IsNull() {
+		c.Errorf(s.PlaceOf("parallelism", s.Span), rules.Subscription, "add key:, or drop parallelism",
+			"subscription %q has no key, so nothing says which of its messages may be stored at once", s.ID)
+	}
+	checkServers(s, c)
+	checkAuth(s, c)
+}
+
+// checkServed reports a type that no pipeline serves. All messages would be dead letters.
+func checkServed(s *Subscription, kind string, c *tree.Checking) {
+	if c.Partial || kind == "" || len(c.Bundle.On(kind)) > 0 || len(c.Bundle.Awaiting(kind)) > 0 {
+		return
+	}
+	c.Errorf(s.PlaceOf("type", s.Span), rules.Subscription, "write it below on: of a pipeline",
+		"no pipeline serves events of the type %q of subscription %q", kind, s.ID)
+}
+
+// checkGroup reports two subscriptions that would take each other's messages.
+func checkGroup(s *Subscription, groups map[string]*Subscription, c *tree.Checking) {
+	name := s.Broker + " " + s.Stream + " " + s.GroupName()
+	if other := groups[name]; other != nil {
+		c.Errorf(s.PlaceOf("group", s.Span), rules.Subscription, "give one of them another group:",
+			"subscriptions %q and %q share the group %s of %s: each would miss messages", other.ID, s.ID, s.GroupName(), s.Stream)
+	}
+	groups[name] = s
+}
+
+func checkServers(s *Subscription, c *tree.Checking) {
+	at, known := s.PlaceOf("servers", s.Span), schemes[s.Broker]
+	if len(s.Servers) == 0 && !c.Blamed(s.Span) {
+		c.Errorf(at, rules.Subscription, "name one, such as "+known[0]+"://127.0.0.1:4222", "subscription %q has no servers", s.ID)
+	}
+	for _, server := range s.Servers {
+		u, err := url.Parse(server)
+		switch {
+		case len(known) == 0: // the broker is unknown, which was reported
+		case err != nil, u.Host == "" || !slices.Contains(known, u.Scheme), strings.Trim(u.Path, "/") != "":
+			c.Errorf(at, rules.Subscription, "want such as "+known[0]+"://broker.internal:4222",
+				"server %q of subscription %q is no address of a broker of this kind", server, s.ID)
+		case u.User != nil:
+			c.Errorf(at, rules.Subscription, "write auth: {username: …, password: !secret NAME}",
+				"a server of subscription %q holds a password", s.ID)
+		case u.Port() == "":
+			c.Errorf(at, rules.Subscription, "want such as "+known[0]+"://broker.internal:4222", "server %q of subscription %q has no port",
+				server, s.ID)
+		}
+	}
+}
+
+// checkAuth reports what is no single proof of who connects.
+func checkAuth(s *Subscription, c *tree.Checking) {
+	if t := s.TLS; t != nil && (SecretName(t.Certificate) == "") != (SecretName(t.Key) == "") {
+		c.Errorf(s.PlaceOf("tls", s.Span), rules.Subscription, "write both certificate: and key:, or none",
+			"tls of subscription %q has a certificate without its key, or a key without its certificate", s.ID)
+	}
+	a := s.Auth
+	if a == nil {
+		return
+	}
+	given := 0
+	for _, is := range []bool{a.Username != "" || a.Password != nil, a.Token != nil, a.Credentials != nil} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		c.Errorf(a.Span, rules.Subscription, "keep one of username with password, token and credentials",
+			"auth of subscription %q: want exactly one way to prove who connects, have %d", s.ID, given)
+	case (a.Username == "") != (a.Password == nil):
+		c.Errorf(a.Span, rules.Subscription, "write auth: {username: NAME, password: !secret NAME}",
+			"auth of subscription %q: a username and a password belong together", s.ID)
+	}
+}

@@ -1,0 +1,169 @@
+package language
+
+import (
+	"embed"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/rules"
+	"procaas/dsl/spec"
+	"procaas/dsl/tree"
+)
+
+// A Subscription makes events of the messages of a broker, each exactly once. Expressions may read message, which has subject, key,
+// headers, whose names are in lower case, body, which is the decoded JSON, time and id.
+type Subscription struct {
+	Span diag.Span `yaml:"-"`
+
+	spec.Places
+
+	// ID names the subscription. Operators hold it as subscriptions/ID, and its events have that source.
+	ID string `yaml:"id" required:"true" pattern:"id"`
+
+	// Broker is the kind of broker. nats means JetStream.
+	Broker string `yaml:"broker" required:"true" enum:"nats"`
+
+	// Servers are the addresses of the broker, such as nats://127.0.0.1:4222. One of them must answer.
+	Servers []string `yaml:"servers" required:"true"`
+
+	// Stream is the stream of JetStream to read.
+	Stream string `yaml:"stream" required:"true"`
+
+	// Filter is the subject whose messages are read, such as orders.*.paid. Without it, all of the stream are.
+	Filter string `yaml:"filter"`
+
+	// Group is the name by which the broker remembers what was read: a durable consumer of JetStream. Without it, it is procaas-ID.
+	Group string `yaml:"group" pattern:"id"`
+
+	// Start says where a group begins that the broker does not know yet: at the first message that it has, or with new ones.
+	Start string `yaml:"start" enum:"first,new" default:"first"`
+
+	// Parallelism is how many parts of a batch are stored at once. Messages with the same key are in one part, so more than 1
+	// needs a key.
+	Parallelism int `yaml:"parallelism" default:"1" min:"1" max:"16"`
+
+	// Auth is how the node proves to the broker who it is.
+	Auth *Login `yaml:"auth"`
+
+	// TLS encrypts the connection. The certificate of the broker is checked.
+	TLS *Encryption `yaml:"tls"`
+
+	// When says which messages become events. Others are acknowledged and forgotten.
+	When *expr.Value `yaml:"when" kind:"bool"`
+
+	// EventID names what happened, if the sender has a name for it. Messages with the same id are one event. Without it, the id
+	// is the place of the message: its stream and sequence.
+	EventID *expr.Value `yaml:"event-id" kind:"string"`
+
+	// Type is the type of the event. A message whose type no pipeline serves is a dead letter.
+	Type *expr.Value `yaml:"type" required:"true" kind:"string"`
+
+	// Key is the key of the event. Without it the flow of the pipeline reads it from the payload.
+	Key *expr.Value `yaml:"key" kind:"string"`
+
+	// Payload is the payload of the event. Without it, it is the decoded body.
+	Payload *expr.Value `yaml:"payload"`
+
+	// DeadLetters is how many messages that cannot become events are kept for operators. When there are more, reading stops.
+	DeadLetters int `yaml:"dead-letters" default:"1000" min:"1" max:"10000"`
+
+	// Owner is the team that looks after the subscription.
+	Owner string `yaml:"owner"`
+}
+
+// A Login is how the node proves to a broker who it is. It has a username with its password, a token, or credentials.
+type Login struct {
+	Span diag.Span `yaml:"-"`
+
+	spec.Places
+
+	// Username is the name of the user.
+	Username string `yaml:"username"`
+
+	// Password is the secret with the password.
+	Password *expr.Value `yaml:"password" kind:"secret" expr:"no"`
+
+	// Token is the secret with a token.
+	Token *expr.Value `yaml:"token" kind:"secret" expr:"no"`
+
+	// Credentials is the secret with the text of a credentials file of NATS.
+	Credentials *expr.Value `yaml:"credentials" kind:"secret" expr:"no"`
+}
+
+// An Encryption is how connections to a broker are encrypted.
+type Encryption struct {
+	// CA is the secret with the certificates, in PEM, that sign that of the broker. Without it, those of the system count.
+	CA *expr.Value `yaml:"ca" kind:"secret" expr:"no"`
+
+	// Certificate is the secret with the certificate of the node in PEM, if the broker wants one. It needs a key.
+	Certificate *expr.Value `yaml:"certificate" kind:"secret" expr:"no"`
+
+	// Key is the secret with the private key of the certificate.
+	Key *expr.Value `yaml:"key" kind:"secret" expr:"no"`
+}
+
+// Path is where operators hold the subscription, and the source of its events.
+func (s *Subscription) Path() string { return sectionName + "/" + s.ID }
+
+// GroupName is the name by which the broker remembers what was read.
+func (s *Subscription) GroupName() string {
+	if s.Group != "" {
+		return s.Group
+	}
+	return "procaas-" + s.ID
+}
+
+// Connection describes all that needs a new connection when it changes.
+func (s *Subscription) Connection() string {
+	text := fmt.Sprintf("%s %q %q %q %q %s", s.Broker, s.Servers, s.Stream, s.Filter, s.GroupName(), s.Start)
+	if a := s.Auth; a != nil {
+		text += fmt.Sprintf(" %q %q", a.Username, []string{SecretName(a.Password), SecretName(a.Token), SecretName(a.Credentials)})
+	}
+	if t := s.TLS; t != nil {
+		text += fmt.Sprintf(" tls %q", []string{SecretName(t.CA), SecretName(t.Certificate), SecretName(t.Key)})
+	}
+	return text
+}
+
+// SecretName returns the name of the secret that a field names, or "".
+func SecretName(v *expr.Value) string {
+	if v.IsNull() {
+		return ""
+	}
+	return v.Secret
+}
+
+// A section is the section of files.
+type section struct {
+	// Subscriptions bring messages of brokers in as events.
+	Subscriptions []*Subscription `yaml:"subscriptions"`
+}
+
+//go:embed rules.yaml
+var rulesFile embed.FS
+
+func readRules() []rules.Rule { return rules.Read(rulesFile, "rules.yaml") }
+
+//go:embed subscription.go
+var source embed.FS
+
+// sectionSpec describes the section.
+var sectionSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[section](), spec.Read(source)) })
+
+// All lists the subscriptions of a bundle.
+func All(b *tree.Bundle) []*Subscription { return tree.In[*Subscription](b, sectionName) }
+
+// Of returns a subscription of a bundle by its id, or nil.
+func Of(b *tree.Bundle, id string) *Subscription {
+	for _, s := range All(b) {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+const sectionName = "subscriptions"

@@ -1,0 +1,248 @@
+package subscriptions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"procaas/dsl/tree"
+	"procaas/engine/budget"
+	"procaas/engine/intake"
+	"procaas/engine/secrets"
+	"procaas/engine/store"
+	"procaas/handlers/subscriptions/broker"
+	"procaas/handlers/subscriptions/language"
+	"procaas/handlers/subscriptions/remote"
+)
+
+// An Engine is what subscriptions need of the engine.
+type Engine interface {
+	// Submit accepts events, see [intake.Acceptor.Submit].
+	Submit(ctx context.Context, events []intake.Submission) ([]intake.Submitted, error)
+	HeldAt(path string) (reason string, held bool)
+	NodeNumber() int64
+
+	Bundle() *tree.Bundle
+	Reloaded() <-chan struct{} // to be called before Bundle
+}
+
+// Options are what the readers of a node use. All fields are required, but for Memory.
+type Options struct {
+	Name    string // of the node
+	Engine  Engine
+	Store   store.Store
+	Brokers map[string]broker.Open
+	Secrets func(secrets.Use) (string, error)
+	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	Memory  *budget.Memory
+	Metrics *Metrics
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Readers are the subscriptions of a node.
+type Readers struct {
+	Options
+	letters letters
+
+	mu  sync.Mutex // guards all
+	all map[string]*reader
+}
+
+// New returns the readers of a node. They read nothing before Run.
+func New(o Options) *Readers {
+	return &Readers{Options: o, letters: letters{o.Store.Documents}, all: map[string]*reader{}}
+}
+
+func (m *Readers) declared() []*language.Subscription { return language.All(m.Engine.Bundle()) }
+
+// Run reads the subscriptions of the present definition until ctx ends.
+func (m *Readers) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := m.Engine.Reloaded()
+		m.follow(ctx, m.declared())
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
+	m.follow(ctx, nil)
+}
+
+// follow starts and stops readers. One goes on if only its mapping has changed.
+func (m *Readers) follow(ctx context.Context, want []*language.Subscription) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var stopped []*reader
+	for id, r := range m.all {
+		i := slices.IndexFunc(want, func(s *language.Subscription) bool { return s.ID == id })
+		if i >= 0 && want[i].Connection() == r.sub.Load().Connection() {
+			r.sub.Store(want[i])
+			continue
+		}
+		r.stop()
+		stopped = append(stopped, r)
+		delete(m.all, id)
+	}
+	for _, r := range stopped {
+		<-r.done
+	}
+	for _, s := range want {
+		if m.all[s.ID] != nil {
+			continue
+		}
+		r := &reader{m: m, done: make(chan struct{}), seen: seen{metrics: m.Metrics, id: s.ID}}
+		r.sub.Store(s)
+		var inner context.Context
+		inner, r.stop = context.WithCancel(ctx)
+		m.all[s.ID] = r
+		go r.run(inner)
+	}
+}
+
+// patience is how long a reader waits before it looks again whether its subscription is free. A node that reads many waits longer, so
+// that nodes that start together share them.
+func (m *Readers) patience() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	owned := 0
+	for _, r := range m.all {
+		if r.seen.isOwned() {
+			owned++
+		}
+	}
+	return lookEvery + time.Duration(min(owned, 20))*lookEvery/10
+}
+
+// ErrUnknown reports a subscription or a dead letter that does not exist.
+var ErrUnknown = errors.New("is not there")
+
+func (m *Readers) find(id string) (*language.Subscription, error) {
+	s := language.Of(m.Engine.Bundle(), id)
+	if s == nil {
+		return nil, fmt.Errorf("subscription %q %w: a file declares it below subscriptions", id, ErrUnknown)
+	}
+	return s, nil
+}
+
+// DeadLetters lists the dead letters of a subscription, oldest first.
+func (m *Readers) DeadLetters(ctx context.Context, id string) ([]remote.DeadLetter, error) {
+	if _, err := m.find(id); err != nil {
+		return nil, err
+	}
+	all, _, err := m.letters.list(ctx, id)
+	out := []remote.DeadLetter{}
+	for _, x := range all {
+		out = append(out, x.DeadLetter)
+	}
+	return out, err
+}
+
+// chosen returns the dead letters that an operator has chosen.
+func (m *Readers) chosen(ctx context.Context, id string, c remote.Choice) ([]listed, error) {
+	all, _, err := m.letters.list(ctx, id)
+	if err != nil || c.All {
+		return all, err
+	}
+	var out []listed
+	for _, letter := range c.IDs {
+		i := slices.IndexFunc(all, func(x listed) bool { return x.ID == letter })
+		if i < 0 {
+			return nil, fmt.Errorf("dead letter %q of subscription %s %w", letter, id, ErrUnknown)
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}
+
+// Discard forgets dead letters.
+func (m *Readers) Discard(ctx context.Context, id string, c remote.Choice, by store.Actor) (done remote.Changed, err error) {
+	s, err := m.find(id)
+	if err != nil {
+		return done, err
+	}
+	chosen, err := m.chosen(ctx, id, c)
+	if err != nil || len(chosen) == 0 {
+		return done, err
+	}
+	return remote.Changed{Changed: len(chosen)}, m.forget(ctx, s, "discarded", chosen, by)
+}
+
+// forget removes dead letters, and audits why.
+func (m *Readers) forget(ctx context.Context, s *language.Subscription, what string, gone []listed, by store.Actor) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	ids := make([]string, len(gone))
+	for i, x := range gone {
+		ids[i] = x.ID
+	}
+	text := fmt.Sprintf("%s %d: %s", what, len(ids), ids[0])
+	if len(ids) > 1 {
+		text += " to " + ids[len(ids)-1]
+	}
+	return m.letters.remove(ctx, s.ID, ids, []store.Audited{{Kind: store.AuditDeadLetter, Name: s.Path(), By: by, After: store.AuditText(text)}})
+}
+
+// shownReasons is how many reasons an answer has.
+const shownReasons = 10
+
+// Retry submits dead letters again, in their order, by the present definition. One that became an event is one no longer.
+func (m *Readers) Retry(ctx context.Context, id string, c remote.Choice, by store.Actor) (done remote.Changed, err error) {
+	s, err := m.find(id)
+	if err != nil {
+		return done, err
+	}
+	chosen, err := m.chosen(ctx, id, c)
+	if err != nil {
+		return done, err
+	}
+	var gone []listed
+	for _, x := range chosen {
+		why, err := m.again(ctx, s, x)
+		if err != nil {
+			return done, errors.Join(err, m.forget(ctx, s, "retried", gone, by))
+		}
+		if why == "" {
+			gone = append(gone, x)
+			continue
+		}
+		done.Left++
+		if len(done.Reasons) < shownReasons {
+			done.Reasons = append(done.Reasons, x.ID+": "+why)
+		}
+	}
+	done.Changed = len(gone)
+	return done, m.forget(ctx, s, "retried", gone, by)
+}
+
+// again submits a dead letter. It returns why that is no event, or "".
+func (m *Readers) again(ctx context.Context, s *language.Subscription, x listed) (why string, err error) {
+	if x.Cut {
+		return x.Reason, nil
+	}
+	message, err := m.letters.message(ctx, s.ID, x)
+	if err != nil {
+		return "", err
+	}
+	in, wanted, err := Map(s, &message)
+	if err != nil {
+		return err.Error(), nil
+	}
+	if !wanted {
+		return "", nil
+	}
+	results, err := m.Engine.Submit(ctx, []intake.Submission{in})
+	if err != nil {
+		return "", err
+	}
+	if refused, ok := errors.AsType[*intake.Error](results[0].Err); ok {
+		return refused.Message, nil
+	}
+	return "", results[0].Err
+}
