@@ -67,6 +67,7 @@ const contract = `procaas_checkpoint_seconds HISTOGRAM
 procaas_claims_stalled_seconds GAUGE
 procaas_events_accepted_total COUNTER
 procaas_events_shed_total COUNTER reason
+procaas_events_untaken_total COUNTER reason
 procaas_handler_calls_total COUNTER handler outcome pipeline stage
 procaas_handler_fallback GAUGE handler pipeline stage
 procaas_handler_given_up_total COUNTER handler pipeline stage

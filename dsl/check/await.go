@@ -26,6 +26,10 @@ func checkAwait(h *tree.Handler, r *diag.Reporter) {
 			Related: []diag.Related{{Span: h.PlaceOf("type", h.Span), Message: "the call"}},
 		})
 	}
+	if span := h.Await.PlaceOf("max-age", diag.Span{}); span != (diag.Span{}) && !h.Await.Buffered {
+		r.Errorf(span, rules.Await, "add buffered: true, or drop max-age",
+			"max-age is how long events are kept that come before the run, and handler %q takes none of them", h.ID)
+	}
 	for _, name := range []string{"for-each", "on-unknown", "retry", "timeout", "fallback", "response-schema"} {
 		if span := h.PlaceOf(name, diag.Span{}); span != (diag.Span{}) {
 			hint := "drop it"

@@ -38,8 +38,9 @@ type Index struct {
 	Services  map[string]*Service
 	Handlers  map[string]*Handler // by path
 
-	Serving  map[string][]*Pipeline // by event type
-	Awaiting map[string][]*Pipeline // by event type, pipelines with handlers that wait for it
+	Serving  map[string][]*Pipeline   // by event type
+	Awaiting map[string][]*Pipeline   // by event type, pipelines with handlers that wait for it
+	Kept     map[string]time.Duration // by event type, the longest max-age of handlers that take it from the buffer
 }
 
 // NewIndex returns an empty index.
@@ -47,6 +48,7 @@ func NewIndex() Index {
 	return Index{
 		make(map[string]*Flow), make(map[string]*EventType), make(map[string]*Pipeline), make(map[string]*Service),
 		make(map[string]*Handler), make(map[string][]*Pipeline), make(map[string][]*Pipeline),
+		make(map[string]time.Duration),
 	}
 }
 

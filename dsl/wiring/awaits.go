@@ -97,10 +97,29 @@ func awaitsIn(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, r *diag.Reporte
 			continue
 		}
 		reportTaken(w, p, h, event, at, r)
+		keep(w, h, event, at, r)
 		if !slices.Contains(w.Bundle.Index.Awaiting[event], p) {
 			w.Bundle.Index.Awaiting[event] = append(w.Bundle.Index.Awaiting[event], p)
 		}
 	}
+}
+
+// keep records that events of a type are kept for a handler. An event that starts a pipeline is never kept.
+func keep(w *merge.Whole, h *tree.Handler, event string, at diag.Span, r *diag.Reporter) {
+	if !h.Await.Buffered {
+		return
+	}
+	if served := w.Bundle.Index.Serving[event]; len(served) > 0 {
+		r.Report(diag.Diagnostic{
+			Span: at, Code: rules.Await,
+			Message: fmt.Sprintf("handler %q takes events of type %q that came before its run, but an event that no run awaits starts pipeline %q",
+				h.ID, event, served[0].ID),
+			Hint:    fmt.Sprintf("drop buffered, or take %q off pipeline %q", event, served[0].ID),
+			Related: []diag.Related{{Span: served[0].PlaceOf("id", served[0].Span), Message: "it serves them"}},
+		})
+		return
+	}
+	w.Bundle.Index.Kept[event] = max(w.Bundle.Index.Kept[event], h.Await.MaxAge)
 }
 
 // reportTaken reports a handler that would take events from a pipeline of another owner, or from one of its handlers.

@@ -129,7 +129,8 @@ func (r *Run) offerTo(s *planner.Step, p model.Pending, live Live) (taken bool) 
 	}
 	rec.heard = p.Position
 	r.whole.dirty = true
-	if !slices.Contains(s.Handler.Await.Event, p.Event.Type) || !r.fits(s, p.Event, live) {
+	a := s.Handler.Await
+	if p.Kept && !a.Buffered || !slices.Contains(a.Event, p.Event.Type) || !r.fits(s, p.Event, live) {
 		return false
 	}
 	r.receive(s, p, live)

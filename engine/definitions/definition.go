@@ -321,6 +321,14 @@ func (d *Definition) Serves(flow, eventType string) bool {
 	return false
 }
 
+// Keeps returns how long an event is kept for a run of its key that has not begun. 0 means not at all.
+func (d *Definition) Keeps(flow, eventType string) time.Duration {
+	if awaiting := d.Bundle.Awaiting(eventType); len(awaiting) == 0 || awaiting[0].FlowID() != flow {
+		return 0
+	}
+	return d.Bundle.Keeps(eventType)
+}
+
 // TypesOf lists the events that start a pipeline.
 func TypesOf(p *tree.Pipeline) []string {
 	if len(p.On) == 0 {

@@ -175,6 +175,9 @@ func traitsOf(v planner.StepView) []string {
 	if v.CA != "" {
 		out = append(out, "trusts the issuers in "+v.CA)
 	}
+	if v.Keeps != "" {
+		out = append(out, "also an earlier event, kept for "+v.Keeps)
+	}
 	if v.Undo != "" {
 		out = append(out, "undone by "+v.Undo)
 	}

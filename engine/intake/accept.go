@@ -210,6 +210,12 @@ func (r accepted) submitted(in *model.Intake) Submitted {
 			Message: fmt.Sprintf("the present state of %s %s does not allow %s. %[3]s is allowed in: %s",
 				in.Flow, in.Key, in.Event.Type, statesText(in.From)),
 		}}
+	case errors.Is(r.Err, store.ErrFull):
+		return Submitted{Err: &Error{
+			Code: "buffer_full", Field: "type",
+			Message: fmt.Sprintf("%s %s already keeps %d events, or %d MiB of them, that no run has taken: begin the run that awaits %s, "+
+				"or cancel the runs of such events, then send it again", in.Flow, in.Key, store.KeptEvents, store.KeptBytes>>20, in.Event.Type),
+		}}
 	case r.Err != nil:
 		return Submitted{Err: r.Err}
 	}
@@ -291,6 +297,9 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	out := make([]accepted, len(runs))
 	for i, r := range results {
 		out[i].Accepted = r
+		if errors.Is(r.Err, store.ErrFull) {
+			a.Metrics.Untaken.WithLabelValues(stats.UntakenRefused).Inc()
+		}
 		if errors.Is(r.Err, store.ErrAway) {
 			a.Metrics.Failed("accept")
 		}

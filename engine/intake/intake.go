@@ -142,7 +142,8 @@ func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 		return in, nil
 	}
 	in.Block = flow.OnFailure != "skip"
-	if states := d.From[flow.ID]; states != nil {
+	in.Keep = d.Keeps(flow.ID, ev.Type) > 0
+	if states := d.From[flow.ID]; states != nil && !in.Keep {
 		in.From = states[ev.Type]
 	}
 	var err error

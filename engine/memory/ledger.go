@@ -142,6 +142,9 @@ func (m *Store) apply(r *memoryRun, c model.Change, emits [][]byte) {
 		if c.Status == model.Waiting && len(c.Checkpoint) == 0 {
 			r.started = time.Time{}
 		}
+		if to == model.PlaceScheduled {
+			r.due = c.Due.UTC().Truncate(time.Microsecond)
+		}
 		if r.status == model.Parked {
 			r.due, r.cause = c.Due.UTC().Truncate(time.Microsecond), c.Cause // zero stays zero
 			r.awaits, r.heard = c.Awaits, c.Heard
@@ -158,7 +161,7 @@ func (m *Store) apply(r *memoryRun, c model.Change, emits [][]byte) {
 		m.hint()
 	}
 	for i, in := range c.Emit {
-		in.From = nil
+		in.From, in.Keep = nil, false
 		m.accept(in, emits[i])
 	}
 	if c.Status != model.Running || len(c.Emit) > 0 {

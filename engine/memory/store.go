@@ -210,6 +210,11 @@ func encode(runs []model.Intake) ([][]byte, error) {
 	return rows, nil
 }
 
+// isInFlight reports whether a run has the turn of its key.
+func (m *Store) isInFlight(r *memoryRun) bool {
+	return !r.isScheduled(m.now()) && !r.aside && m.head(r, m.now()) == r
+}
+
 // event decodes the event of a row.
 func (r *memoryRun) event() model.Event {
 	ev, err := store.DecodeEvent(r.row)
@@ -243,6 +248,9 @@ func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted)
 			return nil, store.Accepted{Err: store.ErrRejected}
 		}
 	}
+	if in.Keep && !in.Event.At.After(m.now()) && m.kept(in.Flow, in.Key).IsFull() && !slices.ContainsFunc(e.live, m.isInFlight) {
+		return nil, store.Accepted{Err: store.ErrFull}
+	}
 	r := &memoryRun{
 		seq: len(m.order) + 1, Intake: in, row: row, status: model.Waiting, pipeline: in.Pipeline,
 		accepted: m.now(), due: in.Event.At,
@@ -265,7 +273,12 @@ func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted)
 
 // isScheduled reports whether the run's event is not due yet.
 func (r *memoryRun) isScheduled(now time.Time) bool {
-	return r.status == model.Waiting && r.node == 0 && r.Event.At.After(now)
+	return r.status == model.Waiting && r.node == 0 && (r.Event.At.After(now) || r.isKept(now))
+}
+
+// isKept reports whether the run's event is kept for another run.
+func (r *memoryRun) isKept(now time.Time) bool {
+	return r.status == model.Waiting && r.class == model.ClassKept && !r.isDue(now)
 }
 
 // isDue reports whether the time of a run has come.
@@ -297,8 +310,8 @@ func (m *Store) pending(flow, key string, types []string, after int64, now time.
 		return nil
 	}
 	for _, r := range e.live {
-		if r.status == model.Waiting && r.bundle == "" && !r.aside && r.isDue(now) && int64(r.seq) > after &&
-			slices.Contains(types, r.Event.Type) && m.head(r, now) != r {
+		queued := r.status == model.Waiting && !r.aside && r.isDue(now) && m.head(r, now) != r
+		if (queued || r.isKept(now)) && r.bundle == "" && int64(r.seq) > after && slices.Contains(types, r.Event.Type) {
 			out = append(out, r)
 		}
 	}
@@ -312,10 +325,32 @@ func (m *Store) Pending(ctx context.Context, flow, key string, types []string, a
 	var out []model.Pending
 	for _, r := range m.pending(flow, key, types, after, m.now()) {
 		if len(out) < limit {
-			out = append(out, model.Pending{Run: r.ID, Position: int64(r.seq), Event: r.event()})
+			out = append(out, model.Pending{Run: r.ID, Position: int64(r.seq), Event: r.event(), Kept: r.class == model.ClassKept})
 		}
 	}
 	return out, ctx.Err()
+}
+
+// Kept implements [store.Inbox].
+func (m *Store) Kept(ctx context.Context, flow, key string) (store.Kept, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kept(flow, key), ctx.Err()
+}
+
+// kept counts the events that a key keeps.
+func (m *Store) kept(flow, key string) (k store.Kept) {
+	e := m.entities[entityKey{flow, key}]
+	if e == nil {
+		return k
+	}
+	for _, r := range e.live {
+		if r.isKept(m.now()) {
+			k.Events++
+			k.Bytes += int64(len(r.row))
+		}
+	}
+	return k
 }
 
 // head returns the run that is next, or in flight, in the queue of a run's key.
@@ -348,7 +383,7 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) store.Claimed {
 	c := store.Claimed{
 		ID: r.ID, Version: r.version, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered,
 		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Move: r.move, Pipeline: r.pipeline,
-		Generation: r.generation, Checkpoint: bytes.Clone(r.checkpoint), Losses: r.losses,
+		Generation: r.generation, Checkpoint: bytes.Clone(r.checkpoint), Losses: r.losses, Kept: r.class == model.ClassKept,
 	}
 	if r.Ordered {
 		c.Entity = m.entities[entityKey{r.Flow, r.Key}].EntityState
@@ -392,6 +427,8 @@ func (m *Store) Depth(ctx context.Context) (d store.Depth, err error) {
 	for _, r := range m.order {
 		if at := r.asideAt(now); at == store.AsideParked {
 			d.Aside = append(d.Aside, store.AsideRuns{Pipeline: r.pipeline, Place: at, Cause: r.cause, Runs: 1, Since: r.since})
+		} else if at == store.AsideKept {
+			d.Aside = append(d.Aside, store.AsideRuns{Pipeline: r.Flow, Place: at, Runs: 1, Since: r.since})
 		} else if at != "" {
 			d.Aside = append(d.Aside, store.AsideRuns{Pipeline: r.pipeline, Place: at, Runs: 1, Since: r.since})
 		}
@@ -418,6 +455,8 @@ func (r *memoryRun) asideAt(now time.Time) store.AsidePlace {
 	switch {
 	case r.node != 0:
 		return ""
+	case r.isKept(now):
+		return store.AsideKept
 	case r.status == model.Waiting && r.aside:
 		return store.AsideState
 	case r.status == model.Failed && r.Block && r.Ordered:

@@ -29,7 +29,8 @@ type Change struct {
 	Checkpoint []byte
 
 	// Due is when a parked run continues. With zero it stays parked, and the later events of its
-	// key wait, until an operator retries or cancels it.
+	// key wait, until an operator retries or cancels it. A Waiting run of the class [ClassKept] is
+	// kept until then: the later events of its key go on.
 	Due time.Time
 
 	// Cause names what a parked run waits for other than its time, such as a control that holds it.
@@ -134,6 +135,7 @@ type Pending struct {
 	Run      string // the run that the event would begin; it ends without a handler if the event is taken
 	Position int64  // in the order of acceptance
 	Event    Event
+	Kept     bool // it was kept: only an await that is buffered may take it
 }
 
 // An Intake is an event to accept, with its route.
@@ -149,6 +151,10 @@ type Intake struct {
 	Dedup    bool   // the sender chose the event's id, so it may come again
 	Own      bool   // the accepting node has room: it gets the run at once if the run is ready
 	Bundle   string // the definition of a run that a node gets at once, as in Claim
+
+	// Keep says that the event would be kept at once if no run of its key is in flight. It is
+	// refused then if the key has no room for it.
+	Keep bool
 
 	// Turn is how much later than its due time the run stands in the queue, so that other runs get
 	// their share. It may be negative.

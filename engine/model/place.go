@@ -53,6 +53,8 @@ func (c *Change) PlaceAfter(ordered, block bool, order string, now time.Time) Pl
 		return PlaceParked
 	case c.Status == Waiting && c.Defer && ordered:
 		return PlaceDeferred
+	case c.Status == Waiting && c.ErrorClass == ClassKept && c.Due.After(now):
+		return PlaceScheduled
 	default:
 		return PlaceReady
 	}

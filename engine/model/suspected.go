@@ -14,5 +14,9 @@ const ClassQuarantined = "quarantined"
 // ClassDamaged is the error class of a run whose row in the store cannot be read.
 const ClassDamaged = "damaged"
 
+// ClassKept is the class of a run whose event is kept for another run of its key, which may take it. Until its time it has no place in
+// the order of its key. It keeps the class when it has come back, until it begins.
+const ClassKept = "kept"
+
 // ClassUnserved is the error class of a run whose event has no pipeline yet.
 const ClassUnserved = "unserved"

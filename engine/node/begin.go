@@ -187,6 +187,10 @@ func (j *job) definition() (*definitions.Definition, error) {
 // aside, and ok is false.
 func (j *job) choose() (plan *planner.Plan, ok bool) {
 	c := j.claimed
+	if age := j.def.Keeps(c.Flow, c.Event.Type); age > 0 {
+		j.keep(age)
+		return nil, false
+	}
 	flow := j.def.Bundle.Flow(c.Flow)
 	if _, ok := planner.Transition(flow, c.Entity.State, c.Event.Type); !ok {
 		j.refuse(flow)
@@ -208,7 +212,7 @@ func (j *job) choose() (plan *planner.Plan, ok bool) {
 		return j.choose()
 	}
 	reason := fmt.Sprintf("no pipeline of flow %s serves %s", c.Flow, c.Event.Type)
-	if candidates == 0 && c.Pipeline != "" { // an event that runs only await has no pipeline
+	if candidates == 0 && c.Pipeline != "" && !c.Kept { // an event that runs only await has no pipeline
 		j.await(reason)
 		return nil, false
 	}
@@ -217,6 +221,47 @@ func (j *job) choose() (plan *planner.Plan, ok bool) {
 	}
 	j.close(model.Change{Status: model.Ignored, Reason: reason})
 	return nil, false
+}
+
+// keep sets an event aside for a run of its key that has not begun. The event ends as ignored if it was kept before, or if its key has no
+// room for it. Only this run, which is the one of the key in flight, adds to what the key keeps.
+func (j *job) keep(age time.Duration) {
+	c := j.claimed
+	if c.Kept {
+		j.n.d.Metrics.Untaken.WithLabelValues(stats.UntakenExpired).Inc()
+		j.close(model.Change{Status: model.Ignored, Reason: fmt.Sprintf("no run of %s %s took it within %s", c.Flow, c.Key, age)})
+		return
+	}
+	kept, ok := j.kept()
+	switch {
+	case !ok:
+	case kept.IsFull():
+		j.n.d.Metrics.Untaken.WithLabelValues(stats.UntakenFull).Inc()
+		j.close(model.Change{Status: model.Ignored, Reason: fmt.Sprintf("no run took it, and %s %s already keeps %d events, or %d MiB of them",
+			c.Flow, c.Key, store.KeptEvents, store.KeptBytes>>20)})
+	default:
+		j.close(model.Change{
+			Status: model.Waiting, Due: j.n.d.Clock.Now().Add(age), ErrorClass: model.ClassKept,
+			Error: "kept for a run that awaits it",
+		})
+	}
+}
+
+// kept counts what the run's key keeps. It waits while the store cannot be read, and ok is false if the node stops meanwhile.
+func (j *job) kept() (k store.Kept, ok bool) {
+	for backoff := (clock.Backoff{First: 10 * time.Millisecond, Most: clock.MaxBackoff}); ; {
+		ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
+		var err error
+		k, err = j.n.d.Store.Inbox.Kept(ctx, j.claimed.Flow, j.claimed.Key)
+		cancel()
+		if err == nil {
+			return k, true
+		}
+		j.at("").Warn("events that the key keeps cannot be counted, trying again", "error", err)
+		if !backoff.Pause(j.n.calls) || j.n.isDraining() {
+			return k, false
+		}
+	}
 }
 
 // refuse handles an event without a transition as the automaton says.

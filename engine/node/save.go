@@ -231,7 +231,7 @@ func (j *job) intakes(events []model.Event) []model.Intake {
 			j.at("").Error("emitted event is lost", "type", ev.Type, "error", err)
 			continue
 		}
-		in.Dedup, in.From = true, nil
+		in.Dedup, in.From, in.Keep = true, nil, false
 		out = append(out, in)
 	}
 	j.queue(out)

@@ -57,6 +57,7 @@ type StepView struct {
 	Branch   int        `json:"branch,omitempty"` // its branch; 0 for none
 	Type     string     `json:"type"`
 	Awaits   []string   `json:"awaits,omitempty"`     // types of events, one of which it waits for
+	Keeps    string     `json:"keeps,omitempty"`      // how long such events are kept that come before the run
 	Undo     string     `json:"compensate,omitempty"` // type of its compensation
 	Calls    string     `json:"calls,omitempty"`      // the pipeline that it calls
 	ForEach  string     `json:"for_each,omitempty"`   // list, as written
@@ -148,6 +149,9 @@ func (s *Step) view(all bool) StepView {
 	v.Reads, v.Writes = unique(v.Reads), unique(v.Writes)
 	if h.Await != nil {
 		v.Awaits = h.Await.Event
+		if h.Await.Buffered {
+			v.Keeps = durationText(h.Await.MaxAge)
+		}
 	}
 	if h.Compensate != nil {
 		v.Undo = h.Compensate.Type

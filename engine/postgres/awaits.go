@@ -13,7 +13,10 @@ import (
 
 // This file wakes parked runs for events of their keys, and for the ends of other runs.
 
-const findPending = `select id, seq, event from runs where flow = $1 and key = $2 and place = 'queued' and bundle = '' and seq > $3
+// A kept run is one that waits for its turn like others, but beside the order of its key.
+const isPending = "(place = 'queued' or place = 'scheduled' and error_class = 'kept') and bundle = ''"
+
+const findPending = `select id, seq, event, error_class = 'kept' from runs where flow = $1 and key = $2 and ` + isPending + ` and seq > $3
 	and event_type(event) = any ($4::text[]) order by seq limit $5`
 
 // Pending implements [store.Inbox].
@@ -28,7 +31,7 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 
 const (
 	// The event of a queued run is read only if the run in flight waits for events, which is rare.
-	lockTaken = `select id, flow, key from runs where id = any ($1::text[]) and place = 'queued' and bundle = ''
+	lockTaken = `select id, flow, key from runs where id = any ($1::text[]) and ` + isPending + `
 	order by seq + 0 for no key update`
 )
 

@@ -106,6 +106,7 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	t.lockNode(node)
 	news := t.queueEvents(in)
 	keys := t.queueKeys(in)
+	t.queueKept(keys, in)
 	at := t.readNode(node) // after the locks of keys: a run begins after the one before has ended
 	serving := t.queueServing(node)
 	if err := t.send(ctx); err != nil {
@@ -276,6 +277,10 @@ func (k *keyring) place(in []*intake, node int64, now time.Time) {
 				r.left, r.result = true, store.Accepted{Err: store.ErrRejected}
 				continue
 			}
+		}
+		if r.Keep && !e.busy && !r.due.After(now) && e.kept.IsFull() {
+			r.left, r.result = true, store.Accepted{Err: store.ErrFull}
+			continue
 		}
 		switch {
 		case r.due.After(now):

@@ -81,7 +81,7 @@ const (
 		bundle = case bundle when '' then (select case serving when '' then $3 else serving end from settings) else bundle end
 	where r.seq = any (array(select seq from c)) and exists (select from nodes where node = $1 and gone is null)
 	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
-	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint, r.losses`
+	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint, r.losses, r.error_class = 'kept'`
 )
 
 // claimedRow is a claimed run with the values of its order.
@@ -150,7 +150,7 @@ func (s *Store) give(ctx context.Context, node int64, statement string, args ...
 func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
 	var event []byte
 	if err := r.Scan(&c.seq, &c.ID, &c.Version, &event, &c.Flow, &c.Key, &c.Ordered, &c.Block, &c.Accepted,
-		&c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint, &c.Losses); err != nil {
+		&c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint, &c.Losses, &c.Kept); err != nil {
 		return c, err
 	}
 	c.Accepted = c.Accepted.UTC()

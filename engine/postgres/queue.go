@@ -29,6 +29,7 @@ type keyEntry struct {
 	busy    bool // a run is in flight
 	listens bool // and waits for events
 	pending bool // a due run has not ended, or blocks
+	kept    store.Kept
 	used    bool // by a stored event
 	written bool // the entity must be saved
 	moved   bool // with another state
@@ -105,6 +106,32 @@ func (t *tx) queueNewKeys(k *keyring, in []*intake) (flows, keys []string) {
 		}))
 	}
 	return flows, keys
+}
+
+const readKept = `select u.flow, u.key, k.n, k.bytes from unnest($1::text[], $2::text[]) as u (flow, key),
+	lateral (select count(*) as n, coalesce(sum(octet_length(event)), 0)::bigint as bytes from runs r
+		where r.flow = u.flow and r.key = u.key and place = 'scheduled' and error_class = 'kept') k`
+
+// queueKept reads what the keys of events keep that may be kept, too.
+func (t *tx) queueKept(k *keyring, in []*intake) {
+	var flows, keys []string
+	for _, r := range in {
+		if r.Keep {
+			flows, keys = append(flows, r.Flow), append(keys, r.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	t.queue(readKept, flows, keys).Query(func(rows pgx.Rows) error {
+		var n keyName
+		var kept store.Kept
+		_, err := pgx.ForEachRow(rows, []any{&n.flow, &n.key, &kept.Events, &kept.Bytes}, func() error {
+			k.entries[n].kept = kept
+			return nil
+		})
+		return err
+	})
 }
 
 // read takes the rows of readKeys.

@@ -50,6 +50,8 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 	}
 	if r.Status == model.Parked {
 		v.Reason, v.Error = r.Error, "" // it has not failed; it waits for this
+	} else if r.Status == model.Waiting && r.ErrorClass == model.ClassKept && r.Bundle == "" {
+		v.Reason, v.Error = r.Error, ""
 	} else if !r.Status.Ended() {
 		v.Error, v.ErrorClass = "", "" // it continues
 	}

@@ -12,7 +12,8 @@ import (
 // This file wakes parked runs for events of their keys, and for the ends of other runs.
 
 const (
-	findPending = `select id, seq, event from runs where flow = ? and key = ? and place = 'queued' and bundle = '' and seq > ?
+	findPending = `select id, seq, event, error_class = 'kept' from runs where flow = ? and key = ?
+	and (place = 'queued' or place = 'scheduled' and error_class = 'kept') and bundle = '' and seq > ?
 	and iif(json_valid(cast(event as text)), json_extract(cast(event as text), '$.type'), '') in (select value from json_each(?))
 	order by seq limit ?`
 	findListening = `select seq, awaits, heard from runs where flow = ? and key = ?
@@ -43,7 +44,8 @@ func (t *tx) stir(flow, key string) error {
 	}
 	var id string
 	var event []byte
-	found, err := t.row(findPending, []any{flow, key, heard, awaits, 1}, &id, &position, &event)
+	var kept bool
+	found, err := t.row(findPending, []any{flow, key, heard, awaits, 1}, &id, &position, &event, &kept)
 	if err != nil || !found {
 		return err
 	}
@@ -59,7 +61,7 @@ func (t *tx) canTake(r row, take []model.Taken) (taken []row, ok bool, err error
 		if err != nil || !found {
 			return nil, false, err
 		}
-		isPending := other.place == queued && !other.checkpoint
+		isPending := (other.place == queued || other.place == scheduled && other.kept) && !other.checkpoint
 		isOfKey := other.flow == r.flow && other.key == r.key
 		if !isPending || !isOfKey {
 			return nil, false, nil

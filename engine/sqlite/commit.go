@@ -156,7 +156,7 @@ func (t *tx) waits(r row, c model.Change) int64 {
 // done its work already.
 func (t *tx) emit(runs []model.Intake, events [][]byte) error {
 	for i, r := range runs {
-		r.From = nil
+		r.From, r.Keep = nil, false
 		if _, err := t.accept(0, r, events[i]); err != nil {
 			return fmt.Errorf("emit event %q: %w", r.Event.ID, err)
 		}

@@ -76,6 +76,9 @@ func (t *tx) accept(node int64, r model.Intake, event []byte) (store.Accepted, e
 	} else if !allowed {
 		return store.Accepted{Err: store.ErrRejected}, nil
 	}
+	if full, err := t.isFull(r); err != nil || full {
+		return store.Accepted{Err: store.ErrFull}, err
+	}
 	if r.Dedup {
 		if err := t.exec(insertEvent, r.Event.Namespace(), r.Event.ID, r.ID, r.Hash, t.now.UnixMicro()); err != nil {
 			return store.Accepted{}, err
@@ -151,6 +154,25 @@ func (t *tx) repeated(r model.Intake) (a store.Accepted, known bool, err error) 
 		a.Err = store.ErrConflict
 	}
 	return a, known, err
+}
+
+// countKept is that of the common part, for the transaction that accepts an event.
+const countKept = "select count(*), coalesce(sum(length(event)), 0) from runs where flow = ? and key = ? and place = 'scheduled' " +
+	"and error_class = 'kept'"
+
+// isFull reports whether an event would be kept at once, and its key has no room for it.
+func (t *tx) isFull(r model.Intake) (bool, error) {
+	if !r.Keep || r.Event.At.After(t.now) {
+		return false, nil
+	}
+	var one int64
+	var listens bool
+	if busy, err := t.row(findActive, []any{r.Flow, r.Key}, &one, &listens); err != nil || busy {
+		return false, err
+	}
+	var k store.Kept
+	_, err := t.row(countKept, []any{r.Flow, r.Key}, &k.Events, &k.Bytes)
+	return k.IsFull(), err
 }
 
 const findAhead = `select 1 from runs where flow = ? and key = ? and ordered and place <> 'failed'

@@ -36,17 +36,18 @@ type row struct {
 	move       string // an operator's order; empty for none
 	cause      string // the cause of its last park
 	since      sql.NullInt64
+	kept       bool // its event is kept, or was until its time
 }
 
 const (
-	rowColumns = "seq, id, flow, key, ordered, block, place, node, version, bundle <> '', cancel, coalesce(move, ''), cause, since"
+	rowColumns = "seq, id, flow, key, ordered, block, place, node, version, bundle <> '', cancel, coalesce(move, ''), cause, since, error_class = 'kept'"
 	findRow    = "select " + rowColumns + " from runs where id = ?"
 )
 
 func (t *tx) find(id string) (r row, found bool, err error) {
 	found, err = t.row(findRow, []any{id},
 		&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel, &r.move, &r.cause,
-		&r.since)
+		&r.since, &r.kept)
 	return r, found, err
 }
 

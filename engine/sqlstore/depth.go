@@ -15,7 +15,9 @@ const (
 	union all select count(*), cast(null as {time}) from runs where place = 'scheduled' {and any due}`
 	readAside = `select pipeline, place, cause, {listens}, count(*), min(since) from runs
 	where place in ('parked', 'held', 'blocked', 'deferred', 'failed') {and any since}
-	group by pipeline, place, cause, {listens}`
+	group by pipeline, place, cause, {listens}
+	union all select flow, 'scheduled', '', 1 = 0, count(*), min(since) from runs
+	where place = 'scheduled' and error_class = 'kept' {and any since} group by flow`
 )
 
 // Depth implements [store.Inbox].

@@ -1,6 +1,8 @@
 package sqlstore
 
 import (
+	"context"
+
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -10,7 +12,7 @@ import (
 func AppendPending(all *[]model.Pending, row Row) error {
 	var p model.Pending
 	var event []byte
-	if err := row.Scan(&p.Run, &p.Position, &event); err != nil {
+	if err := row.Scan(&p.Run, &p.Position, &event, &p.Kept); err != nil {
 		return err
 	}
 	var err error
@@ -18,4 +20,13 @@ func AppendPending(all *[]model.Pending, row Row) error {
 		*all = append(*all, p)
 	}
 	return nil
+}
+
+const countKept = `select count(*), coalesce(sum({bytes}(event)), 0) from runs
+	where flow = $1 and key = $2 and place = 'scheduled' and error_class = 'kept'`
+
+// Kept implements [store.Inbox].
+func (s *Store) Kept(ctx context.Context, flow, key string) (k store.Kept, err error) {
+	err = find(ctx, s.db, countKept, []any{flow, key}, &k.Events, &k.Bytes)
+	return k, err
 }

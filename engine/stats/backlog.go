@@ -33,6 +33,7 @@ const (
 	ParkedTime     = "time"     // a wait
 	ParkedEvent    = "event"    // an event
 	ParkedState    = "state"    // another state of the key
+	ParkedKept     = "kept"     // a run that takes their event; the pipeline is the flow
 	ParkedOperator = "operator" // an operator's decision
 	ParkedBlocking = "blocking" // they have failed, and block their keys until an operator decides
 	ParkedFailed   = "failed"   // they have failed, and block nobody
@@ -41,7 +42,7 @@ const (
 // ParkedRuns are the runs of a pipeline that wait for one reason, on all nodes.
 type ParkedRuns struct {
 	Pipeline string    `json:"pipeline"`
-	Reason   string    `json:"reason" doc:"service: the service fails or is at its limit. hold: an operator holds them. lifted: a hold ended, and they resume as fast as services can handle. limit: a rate limit or a limit of calls. retry: the next attempt. time: a wait. event: an event. state: another state of the key. operator: a decision. blocking: they failed, and later runs of the key wait. failed: they failed, and no run waits for them."`
+	Reason   string    `json:"reason" doc:"service: the service fails or is at its limit. hold: an operator holds them. lifted: a hold ended, and they resume as fast as services can handle. limit: a rate limit or a limit of calls. retry: the next attempt. time: a wait. event: an event. state: another state of the key. kept: a run that takes their event, and the pipeline is the flow. operator: a decision. blocking: they failed, and later runs of the key wait. failed: they failed, and no run waits for them."`
 	For      string    `json:"for,omitempty" doc:"The service, the path of the control or the path of the handler; absent for other reasons."`
 	Runs     int       `json:"runs"`
 	Since    time.Time `json:"since" doc:"Since when the first of them has waited."`
@@ -165,7 +166,7 @@ func (b *Backlog) parked(c *guard.Controls, now time.Time, of func(*ParkedRuns) 
 		case store.AsideAwaits:
 			p.Reason = ParkedEvent
 		default:
-			p.Reason = string(r.Place) // operator, state, blocking, failed have the same names here
+			p.Reason = string(r.Place) // operator, state, kept, blocking, failed have the same names here
 		}
 		key := [3]string{p.Pipeline, p.Reason, of(&p)}
 		p.For = key[2]

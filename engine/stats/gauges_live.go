@@ -125,7 +125,7 @@ func newParkedGauges() *liveGauges[ParkedRuns] {
 		labels: func(p *ParkedRuns) []string { return []string{p.Pipeline, p.Reason} },
 		gauges: []liveGauge[ParkedRuns]{
 			gauge("procaas_runs_parked", "Runs of all nodes that stand still, or that failed and wait for a decision, by cause: service, "+
-				"hold, lifted, loop, memory, limit, retry, unserved, time, event, state, operator, blocking or failed. All nodes report the same number.",
+				"hold, lifted, loop, memory, limit, retry, unserved, time, event, state, kept, operator, blocking or failed. All nodes report the same number.",
 				func(p *ParkedRuns) (float64, bool) { return float64(p.Runs), true }),
 			gauge("procaas_runs_parked_oldest_seconds", "How long the oldest of these runs has waited.",
 				func(p *ParkedRuns) (float64, bool) { return p.AgeS, true }),

@@ -23,6 +23,7 @@ type Metrics struct {
 	Accepted  prometheus.Counter
 	Passed    prometheus.Counter // began past runs that wait, in a place that the node keeps free
 	Shed      *prometheus.CounterVec
+	Untaken   *prometheus.CounterVec // events kept for a run, or to be kept, that no run will take; by one of the reasons below
 	Tokens    *prometheus.CounterVec // requests for access tokens, by service and outcome
 	OverQuota *prometheus.CounterVec // by the token of who sent them
 
@@ -161,6 +162,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.Shed.WithLabelValues(ShedOverload)
 	m.Shed.WithLabelValues(ShedLeft)
 	r.MustRegister(m.Shed)
+	m.Untaken = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_events_untaken_total",
+		Help: "Events for an await with buffered: true that no run took, by reason. expired: one was kept for max-age, and ended as ignored. " +
+			"full: its key already kept too many, and it ended as ignored. refused: the same, and its sender got buffer_full.",
+	}, []string{"reason"})
+	for _, reason := range []string{UntakenExpired, UntakenFull, UntakenRefused} {
+		m.Untaken.WithLabelValues(reason)
+	}
+	r.MustRegister(m.Untaken)
 	m.OverQuota = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_quota_refused_total",
 		Help: "Events and tasks that this node refused because the quota of the submitter's token was used up.",
@@ -236,6 +246,13 @@ func age(at, now time.Time) float64 {
 	}
 	return max(now.Sub(at).Seconds(), 0)
 }
+
+// The reasons of [Metrics].Untaken.
+const (
+	UntakenExpired = "expired"
+	UntakenFull    = "full"
+	UntakenRefused = "refused"
+)
 
 // Failed counts a failed call of the store.
 func (m *Metrics) Failed(operation string) { m.StoreErrors.WithLabelValues(operation).Inc() }

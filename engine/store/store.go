@@ -55,6 +55,9 @@ var (
 	// ErrRejected reports that the automaton refuses an event in the present state of its entity.
 	ErrRejected = errors.New("the state does not allow the event")
 
+	// ErrFull reports that an event would be kept, and that its key has no room for it.
+	ErrFull = errors.New("the key keeps as many events as it may")
+
 	// ErrCursor reports that a cursor is not from this listing.
 	ErrCursor = errors.New("cursor is not one that a listing gave")
 )
@@ -100,14 +103,19 @@ type Inbox interface {
 	// blocks, including earlier events of the batch. Scheduled runs that are not due do not count.
 	// An event that is due later is refused only if Intake.From is empty. Accepted.Undecided marks
 	// events that were not checked, because the state may still change before their turn.
+	//
+	// If Intake.Keep is set, no run of the key is in flight and the key keeps too much, the result is [ErrFull].
 	Accept(ctx context.Context, node int64, runs []model.Intake) ([]Accepted, error)
 
 	// Depth counts the waiting runs.
 	Depth(ctx context.Context) (Depth, error)
 
-	// Pending lists due events of a key and of these types that wait for their turn, in the order of acceptance. It
-	// returns up to limit events after a position.
+	// Pending lists events of a key and of these types that are due and wait for their turn, or are kept, in the order
+	// of acceptance. It returns up to limit events after a position.
 	Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error)
+
+	// Kept counts the events that a key keeps. Only the run of the key in flight adds to them.
+	Kept(ctx context.Context, flow, key string) (Kept, error)
 
 	// LastEvent returns the greatest id, in byte order, of accepted events of a source marked
 	// Dedup. It is empty if there is none. The ids of triggers are their due times, so this is when
@@ -118,6 +126,21 @@ type Inbox interface {
 	// store has forgotten it.
 	EventRun(ctx context.Context, source, id string) (run string, err error)
 }
+
+// Kept is what a key keeps for runs that have not begun.
+type Kept struct {
+	Events int
+	Bytes  int64 // of the events as they are stored
+}
+
+// These bound what a key keeps.
+const (
+	KeptEvents = 100
+	KeptBytes  = 4 << 20
+)
+
+// IsFull reports whether the key has no room for another event.
+func (k Kept) IsFull() bool { return k.Events >= KeptEvents || k.Bytes >= KeptBytes }
 
 // A Gauge is a store that counts waiting runs once for all processes that ask often.
 type Gauge interface {
@@ -156,6 +179,7 @@ const (
 	AsideAwaits   AsidePlace = "awaits"   // for an event
 	AsideOperator AsidePlace = "operator" // until an operator decides
 	AsideState    AsidePlace = "state"    // until the key has another state
+	AsideKept     AsidePlace = "kept"     // until a run of the key takes the event; the pipeline is the flow
 	AsideBlocking AsidePlace = "blocking" // failed, and the later runs of the key wait
 	AsideFailed   AsidePlace = "failed"   // failed, and no run waits
 )
@@ -164,6 +188,8 @@ const (
 // waits for an event.
 func AsideOf(p model.Place, awaits bool) AsidePlace {
 	switch {
+	case p == model.PlaceScheduled:
+		return AsideKept
 	case p == model.PlaceHeld:
 		return AsideOperator
 	case p == model.PlaceDeferred:
@@ -311,6 +337,7 @@ type Claimed struct {
 	Generation int       // how often an operator has retried it
 	Checkpoint []byte    // empty before the first one
 	Losses     int       // how many nodes in a row have died while they owned it
+	Kept       bool      // its event was kept until its time, and no run has taken it
 	Entity     EntityState
 
 	// Damage is an [ErrDamaged] that says what cannot be read of the run's row; nil for a sound row.

@@ -120,6 +120,7 @@ func TestMigrationKeepsTasks(t *testing.T) {
 		"alter table shard_maps drop column reach, drop column removed",
 		"alter table shards drop column drain_asked, drop column place",
 		"drop table usage_days; drop table schema_floor; alter table nodes drop column knows",
+		"drop index runs_kept",
 		"delete from procaas_schema where version_id >= 70",
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {

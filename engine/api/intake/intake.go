@@ -52,7 +52,7 @@ type Group struct {
 // Refusals lists the codes of all calls that submit events.
 func Refusals(more ...string) []string {
 	return append(more,
-		problem.IDConflict, problem.EventRejected, problem.UnknownEventType, problem.MissingKey, problem.InvalidEvent, problem.InvalidPayload,
+		problem.IDConflict, problem.EventRejected, problem.BufferFull, problem.UnknownEventType, problem.MissingKey, problem.InvalidEvent, problem.InvalidPayload,
 		problem.BatchRefused, problem.QuotaExceeded, problem.Overloaded, problem.TooLong, problem.KeyMoving, problem.CellAway,
 		problem.StoreUnavailable)
 }

@@ -88,6 +88,7 @@ const (
 	UnknownMethod    = "method_not_allowed"
 	IDConflict       = "id_conflict"
 	EventRejected    = "event_rejected"
+	BufferFull       = "buffer_full"
 	RunNotFailed     = "run_not_failed"
 	RunFinished      = "run_already_finished"
 	RerunRefused     = "rerun_refused"
@@ -158,6 +159,7 @@ var Table = map[string]Meaning{
 	UnknownMethod:    {http.StatusMethodNotAllowed, "The call does not take this method"},
 	IDConflict:       {http.StatusConflict, "The event's id was used before for another event"},
 	EventRejected:    {http.StatusConflict, "The entity's state does not allow the event"},
+	BufferFull:       {http.StatusConflict, "The key keeps as many events as it may, and no run has taken them"},
 	RunNotFailed:     {http.StatusConflict, "Only a run that has failed or waits for an operator can be retried"},
 	RunFinished:      {http.StatusConflict, "The run has already finished"},
 	RerunRefused:     {http.StatusConflict, "The run cannot be run again like this"},

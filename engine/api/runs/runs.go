@@ -159,7 +159,7 @@ func (g *Group) Operations() []rest.Operation {
 			Replies: []rest.Reply{{
 				About: "The new run, or with `preview` what would happen.", Body: checkpoint.RunView{}, Or: []any{intake.RerunPlan{}},
 			}},
-			Refusals: and(problem.RerunRefused, problem.EventRejected, problem.UnknownEventType, problem.MissingKey, problem.InvalidEvent,
+			Refusals: and(problem.RerunRefused, problem.EventRejected, problem.BufferFull, problem.UnknownEventType, problem.MissingKey, problem.InvalidEvent,
 				problem.InvalidPayload, problem.Overloaded, problem.TooLong),
 		}, g.rerun),
 		rest.Typed(rest.Operation{

@@ -178,6 +178,8 @@ func waitsFor(p stats.ParkedRuns) string {
 		return "an event"
 	case stats.ParkedState:
 		return "another state of their key"
+	case stats.ParkedKept:
+		return "a run that awaits their event"
 	case stats.ParkedOperator:
 		return "a decision of an operator"
 	case stats.ParkedBlocking:
@@ -247,7 +249,7 @@ func newStanding(b stats.BacklogView) (s standing) {
 	s.Waiting = stood{b.Waiting, time.Duration(b.AgeS * float64(time.Second))}
 	for _, p := range b.Parked {
 		switch p.Reason {
-		case stats.ParkedTime, stats.ParkedState:
+		case stats.ParkedTime, stats.ParkedState, stats.ParkedKept:
 		case stats.ParkedEvent:
 			s.Awaiting.add(p)
 		case stats.ParkedHold:

@@ -28,6 +28,22 @@ func (p *probe) pending(key string, after int64, types ...string) []model.Pendin
 	return out
 }
 
+// keep makes the change that keeps the event of a run.
+func keep(c store.Claimed, age time.Duration) model.Change {
+	ch := change(c, model.Waiting)
+	ch.Checkpoint, ch.Bundle = nil, ""
+	ch.Due, ch.ErrorClass, ch.Error = time.Now().Add(age).UTC().Truncate(time.Microsecond), model.ClassKept, "kept"
+	return ch
+}
+
+// kept counts what a key keeps.
+func (p *probe) kept(key string) store.Kept {
+	p.Helper()
+	k, err := p.Inbox.Kept(p.Context(), "orders", key)
+	p.must(err)
+	return k
+}
+
 func runsOf(pending []model.Pending) []string {
 	ids := []string{}
 	for _, e := range pending {
@@ -162,6 +178,87 @@ var awaitCases = []storeCase{
 		waits.Due, waits.Calls = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), []string{called.ID}
 		node.commit(waits)
 		node.claimOne(caller.ID)
+	}},
+	{"a kept event lets its key go on, and another run takes it", func(p *probe) {
+		node := p.join()
+		paid, other := p.event("k", ofType("paid")), p.event("k2", ofType("paid"))
+		p.accept(paid, other)
+		runs := node.wantClaims(paid.ID, other.ID)
+		p.equal("kept before", runs[0].Kept, false)
+		node.commit(keep(runs[0], time.Hour), keep(runs[1], time.Hour))
+		r := p.wantStatus(paid.ID, model.Waiting)
+		p.equal("class", r.ErrorClass, model.ClassKept)
+		p.equal("due", r.Due.IsZero(), false)
+		p.equal("kept by k", p.kept("k").Events, 1)
+		p.equal("has bytes", p.kept("k").Bytes > 0, true)
+		p.equal("kept by others", p.kept("k3"), store.Kept{})
+		d, err := p.Inbox.Depth(p.Context())
+		p.must(err)
+		for i := range d.Aside {
+			p.equal("since", d.Aside[i].Since.IsZero(), false)
+			d.Aside[i].Since = time.Time{}
+		}
+		p.equal("aside", d.Aside, []store.AsideRuns{{Pipeline: "orders", Place: store.AsideKept, Runs: 2}})
+
+		again := p.acceptFor(node.id, p.event("k", owned))[0] // kept events are no reason to wait
+		p.equal("begins at once", again.Claimed != nil, true)
+		have := p.pending("k", 0, "paid")
+		if len(have) != 1 || have[0].Run != paid.ID || !have[0].Kept {
+			p.Fatalf("pending: have %+v", have)
+		}
+		later := p.event("k", ofType("paid"))
+		p.accept(later)
+		have = p.pending("k", 0, "paid")
+		p.equal("in their order", runsOf(have), []string{paid.ID, later.ID})
+		p.equal("the later one is not kept", have[1].Kept, false)
+		take := change(*again.Claimed, model.Running)
+		take.Take = []model.Taken{{Run: paid.ID, Reason: "taken"}}
+		node.commit(take)
+		p.equal("reason", p.wantStatus(paid.ID, model.Succeeded).Reason, "taken")
+		p.equal("kept by k", p.kept("k"), store.Kept{})
+		p.must(p.Runs.Cancel(p.Context(), other.ID, steerer))
+		p.wantStatus(other.ID, model.Cancelled)
+		p.equal("kept by k2", p.kept("k2"), store.Kept{})
+	}},
+	{"a kept event gets its turn again at its time, and knows that it was kept", func(p *probe) {
+		node := p.join()
+		paid := p.event("k", ofType("paid"))
+		node.commit(keep(node.claimOne(p.accept(paid)[0]), 300*time.Millisecond))
+		node.wantClaims()
+		var again []store.Claimed
+		p.eventually("its time", func() bool {
+			node.beat()
+			again = append(again, node.claim(10)...)
+			return len(again) == 1
+		})
+		p.equal("run", again[0].ID, paid.ID)
+		p.equal("kept", again[0].Kept, true)
+		p.equal("kept by k", p.kept("k"), store.Kept{})
+		over := change(again[0], model.Ignored)
+		over.Reason, over.Bundle = "nobody took it", ""
+		node.commit(over)
+		p.wantStatus(paid.ID, model.Ignored)
+		p.must(p.Runs.Retry(p.Context(), paid.ID, steerer))
+		p.equal("kept after a retry", node.claimOne(paid.ID).Kept, false)
+	}},
+	{"what no key can keep is refused while no run of it is in flight", func(p *probe) {
+		node := p.join()
+		keeps := func(in *model.Intake) { in.Keep, in.Event.Type = true, "paid" }
+		var all []model.Intake
+		for range store.KeptEvents {
+			all = append(all, p.event("k", keeps))
+		}
+		p.accept(all...) // the first of them is in flight, and the others may find a run that takes them
+		for range all {
+			node.commit(keep(node.claim(1)[0], time.Hour))
+		}
+		p.equal("kept", p.kept("k").Events, store.KeptEvents)
+		p.equal("full", p.kept("k").IsFull(), true)
+		last := p.event("k", keeps)
+		p.wantErr("full", p.acceptFor(0, last)[0].Err, store.ErrFull)
+		p.equal("of another key", p.acceptFor(0, p.event("k2", keeps))[0].Err, nil)
+		p.equal("of another type", p.acceptFor(0, p.event("k"))[0].Err, nil)
+		p.equal("while a run is in flight", p.acceptFor(0, last)[0], store.Accepted{Run: last.ID})
 	}},
 	{"of an event and the parking at once the run hears", func(p *probe) {
 		node := p.join()

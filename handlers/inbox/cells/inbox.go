@@ -93,6 +93,11 @@ func (s *members) Pending(ctx context.Context, flow, key string, types []string,
 	})
 }
 
+// Kept implements [store.Inbox].
+func (s *members) Kept(ctx context.Context, flow, key string) (store.Kept, error) {
+	return use(ctx, s.partOf(key), func(db *store.Cell) (store.Kept, error) { return db.Inbox.Kept(ctx, flow, key) })
+}
+
 // LastEvent implements [store.Inbox].
 func (s *members) LastEvent(ctx context.Context, source string) (last string, err error) {
 	all, err := ask(ctx, s.directory, func(db *store.Cell) (string, error) { return db.Inbox.LastEvent(ctx, source) })

@@ -89,6 +89,8 @@ func runNote(v checkpoint.RunView, leftOut string) string {
 		return "waits for an earlier run of its key"
 	case v.Status == model.Parked:
 		return cmp.Or(v.Reason, runview.Standstill(v))
+	case v.Status == model.Waiting && v.ErrorClass == model.ClassKept && v.Due != nil:
+		return v.Reason + ", until " + cli.Time(*v.Due)
 	case v.Due != nil:
 		return "due " + cli.Time(*v.Due)
 	default:
