@@ -3,9 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,7 +47,7 @@ pipelines:
               last: !$ event.payload.n
 `
 
-const countedKeys = 20
+const countedKeys = 100
 
 // publish sends numbered messages of all keys.
 func publish(ctx context.Context, t *testing.T, js jetstream.JetStream, from, to int) {
@@ -82,27 +81,24 @@ func awaitAcked(ctx context.Context, t *testing.T, js jetstream.JetStream, most 
 // awaitCounted waits until each key has counted its share of the events. It must never count more, or out of order.
 func awaitCounted(ctx context.Context, t *testing.T, c *client.Client, events int) {
 	t.Helper()
-	left := map[string]bool{}
-	for k := range countedKeys {
-		left["k-"+strconv.Itoa(k)] = true
-	}
-	for len(left) > 0 {
-		for _, key := range slices.Collect(maps.Keys(left)) {
-			e, err := c.Entity(ctx, "account", key)
-			if err != nil || e.Waiting > 0 {
-				continue
-			}
-			n, wrong := fmt.Sprint(e.SharedState["events"]), fmt.Sprint(e.SharedState["wrong"])
-			if number, _ := strconv.Atoi(n); number > events/countedKeys || wrong != "0" && number > 0 {
-				t.Fatalf("want %d events of %s in order, have %v", events/countedKeys, key, e.SharedState)
-			}
-			if n == strconv.Itoa(events/countedKeys) {
-				delete(left, key)
-			}
+	share := strconv.Itoa(events / countedKeys)
+	for k := 0; k < countedKeys; {
+		key := "k-" + strconv.Itoa(k)
+		e, err := c.Entity(ctx, "account", key)
+		n, wrong := fmt.Sprint(e.SharedState["events"]), fmt.Sprint(e.SharedState["wrong"])
+		if number, _ := strconv.Atoi(n); number > events/countedKeys || number > 0 && wrong != "0" {
+			t.Fatalf("want %s events of %s in order, have %v", share, key, e.SharedState)
 		}
-		if len(left) > 0 && !clock.Pause(ctx, 50*time.Millisecond) {
-			one, err := c.Entity(context.WithoutCancel(ctx), "account", slices.Sorted(maps.Keys(left))[0])
-			t.Fatalf("not all events came: %d keys wait, such as %+v (%v)", len(left), one, err)
+		if n == share {
+			k++
+		} else if !clock.Pause(ctx, 100*time.Millisecond) {
+			t.Fatalf("want %s events of %s, have %v (%v)", share, key, e.SharedState, err)
+		}
+	}
+	for k := range countedKeys { // nothing came twice later
+		e, err := c.Entity(ctx, "account", "k-"+strconv.Itoa(k))
+		if err != nil || fmt.Sprint(e.SharedState["events"]) != share || e.Waiting > 0 {
+			t.Errorf("want %s events of k-%d and no more, have %v and %d that wait (%v)", share, k, e.SharedState, e.Waiting, err)
 		}
 	}
 }
@@ -139,7 +135,7 @@ func TestSubscriptionsSurviveKill9(t *testing.T) {
 // event, and while they hold it.
 func TestSubscriptionsForOperators(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := patience.Context(t.Context(), 20*time.Second)
+	ctx, cancel := patience.Context(t.Context(), time.Minute)
 	defer cancel()
 	broker := brokertest.StartNATS(t)
 	js := broker.Stream(ctx, "ORDERS", "orders.>")
@@ -217,4 +213,44 @@ func TestSubscriptionsForOperators(t *testing.T) {
 		e, err := o.client.Entity(ctx, "account", "held")
 		return err == nil && fmt.Sprint(e.SharedState["events"]) == "1"
 	})
+}
+
+// messagesOfFigure is for people: go test ./cmd/procaas -run TestFigureOfSubscriptions -messages 100000.
+var messagesOfFigure = flag.Int("messages", 0, "measure how fast so many messages of JetStream become runs")
+
+// TestFigureOfSubscriptions measures messages a second from JetStream into runs of one set, with PostgreSQL and the broker on the same
+// machine.
+func TestFigureOfSubscriptions(t *testing.T) {
+	if *messagesOfFigure == 0 {
+		t.Skip("only with -messages")
+	}
+	ctx := t.Context()
+	broker := brokertest.StartNATS(t)
+	js := broker.Stream(ctx, "ORDERS", "orders.>")
+	for n := 0; n < *messagesOfFigure; n += 1000 {
+		publish(ctx, t, js, n, n+1000)
+	}
+	c := newCrashing(t, enginetest.Postgres(t), `
+subscriptions:
+  - {id: orders, broker: nats, servers: [URL], stream: ORDERS, type: counted, key: !$ message.id, parallelism: 2}
+pipelines:
+  - {id: count, on: counted, shared-state: {n: 0}, stages: [{id: a, handlers: [{id: keep, set: {n: !$ event.payload.n}}]}]}
+`, broker.URL())
+	server := c.start(ctx)
+	awaitAcked(ctx, t, js, 1)
+	began := time.Now()
+	awaitAcked(ctx, t, js, *messagesOfFigure)
+	acked := time.Since(began)
+	for {
+		b, err := c.client.Backlog(ctx)
+		if err == nil && b.Waiting == 0 {
+			break
+		}
+		clock.Pause(ctx, 100*time.Millisecond)
+	}
+	ran := time.Since(began)
+	server.terminate()
+	used := server.cmd.ProcessState.UserTime() + server.cmd.ProcessState.SystemTime()
+	t.Logf("%d messages: acknowledged at %.0f/s, run at %.0f/s; the node used %s of a processor for each", *messagesOfFigure,
+		float64(*messagesOfFigure)/acked.Seconds(), float64(*messagesOfFigure)/ran.Seconds(), used/time.Duration(*messagesOfFigure))
 }

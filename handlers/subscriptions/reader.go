@@ -108,7 +108,8 @@ func (r *reader) turn(ctx context.Context) (read bool, err error) {
 		}
 		return nil
 	})
-	return read, work.Wait()
+	err = work.Wait()
+	return read, err
 }
 
 // A batch has messages, and the memory that they take.

@@ -10,6 +10,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/subscriptions/broker"
 	"procaas/handlers/subscriptions/brokertest"
 	"procaas/handlers/subscriptions/jetstream"
@@ -94,11 +95,10 @@ func (r *rig) lag(s broker.Source) int64 {
 	return n
 }
 
-// settled waits until the server knows of all acknowledgements.
-func (r *rig) settled(s broker.Source) {
-	for r.lag(s) > 0 {
-		time.Sleep(time.Millisecond)
-	}
+// settled waits until the server knows of the acknowledgements, so that so many messages are left.
+func (r *rig) settled(s broker.Source, left int64) {
+	r.t.Helper()
+	patience.Until(r.t, "the acknowledgements", func() bool { return r.lag(s) == left })
 }
 
 // TestMessagesOfADeadReaderComeFirst lets a reader die with messages that it has not acknowledged. The next reader gets them before any
@@ -115,6 +115,7 @@ func TestMessagesOfADeadReaderComeFirst(t *testing.T) {
 			r.send("orders.eu", 0, 1000)
 			got := r.read(first, 0, 800)
 			r.done(first, got[:300])
+			r.settled(first, 700)
 			first.Close()
 			second := r.open()
 			again := r.read(second, 300, 1000)
@@ -141,7 +142,7 @@ func TestTwoReadersAtOnceKeepTheOrder(t *testing.T) {
 	a, b := r.open(), r.open()
 	r.send("orders.eu", 0, 10)
 	r.done(a, r.read(a, 0, 10))
-	r.settled(a)
+	r.settled(a, 0)
 	r.send("orders.eu", 10, 20) // the server assigns them to one of them, which it does not know
 	left := r.read(b, 10, 20)
 	r.send("orders.eu", 20, 30)
