@@ -79,6 +79,9 @@ type Options struct {
 	// AuditRetention is how long audit records are kept. 0 keeps them forever.
 	AuditRetention time.Duration
 
+	// Erasers remove what add-ons have stored of a key that is erased.
+	Erasers []store.EraseFunc
+
 	// Overrule makes Bundle the current definition of all nodes at the start. Without it, the node
 	// uses the store's current definition if the store already knows Bundle, because Bundle is then
 	// an old one.
@@ -162,7 +165,7 @@ func New(o Options) (*Engine, error) {
 		Sharers:   func() int { return int(e.Guard.Nodes.Load()) },
 		Overspent: func(token string, items int) { o.Metrics.OverQuota.WithLabelValues(token).Add(float64(items)) },
 	}
-	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library, Memory: o.Memory}
+	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library, Memory: o.Memory, Erasers: o.Erasers}
 	e.History = &definitions.History{Library: &e.library, Kept: o.Store}
 	e.Follower = &definitions.Follower{
 		Library: &e.library, Bundles: o.Store.Bundles, Log: o.Log, Node: o.Name, Overrule: o.Overrule, Accepted: e.Runs,
@@ -187,7 +190,7 @@ func New(o Options) (*Engine, error) {
 		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Watch: &e.Answers.Watch, Writes: health, Tracer: o.Tracer,
 		Name: o.Name, Turns: turns, Memory: o.Memory, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Record: o.Record, Shadow: o.Shadow, Call: e.call,
 	})
-	e.Runs.Node, e.Runs.IsOff = e.driver, e.OffAt
+	e.Runs.Node, e.Runs.IsOff, e.Runs.ForgetValues = e.driver, e.OffAt, e.Degrader.ForgetValues
 	e.Acceptor = intake.NewAcceptor(intake.Parts{
 		Inbox: o.Store.Inbox, Runs: o.Store.Runs, Library: &e.library, Room: e.driver, Turns: turns, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health,
 		Metrics: o.Metrics, Stats: e.Stats,

@@ -37,6 +37,7 @@ var operatorCommands = []string{
 
 	"procaas runs retry --handler broken/only/fails --failed-since 1h --dry-run && procaas runs retry --handler broken/only/fails",
 	"procaas runs cancel c && procaas runs rerun a --reason why",
+	"procaas erase aside b --dry-run && procaas erase aside b --cancel --vacuum --reason why --format json > receipt.json",
 
 	"sed -i 's/answer: pong/answer: hello/' FLOWS/aside.yaml && procaas release reload --reason why",
 	"for dry in --dry-run ''; do procaas runs migrate --pipeline work $dry || [ $? = 1 ]; done",

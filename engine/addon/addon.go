@@ -202,6 +202,9 @@ type Part struct {
 	// Free closes connections that nobody needs now.
 	Free func()
 
+	// Erase removes what the add-on has stored of a key.
+	Erase store.EraseFunc
+
 	// Run works until ctx ends.
 	Run func(context.Context, Running) error
 }

@@ -90,6 +90,7 @@ type Ports struct {
 	Runs     runs.Reader
 	Steer    runs.Steerer
 	Mover    runs.Mover
+	Eraser   runs.Eraser
 	Controls controls.Controls
 	Settings controls.Settings
 	Status   admin.Status
@@ -103,7 +104,7 @@ type Ports struct {
 // Of returns the ports of an engine.
 func Of(e *engine.Engine) Ports {
 	return Ports{
-		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e,
+		Intake: e, Runs: e, Steer: e, Mover: e, Eraser: e, Controls: e, Settings: e,
 		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
 		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e},
 	}
@@ -211,7 +212,7 @@ func (s *server) operations() []rest.Operation {
 	var all []rest.Operation
 	for _, group := range []interface{ Operations() []rest.Operation }{
 		events,
-		&runs.Group{Runs: p.Runs, Steer: p.Steer, Mover: p.Mover, Streams: s.streams, Version: office.Version},
+		&runs.Group{Runs: p.Runs, Steer: p.Steer, Mover: p.Mover, Eraser: p.Eraser, Streams: s.streams, Version: office.Version},
 		office,
 		&controls.Group{Controls: p.Controls, Settings: p.Settings},
 	} {

@@ -233,3 +233,29 @@ func (e *Examples) Trim(s *State, d *ShadowDifference) {
 	}
 	e.of[d.id()]++
 }
+
+// ForgetValues removes the values and the names of runs that are gone from the differences. It returns of how many. The receiver may
+// be nil.
+func (s *State) ForgetValues(gone func(run string) (bool, error)) (n int, err error) {
+	if s == nil || s.Shadow == nil {
+		return 0, nil
+	}
+	for i := range s.Shadow.Differences {
+		d := &s.Shadow.Differences[i]
+		kept := d.Examples[:0:0]
+		for _, run := range d.Examples {
+			is, err := gone(run)
+			if err != nil {
+				return n, err
+			}
+			if !is {
+				kept = append(kept, run)
+			}
+		}
+		if len(kept) < len(d.Examples) {
+			d.Examples, n = append([]string{}, kept...), n+1
+			d.What, d.Was, d.Now = "", "", "" // of which of them it was is not known
+		}
+	}
+	return n, nil
+}

@@ -3,6 +3,7 @@ package canary_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,5 +91,33 @@ func TestADifferenceNamesAFewRuns(t *testing.T) {
 		if d.What != want.what || d.Runs != 10 || d.First != want.first || !slices.Equal(d.Examples, []string{"r0", "r1", "r2"}) {
 			t.Errorf("have %+v", d)
 		}
+	}
+}
+
+// The values of a run that was erased go, and so do all words of its difference. Other differences keep theirs.
+func TestValuesOfRunsThatAreGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	s := shadowed(now)
+	for run, path := range map[string]string{"gone": "p/s/a", "stays": "p/s/b"} {
+		d := canary.ShadowDifference{
+			Pipeline: "p", Kind: "request", Path: path, What: "x of " + run, Was: "1 of " + run, Now: "2 of " + run, Examples: []string{run},
+		}
+		s.Decide(now, []model.Tally{s.Tally(canary.Replay{Pipeline: "p", Differs: []canary.ShadowDifference{d}}, now)}, "old", nil)
+	}
+	is := func(run string) (bool, error) { return run == "gone", nil }
+	if n, err := s.ForgetValues(is); n != 1 || err != nil {
+		t.Errorf("have %d, %v, want one", n, err)
+	}
+	text := fmt.Sprintf("%+v", s.Shadow.Differences)
+	if strings.Contains(text, "gone") || !strings.Contains(text, "1 of stays") || len(s.Shadow.Differences) != 2 {
+		t.Errorf("have %s", text)
+	}
+	if n, err := s.ForgetValues(is); n != 0 || err != nil {
+		t.Errorf("have %d, %v the second time", n, err)
+	}
+	var none *canary.State
+	if n, err := none.ForgetValues(is); n != 0 || err != nil {
+		t.Errorf("have %d, %v of no trial", n, err)
 	}
 }

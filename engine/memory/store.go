@@ -39,6 +39,7 @@ type data struct {
 	mu       sync.Mutex // guards the following
 	runs     map[string]*memoryRun
 	order    []*memoryRun // in the order of acceptance
+	accepts  int          // the number of the last accepted run
 	idle     map[string]*memoryRun
 	entities map[entityKey]*memoryEntity
 	events   map[eventKey]*memoryRun
@@ -137,7 +138,7 @@ func New(clock func() time.Time) *Store {
 func (m *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: m, Ledger: m, Runs: m, Bundles: m, Settings: m, Tokens: m, Audits: m, Degradation: m, Documents: m, Usage: m,
-		Waker: m, Close: func() error { return nil },
+		Waker: m, Eraser: m, Close: func() error { return nil },
 	}
 }
 
@@ -251,8 +252,9 @@ func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted)
 	if in.Keep && !in.Event.At.After(m.now()) && m.kept(in.Flow, in.Key).IsFull() && !slices.ContainsFunc(e.live, m.isInFlight) {
 		return nil, store.Accepted{Err: store.ErrFull}
 	}
+	m.accepts++
 	r := &memoryRun{
-		seq: len(m.order) + 1, Intake: in, row: row, status: model.Waiting, pipeline: in.Pipeline,
+		seq: m.accepts, Intake: in, row: row, status: model.Waiting, pipeline: in.Pipeline,
 		accepted: m.now(), due: in.Event.At,
 	}
 	r.Event.Payload = nil
@@ -477,13 +479,16 @@ func (r *memoryRun) asideAt(now time.Time) store.AsidePlace {
 func (m *Store) LastEvent(ctx context.Context, source string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last := ""
+	return m.lastEvent(source), ctx.Err()
+}
+
+func (m *Store) lastEvent(source string) (last string) {
 	for k := range m.events {
 		if k.source == source {
 			last = max(last, k.id)
 		}
 	}
-	return last, ctx.Err()
+	return last
 }
 
 // EventRun implements [store.Inbox].

@@ -85,7 +85,7 @@ type Store struct {
 func (s *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s, Usage: s,
-		Waker: s, Gauge: s, Trimmer: s, Close: s.Close,
+		Waker: s, Gauge: s, Trimmer: s, Eraser: s, Close: s.Close,
 	}
 }
 

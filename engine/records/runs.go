@@ -24,6 +24,10 @@ type Runs struct {
 	Node    Node
 	Memory  *budget.Memory // of this process; nil for no bound
 
+	// Erasers remove what add-ons have stored of a key, and ForgetValues what the shadow has shown of runs that are gone.
+	Erasers      []store.EraseFunc
+	ForgetValues func(ctx context.Context, gone func(run string) (bool, error), record store.Audited) (int, error)
+
 	// IsOff reports whether the handler at a path is off now, and why.
 	IsOff func(path string) (reason string, off bool)
 }

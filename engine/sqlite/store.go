@@ -63,7 +63,7 @@ type Store struct {
 func (s *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s, Usage: s,
-		Waker: s, Trimmer: s, Tasks: s.Tasks(), Close: s.Close,
+		Waker: s, Trimmer: s, Eraser: s, Tasks: s.Tasks(), Close: s.Close,
 	}
 }
 
@@ -89,7 +89,7 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	// The hot pages stay in memory, and the log may grow to some megabytes before it is copied into
 	// the file. A long reader delays the copy. After that, the extra disk space is freed.
 	if s.db, err = openDB(path, 1, "journal_mode(wal)", "synchronous("+level+")", "busy_timeout(5000)",
-		"cache_size(-65536)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"); err != nil {
+		"cache_size(-65536)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "secure_delete(on)"); err != nil {
 		return err
 	}
 	known, err := histories(o.Addons)

@@ -17,7 +17,7 @@ import (
 
 // Tasks returns the task queue.
 func (s *Store) Tasks() *store.TaskStore {
-	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s}
+	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s, Eraser: s}
 }
 
 // taskWatch wakes callers that wait for tasks.

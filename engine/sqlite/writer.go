@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +34,7 @@ type op struct {
 	reply chan struct{}
 
 	careful bool // see [tx]
+	alone   bool // in no transaction
 }
 
 // maxGroup bounds the writes of one transaction, so that the first does not wait long for the last.
@@ -62,6 +65,11 @@ func (w *writer) do(ctx context.Context, write func(*tx) error) error {
 		err = w.once(&op{ctx: ctx, write: write, reply: make(chan struct{}), careful: true})
 	}
 	return err
+}
+
+// alone runs a statement that may be in no transaction. Writes wait for it.
+func (w *writer) alone(ctx context.Context, write func(*tx) error) error {
+	return w.once(&op{ctx: ctx, write: write, reply: make(chan struct{}), alone: true})
 }
 
 func (w *writer) once(o *op) error {
@@ -102,8 +110,11 @@ func (w *writer) loop() {
 				break gather
 			}
 		}
-		w.commit(group)
+		w.commit(slices.DeleteFunc(slices.Clone(group), func(o *op) bool { return o.alone }))
 		for _, o := range group {
+			if o.alone {
+				o.err = cmp.Or(o.ctx.Err(), o.write(w.tx))
+			}
 			close(o.reply)
 		}
 	}
@@ -116,6 +127,9 @@ var errUndo = errors.New("another write of the same transaction has failed")
 // copy of each changed page. They are rarely needed. So a group uses them only if one of its writes
 // has failed, and then starts again.
 func (w *writer) commit(group []*op) {
+	if len(group) == 0 {
+		return
+	}
 	err := w.run(group, w.attempt)
 	if errors.Is(err, errUndo) && len(group) > 1 {
 		err = w.run(group, w.savepoint)

@@ -53,6 +53,10 @@ type Tx interface {
 	// committed.
 	LockKeyOf(ctx context.Context, run string) error
 
+	// LockToErase locks a key until the end of the transaction. Nothing accepts an event of the key or steers one of its runs
+	// meanwhile, also if the key has no entity.
+	LockToErase(ctx context.Context, flow, key string) error
+
 	// HasReady notes that a run becomes ready, so that nodes look for it after the commit. Reorder
 	// queues a statement that gives the turn of a run's key to the first run that may have it. End
 	// queues a statement that moves a run to the history and gives its turn to the next run.

@@ -73,6 +73,7 @@ const (
 	// Dead letters of a subscription were retried or discarded. The name is its path.
 	AuditDeadLetter = "dead-letter"
 	AuditDefinition = "definition" // before and after are hashes
+	AuditErase      = "erase"      // a key was erased; the name is its flow and the hash of the key, After is a receipt
 	AuditEvent      = "event"      // an event submitted by hand in the console; the name is its run
 	AuditFallback   = "fallback"   // fallback turned a handler or a service off or on
 	AuditInbox      = "inbox"      // slots move from one database of the inbox to another; the name is that of the move
@@ -90,7 +91,8 @@ const (
 // AuditKinds lists the kinds.
 func AuditKinds() []string {
 	return []string{
-		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDeadLetter, AuditDefinition, AuditEvent, AuditFallback, AuditInbox,
+		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDeadLetter, AuditDefinition, AuditErase, AuditEvent, AuditFallback,
+		AuditInbox,
 		AuditQueue, AuditRefusal, AuditRun, AuditSession, AuditShard, AuditToken, AuditTransfer, AuditTrim,
 	}
 }

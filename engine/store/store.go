@@ -80,6 +80,7 @@ type Store struct {
 	Waker     Waker      // without it, nodes poll
 	Gauge     Gauge      // without it, nodes use Inbox.Depth
 	Trimmer   Trimmer    // without it, nothing is deleted
+	Eraser    Eraser     // without it, keys cannot be erased
 	Scattered Scattered  // without it, all data is in one database
 	Tasks     *TaskStore // without it, there are no tasks
 

@@ -437,6 +437,7 @@ type TaskStore struct {
 	Work        TaskWork
 	Maintenance TaskMaintenance
 	Admin       TaskAdmin
+	Eraser      TaskEraser
 }
 
 // A TaskQueue takes tasks in.

@@ -123,6 +123,11 @@ func (c *Client) Entity(ctx context.Context, flow, key string) (checkpoint.Entit
 		nil)
 }
 
+// Erase removes all data of a key, or counts it.
+func (c *Client) Erase(ctx context.Context, e wire.Erasure) (records.ErasureReceipt, error) {
+	return Send[records.ErasureReceipt](ctx, c.Lasting(wire.EraseTime), http.MethodPost, "/admin/v1/erasures", e, nil)
+}
+
 // Retry continues a run that has failed or waits for an operator. The reason may be empty.
 func (c *Client) Retry(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	return Send[checkpoint.RunView](ctx, c, http.MethodPost, "/v1/runs/"+Segment(id)+"/retry", wire.Reason{Reason: reason}, nil)

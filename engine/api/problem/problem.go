@@ -124,6 +124,7 @@ const (
 	ControlChanged   = "control_changed"
 	RunPinned        = "run_pinned"
 	RunNotMovable    = "run_not_movable"
+	KeyUnfinished    = "key_unfinished"
 	KeyMoving        = "key_moving"
 	CellAway         = "cell_away"
 )
@@ -195,6 +196,7 @@ var Table = map[string]Meaning{
 	InvalidControl:   {http.StatusUnprocessableEntity, "The control makes no sense"},
 	RunPinned:        {http.StatusConflict, "The run does not fit the present definition"},
 	RunNotMovable:    {http.StatusConflict, "Only a run that has begun and not ended can be moved"},
+	KeyUnfinished:    {http.StatusConflict, "The key has unfinished runs or tasks"},
 	KeyMoving:        {http.StatusServiceUnavailable, "The key moves to another database"},
 	CellAway:         {http.StatusServiceUnavailable, "The database of the key cannot be reached"},
 	NotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},

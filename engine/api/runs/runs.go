@@ -69,11 +69,17 @@ type Mover interface {
 	MoveAll(ctx context.Context, f store.RunFilter, preview bool, by store.Actor) (records.RunsMoved, error)
 }
 
+// An Eraser erases keys.
+type Eraser interface {
+	Erase(ctx context.Context, e records.Erasure, by store.Actor) (records.ErasureReceipt, error)
+}
+
 // A Group serves the calls about runs.
 type Group struct {
 	Runs    Reader
 	Steer   Steerer
 	Mover   Mover
+	Eraser  Eraser
 	Streams *rest.Streams
 
 	// Version returns the hash of the version that begins with these digits.
@@ -169,6 +175,7 @@ func (g *Group) Operations() []rest.Operation {
 			Replies:  rest.OK("The entity."),
 			Refusals: []string{problem.FlowNotFound, problem.InvalidParameter, problem.CellAway, problem.StoreUnavailable},
 		}, g.key),
+		g.eraseOperation(),
 	}, append(g.redriveOperations(), g.migrateOperations()...)...)
 }
 
@@ -393,11 +400,7 @@ type keyPath struct {
 func (g *Group) key(c *rest.Call, in *keyPath) (checkpoint.EntityView, error) {
 	entity, err := g.Runs.Entity(c.Context(), in.Flow, in.Key)
 	if errors.Is(err, store.ErrNotFound) {
-		var known []string
-		for _, f := range g.Runs.Bundle().Flows {
-			known = append(known, f.ID)
-		}
-		err = problem.New(problem.FlowNotFound, "there is no flow %q%s", in.Flow, problem.Meant(in.Flow, known))
+		err = g.noFlow(in.Flow)
 	}
 	if err != nil || !c.Bound() {
 		return entity, err
@@ -407,6 +410,15 @@ func (g *Group) key(c *rest.Call, in *keyPath) (checkpoint.EntityView, error) {
 		return entity, c.MayRead("a pipeline of the flow " + in.Flow)
 	}
 	return entity, nil
+}
+
+// noFlow is the problem of a flow that does not exist.
+func (g *Group) noFlow(flow string) error {
+	var known []string
+	for _, f := range g.Runs.Bundle().Flows {
+		known = append(known, f.ID)
+	}
+	return problem.New(problem.FlowNotFound, "there is no flow %q%s", flow, problem.Meant(flow, known))
 }
 
 // runProblem converts the error for a missing run, and passes others on.

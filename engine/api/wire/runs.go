@@ -71,3 +71,16 @@ func NewRedrive(f store.RunFilter) Redrive {
 		Status: string(f.Status), LeftBy: f.LeftBy, Limit: f.Limit, Cursor: f.Cursor,
 	}
 }
+
+// An Erasure says which key to erase. The key is in the body, so that no address in a log has it.
+type Erasure struct {
+	Flow    string `json:"flow" minLength:"1" maxLength:"256" doc:"The flow, or the pipeline if it has none."`
+	Key     string `json:"key" minLength:"1" maxLength:"1024" doc:"The key."`
+	Cancel  bool   `json:"cancel,omitempty" doc:"true cancels what is unfinished first, with its compensations, and waits up to 30 s for its end."`
+	Preview bool   `json:"preview,omitempty" doc:"true changes nothing, and counts."`
+	Vacuum  bool   `json:"vacuum,omitempty" doc:"true writes a SQLite file anew, so that no copy stays in unused parts of it. Other writes wait meanwhile. PostgreSQL ignores it."`
+	Reason  string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit. Do not name the key in it."`
+}
+
+// EraseTime is how long an erasure may take. A retry erases the rest of a key with millions of runs.
+const EraseTime = 10 * time.Minute

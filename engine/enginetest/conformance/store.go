@@ -33,6 +33,7 @@ func Store(t *testing.T, open func(t *testing.T) store.Store, only ...string) {
 		{"Documents", documentCases},
 		{"Usage", usageCases},
 		{"TrimRuns", trimRunsCases},
+		{"Erase", eraseCases},
 		{"Race", raceCases},
 	}
 	checks := func(name string) bool { return len(only) == 0 || slices.Contains(only, name) }

@@ -44,11 +44,11 @@ func (s *Store) Ports() store.Store {
 		Inbox: s.members, Ledger: s.members, Runs: s.runs, Bundles: bundles{home.Bundles, s.members}, Settings: home.Settings,
 		Tokens: home.Tokens, Audits: s.runs,
 		Degradation: degradation{home.Degradation, s.members}, Documents: home.Documents, Usage: home.Usage, Waker: s.directory, Gauge: s.members,
-		Trimmer: s.runs, Scattered: s, Close: s.Close,
+		Trimmer: s.runs, Eraser: s.runs, Scattered: s, Close: s.Close,
 	}
 	if s.queues() {
 		t := Tasks{s.directory}
-		ports.Tasks = &store.TaskStore{Queue: t, Work: t, Maintenance: t, Admin: t}
+		ports.Tasks = &store.TaskStore{Queue: t, Work: t, Maintenance: t, Admin: t, Eraser: t}
 	}
 	return ports
 }

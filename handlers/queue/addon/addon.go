@@ -56,7 +56,7 @@ func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 	tasks := taskrun.MeasureTasks(h.Store.Tasks, h.Metrics)
 	p.tasks, p.audit = tasks, h.Store.Documents
 	return &addon.Part{
-		Types: queue.Bind(queue.Types(), tasks),
+		Types: queue.Bind(queue.Types(), tasks), Erase: erases(tasks.Eraser, h.Bundle),
 		Run: func(ctx context.Context, n addon.Running) error {
 			var tending sync.WaitGroup
 			tending.Go(func() { taskrun.TendTasks(ctx, tasks.Maintenance, h.Retention, h.Log) })

@@ -61,7 +61,7 @@ var places = map[string]lister{
 	"PATH": paths, "RUN|KEY": runs, "RUN": runs, "VERSION": versions, "OTHER": versions, "PIPELINE": pipelines, "PAGE": pages,
 	"config NAME": configs.names, "token NAME": tokens.names, "explain NAME": nil, "undo REVISION": changes.names,
 	"TYPE": queues.names, "MAP": maps.names, "SHARD": shards.names, "CLUSTER": clusters.names,
-	"WORKER": ofClusters(workers), "PARTITION": ofClusters(partitions), "CELL": cells,
+	"FLOW": flows, "erase KEY": keys, "WORKER": ofClusters(workers), "PARTITION": ofClusters(partitions), "CELL": cells,
 }
 
 // options lists what may be the value of a flag with one of these names. What follows the name of a command is more exact.

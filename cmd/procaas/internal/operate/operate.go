@@ -15,6 +15,6 @@ import (
 // Commands returns the commands for operators.
 func Commands() []*cobra.Command {
 	return slices.Concat(runs.Commands(), control.Commands(),
-		[]*cobra.Command{configCommand(), tokenCommand(), auditCommand(), costsCommand(), nodesCommand(), healthCommand()},
+		[]*cobra.Command{configCommand(), tokenCommand(), auditCommand(), eraseCommand(), costsCommand(), nodesCommand(), healthCommand()},
 		top.Commands(), []*cobra.Command{versions.Command(control.Rollout())})
 }

@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/access"
 	"procaas/engine/api/transport"
 	"procaas/engine/pgkit"
+	"procaas/engine/store"
 )
 
 // This file plugs add-ons into a node.
@@ -203,6 +204,16 @@ func (n *Node) types() []engine.HandlerType {
 		}
 	}
 	return types
+}
+
+// erasers returns what the parts do to erase a key.
+func (n *Node) erasers() (all []store.EraseFunc) {
+	for _, p := range n.parts {
+		if p.Erase != nil {
+			all = append(all, p.Erase)
+		}
+	}
+	return all
 }
 
 // running is what the parts get of the node when it runs.

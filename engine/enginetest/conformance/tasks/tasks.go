@@ -37,6 +37,7 @@ func Conformance(t *testing.T, open func(t *testing.T) *store.TaskStore, but ...
 		"ClaimsATypeTwice":    checkClaimsATypeTwice,
 		"ClaimsManyTypes":     checkClaimsManyTypes,
 		"CutsErrors":          checkCutsErrors,
+		"ErasesAKey":          checkErasesAKey,
 	} {
 		if slices.Contains(but, name) {
 			continue
