@@ -21,7 +21,8 @@ const (
 // logins prepares the logins of a pool. Passwords change while a process runs, and each try with a
 // wrong one costs the server a process, and may lock the account.
 type logins struct {
-	dsn string
+	dsn   string
+	fetch func(context.Context, *pgconn.Config) error // sets the password; nil leaves it
 
 	mu       sync.Mutex    // guards the following
 	password string        // the last one that was tried
@@ -33,16 +34,21 @@ type logins struct {
 // KeepLoggedIn makes each new connection of a pool read its address again: the password file, the
 // service file, certificates and the environment. It pauses between logins that the server refuses,
 // unless the password has changed.
-func KeepLoggedIn(config *pgxpool.Config, dsn string) {
-	l := &logins{dsn: dsn}
+func KeepLoggedIn(config *pgxpool.Config, dsn string) { keepLoggedIn(config, dsn, nil) }
+
+func keepLoggedIn(config *pgxpool.Config, dsn string, fetch func(context.Context, *pgconn.Config) error) {
+	l := &logins{dsn: dsn, fetch: fetch}
 	config.BeforeConnect = l.before
 	config.ConnConfig.OnPgError = l.onError
 	config.ConnConfig.AfterConnect = func(context.Context, *pgconn.PgConn) error { l.succeeded(); return nil }
 }
 
 // before implements BeforeConnect of a pool.
-func (l *logins) before(_ context.Context, c *pgx.ConnConfig) error {
+func (l *logins) before(ctx context.Context, c *pgx.ConnConfig) error {
 	fresh, err := pgx.ParseConfig(l.dsn)
+	if err == nil && l.fetch != nil {
+		err = l.fetch(ctx, &fresh.Config)
+	}
 	if err != nil {
 		return err
 	}

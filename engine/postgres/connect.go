@@ -39,10 +39,9 @@ const (
 
 // prepareConfig parses an address, and finds out whether there is a pooler in front of the server.
 func prepareConfig(ctx context.Context, dsn string) (config *pgxpool.Config, pooled bool, err error) {
-	if config, err = pgxpool.ParseConfig(dsn); err != nil {
+	if config, err = pgkit.ParseOperators(ctx, dsn); err != nil {
 		return nil, false, err
 	}
-	pgkit.KeepLoggedIn(config, dsn)
 	c := config.ConnConfig
 	loggedIn := c.AfterConnect
 	c.AfterConnect = func(ctx context.Context, server *pgconn.PgConn) error {

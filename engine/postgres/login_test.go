@@ -1,22 +1,25 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 )
 
-// TestAPasswordMayChangeWhileANodeRuns changes a password on the server and in the password file, and
-// ends all connections.
+// TestAPasswordMayChangeWhileANodeRuns changes a password on the server and where the node reads it, and ends all connections, while
+// events come.
 func TestAPasswordMayChangeWhileANodeRuns(t *testing.T) {
 	t.Parallel()
 	db := enginetest.OwnPostgres(t)
@@ -25,27 +28,54 @@ func TestAPasswordMayChangeWhileANodeRuns(t *testing.T) {
 	if err := admin.QueryRow(t.Context(), "show hba_file").Scan(&hba); err != nil {
 		t.Fatal(err)
 	}
-	run(t, admin, "create role app login password 'one'")
-	run(t, admin, "create schema app authorization app")
-	run(t, admin, fmt.Sprintf("copy (values ('host all app all scram-sha-256'), ('host all all all trust')) to '%s'", hba))
+	run(t, admin, fmt.Sprintf("copy (values ('host all postgres all trust'), ('host all all all scram-sha-256')) to '%s'", hba))
 	run(t, admin, "select pg_reload_conf()")
-	file := filepath.Join(t.TempDir(), "pgpass")
-	keep := func(password string) {
-		if err := os.WriteFile(file, []byte("*:*:*:app:"+password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	file := filepath.Join(t.TempDir(), "password")
+	for role, from := range map[string]struct{ param, value, form string }{
+		"passfile": {"passfile", file + "-pgpass", "*:*:*:passfile:%s\n"},
+		"file":     {"password_file", file, "%s\n"},
+		"command":  {"password_command", "cat '" + file + "-command'", "%s"},
+	} {
+		t.Run(role, func(t *testing.T) {
+			place := strings.Trim(strings.TrimPrefix(from.value, "cat "), "'")
+			rotate(t, db.URL, role, with(t, db.URL, from.param, from.value), func(password string) {
+				if err := os.WriteFile(place, fmt.Appendf(nil, from.form, password), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
 	}
+}
+
+// rotate changes the password of a role under load. The address says where the node reads it, and keep writes it there.
+func rotate(t *testing.T, server, role, address string, keep func(password string)) {
+	t.Helper()
+	admin := connect(t, server)
+	run(t, admin, fmt.Sprintf("create role %s login password 'one'", role))
+	run(t, admin, fmt.Sprintf("create schema %[1]s authorization %[1]s", role))
 	keep("one")
-	u, err := url.Parse(with(t, db.URL, "passfile", file))
+	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.User = url.User("app")
+	u.User = url.User(role)
 	s := open(t, u.String())
 	accept(t, s, intake("a"))
 
-	run(t, admin, "alter role app password 'two'")
-	run(t, admin, "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'")
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	acknowledged := make(chan int, 1)
+	load.Go(func() {
+		n := 0
+		for ctx.Err() == nil {
+			if _, err := s.Accept(ctx, 0, []model.Intake{intake(fmt.Sprint("load", n))}); err == nil {
+				n++
+			}
+		}
+		acknowledged <- n
+	})
+	run(t, admin, fmt.Sprintf("alter role %s password 'two'", role))
+	run(t, admin, "select pg_terminate_backend(pid) from pg_stat_activity where usename = $1", role)
 	patience.Until(t, "the server refuses the login", func() bool {
 		_, err := s.Nodes(t.Context())
 		return err != nil && strings.Contains(err.Error(), "password authentication failed")
@@ -53,6 +83,31 @@ func TestAPasswordMayChangeWhileANodeRuns(t *testing.T) {
 	keep("two")
 	patience.Until(t, "the node logs in with the new password", func() bool { _, err := s.Nodes(t.Context()); return err == nil })
 	accept(t, s, intake("b"))
+	stop()
+	load.Wait()
+	var have int
+	if err := admin.QueryRow(t.Context(), fmt.Sprintf("select count(*) from %s.runs", role)).Scan(&have); err != nil {
+		t.Fatal(err)
+	}
+	if want := <-acknowledged + 2; have < want {
+		t.Errorf("have %d runs, want the %d that were acknowledged", have, want)
+	}
+}
+
+// TestPasswordsThatCannotBeReadSayWhy opens stores whose address names what gives no password.
+func TestPasswordsThatCannotBeReadSayWhy(t *testing.T) {
+	t.Parallel()
+	for params, want := range map[string]string{
+		"password_file=/nowhere/to/be/found": "password_file in the address of the store: open /nowhere",
+		"password_command=" + strings.ReplaceAll(url.QueryEscape("echo it is sealed >&2; exit 3"), "+", "%20"): "exit status 3: it is sealed",
+		"password_command=true": "want the password, have nothing",
+		"password_command=true&password_file=" + url.PathEscape("/etc/passwd"): "want one of password_file and password_command",
+	} {
+		_, err := postgres.Open(t.Context(), "postgres://app@127.0.0.1:1/x?"+params, postgres.Options{})
+		if err == nil || !strings.Contains(err.Error(), want) || postgres.IsAway(err) {
+			t.Errorf("%s: have %v, want %q for good", params, err, want)
+		}
+	}
 }
 
 func TestOpenRefusesADatabaseThatIsNotUTF8(t *testing.T) {

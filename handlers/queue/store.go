@@ -92,11 +92,10 @@ const (
 
 // Open connects to the database at dsn. Its schema must be current: see procaas store migrate.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
-	config, err := pgxpool.ParseConfig(dsn)
+	config, err := pgkit.ParseOperators(ctx, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
-	pgkit.KeepLoggedIn(config, dsn)
 	pgkit.NoticeLoss(config.ConnConfig, pgkit.LostAfter)
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "procaas-queue"

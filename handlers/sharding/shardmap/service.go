@@ -82,11 +82,10 @@ const mapConns = 8
 // Open connects to the database of the maps, whose schema must be current, and stores the declared
 // maps. Without maps it waits for [Service.Apply], and does not connect.
 func Open(ctx context.Context, o Options) (*Service, error) {
-	config, err := pgxpool.ParseConfig(o.DSN)
+	config, err := pgkit.ParseOperators(ctx, o.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("shard maps: %w", err)
 	}
-	pgkit.KeepLoggedIn(config, o.DSN)
 	pgkit.NoticeLoss(config.ConnConfig, pgkit.LostAfter)
 	if !strings.Contains(o.DSN, "pool_max_conns") {
 		config.MaxConns = mapConns
