@@ -17,7 +17,6 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/guard"
 	"procaas/engine/model"
-	"procaas/engine/planner"
 	"procaas/engine/store"
 )
 
@@ -268,9 +267,9 @@ func (m *deadlineModel) clock() time.Duration { return m.now.Sub(m.began) - m.st
 
 func (m *deadlineModel) live() core.Live {
 	before := m.stood > 0 || m.stands
-	return core.Live{Now: m.now, Guard: func(_ *planner.Step, ref string, _ time.Time) core.Verdict {
-		v := m.held[ref]
-		m.turn(ref)
+	return core.Live{Now: m.now, Guard: func(a core.Ask) core.Verdict {
+		v := m.held[a.Ref]
+		m.turn(a.Ref)
 		m.paused = m.paused || v.People || v.Turn && before
 		return v
 	}}

@@ -78,6 +78,7 @@ procaas_handler_tolerance GAUGE critical handler owner pipeline stage
 procaas_handler_waiting GAUGE handler pipeline stage
 procaas_inbox_oldest_seconds GAUGE
 procaas_inbox_waiting GAUGE
+procaas_limit_values_full_total COUNTER
 procaas_pipeline_tolerance GAUGE owner pipeline
 procaas_run_seconds HISTOGRAM from pipeline
 procaas_runs_damaged_total COUNTER

@@ -229,7 +229,7 @@ func (s *script) live() core.Live {
 		Off: func(step *planner.Step) (string, bool) {
 			return "switched off", s.off[step.Path]
 		},
-		Guard: func(_ *planner.Step, ref string, _ time.Time) core.Verdict { return s.verdict[ref] },
+		Guard: func(a core.Ask) core.Verdict { return s.verdict[a.Ref] },
 	}
 }
 

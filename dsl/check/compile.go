@@ -21,6 +21,10 @@ func compileValues(w *merge.Whole, h *tree.Handler, sc, own *expr.Scope, r *diag
 	if h.Rollout != nil {
 		spec.Compile(h.Rollout.By, nil, sc, r)
 	}
+	if h.RateLimit != nil {
+		spec.Compile(h.RateLimit.Per, nil, itemScope(h, sc), r)
+		checkLimitValue(h, r)
+	}
 	if h.ForEach != nil && !h.Loops() {
 		compileItems(h.ForEach, sc, r)
 	}

@@ -2,10 +2,13 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 )
@@ -41,6 +44,38 @@ func checkPolicies(h *tree.Handler, r *diag.Reporter) {
 	}
 	if f := h.Fallback; f != nil {
 		checkOrder(r, f, f.Span, "duration", f.Duration, "max-duration", f.MaxDuration)
+	}
+}
+
+// checkLimitValue reports values that give no limit of their own to anything.
+func checkLimitValue(h *tree.Handler, r *diag.Reporter) {
+	const hint = "write per: !$ event.payload.customer, or another value that tells the limits apart"
+	per := h.RateLimit.Per
+	if per == nil {
+		return
+	}
+	const single = datum.BoolShape | datum.NumberShape | datum.StringShape
+	have := per.Describe()
+	switch per.Kind {
+	case expr.ValueSecret:
+		return // reported already
+	case expr.ValueExpr:
+		o := per.Outline()
+		if o == nil || o.Types()&single != 0 {
+			have = ""
+		} else {
+			have = o.Types().String()
+		}
+	case expr.ValueLiteral:
+		have = ""
+	}
+	if have != "" {
+		r.Errorf(per.Span, rules.LimitValue, hint, "per of the rate limit of %q: want text, a number or a boolean, have %s", h.ID, have)
+		return
+	}
+	differs := slices.ContainsFunc(per.Reads(), func(read datum.Read) bool { return read.Path[0] != "configs" })
+	if e := per.Expr(); e == nil || e.Program != nil && !differs {
+		r.Errorf(per.Span, rules.LimitValue, hint, "per of the rate limit of %q is the same in all runs", h.ID)
 	}
 }
 

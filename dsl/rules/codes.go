@@ -111,6 +111,7 @@ const (
 	Contribution   diag.Code = "PC0227"
 	NotDetached    diag.Code = "PC0229"
 	Auth           diag.Code = "PC0230"
+	LimitValue     diag.Code = "PC0231"
 )
 
 // The rules about schemas.

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"strings"
 	"time"
 
 	"procaas/dsl/datum"
@@ -25,8 +26,8 @@ type Rollout struct {
 	By *expr.Value `yaml:"by"`
 }
 
-// A RateLimit limits how often a handler is called, on all nodes together. Each node that is alive
-// gets an equal part of it, and the parts that other nodes do not use.
+// A RateLimit limits how often a handler is called, on all nodes together. Without per, each node that is alive
+// gets an equal part of it, and the parts that other nodes do not use. With per, nodes ask the store before each call.
 type RateLimit struct {
 	Span diag.Span `yaml:"-"`
 
@@ -35,11 +36,23 @@ type RateLimit struct {
 	// Rate is the number of calls per unit of time, such as 100/s or 5/m.
 	Rate datum.Rate `yaml:"rate" required:"true"`
 
+	// Per gives each value a limit of its own, such as each customer. The value is text, a number or a boolean. It is
+	// evaluated before the first attempt. A digest of it is in the store while its calls use the limit.
+	Per *expr.Value `yaml:"per"`
+
 	// Burst is how many calls may start at once after a pause. Its default is the number of calls in one second, but at least 1.
 	Burst int `yaml:"burst" min:"1" max:"1000000"`
 
 	// Over says what a call over the limit does: wait or skip. A critical handler always waits.
 	Over string `yaml:"over" enum:"wait,skip" default:"wait"`
+}
+
+// Text describes the limit for people. It names no value of per.
+func (r *RateLimit) Text() string {
+	if e := r.Per.Expr(); e != nil {
+		return r.Rate.Text() + " for each " + strings.Join(strings.Fields(e.Source), " ")
+	}
+	return r.Rate.Text()
 }
 
 // A Fallback takes a handler out of the flow while too few of its calls succeed.

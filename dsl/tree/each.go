@@ -61,10 +61,14 @@ func readsWithoutItem(reads []datum.Read) []datum.Read {
 	return readsWithout("item", readsWithout(expr.IndexRoot, reads))
 }
 
-// BodyReads lists what the body of the handler, or its call of a pipeline, reads, without the item of its
-// for-each.
+// BodyReads lists what the body of the handler, its call of a pipeline, or the value of its rate limit reads,
+// without the item of its for-each.
 func (h *Handler) BodyReads() []datum.Read {
-	return readsWithoutItem(slices.Concat(h.Body.Reads(), h.With().Reads()))
+	reads := slices.Concat(h.Body.Reads(), h.With().Reads())
+	if h.RateLimit != nil {
+		reads = append(reads, h.RateLimit.Per.Reads()...)
+	}
+	return readsWithoutItem(reads)
 }
 
 // VerifyReads lists what the verification of the handler reads, without the item of its for-each.

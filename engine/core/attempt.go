@@ -132,7 +132,10 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	if !u.Computes() && !r.inTime(u, live) {
 		return Attempt{}, false
 	}
-	v := r.verdict(u, live)
+	v, ok := r.verdict(u, live)
+	if !ok {
+		return Attempt{}, false
+	}
 	if v.Skip && v.Beside && !rec.unknown { // with an unknown outcome, a call would have to be verified first
 		return r.beside(u, v, live)
 	}

@@ -1,10 +1,13 @@
 package core
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
 
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -29,16 +32,23 @@ type Live struct {
 	// a nil Deadline, is none.
 	Deadline func(*planner.Step) Bound
 
-	// Guard decides whether a call may start now. [Attempt.Ref] names the handler or one item of
-	// its for-each. nil allows all calls. The run asks Guard last, so Guard may take a token of a
-	// limit. It asks again at each Ready, so Guard must remember its grants. Due is when a retry
-	// became due, and zero for a first attempt. Guard skips a critical handler only if an operator
-	// has forced it.
-	Guard func(s *planner.Step, ref string, due time.Time) Verdict
+	// Guard decides whether a call may start now. nil allows all calls. The run asks Guard last, so
+	// Guard may take a token of a limit. It asks again at each Ready, so Guard must remember its
+	// grants. Guard skips a critical handler only if an operator has forced it.
+	Guard func(Ask) Verdict
 
 	// Memory decides whether the run may grow now, by the bytes that it keeps. nil always lets it
 	// grow. Hold parks the run, so it leaves the memory of its node.
 	Memory func(held int) Verdict
+}
+
+// An Ask asks the guard about a call.
+type Ask struct {
+	Step   *planner.Step
+	Ref    string    // names the handler, or one item of its for-each, as [Attempt.Ref] does
+	Due    time.Time // when a retry became due; zero for a first attempt
+	Value  string    // identifies the value of a limit by value, without telling it; empty for a handler without one
+	Waited bool      // the guard has made the call wait before, maybe on another node
 }
 
 // A Bound is a deadline that operators have set.
@@ -73,7 +83,8 @@ func (l Live) off(s *planner.Step) (string, bool) {
 
 // admitted asks the guard and applies its verdict.
 func (r *Run) admitted(u unit, live Live) bool {
-	return r.applyVerdict(u, r.verdict(u, live), live)
+	v, ok := r.verdict(u, live)
+	return ok && r.applyVerdict(u, v, live)
 }
 
 // hasRoom reports whether there is memory for the run to grow. Otherwise the unit waits.
@@ -94,23 +105,53 @@ func (r *Run) hasRoom(u unit, live Live) bool {
 }
 
 // verdict returns the guard's verdict, or that the run waits for memory. Memory comes first: a run
-// that waits for memory must not hold a token of a limit meanwhile.
-func (r *Run) verdict(u unit, live Live) Verdict {
+// that waits for memory must not hold a token of a limit meanwhile. ok is false if the unit is decided instead.
+func (r *Run) verdict(u unit, live Live) (v Verdict, ok bool) {
 	if live.Memory != nil {
 		if v := live.Memory(r.whole.extent.held()); !v.Hold.IsZero() {
-			return v
+			return v, true
 		}
 	}
 	if live.Guard == nil {
-		return Verdict{}
+		return Verdict{}, true
 	}
-	v := live.Guard(u.Step, r.within+u.ref(), u.rec.due)
+	if l := u.Handler.RateLimit; l != nil && l.Per != nil && u.rec.limited == "" {
+		var err error
+		if u.rec.limited, err = limitValue(l.Per, r.scope.envOf(u, live)); err != nil {
+			r.giveUpUnit(u, err, live)
+			return Verdict{}, false
+		}
+	}
+	v = live.Guard(Ask{Step: u.Step, Ref: r.within + u.ref(), Due: u.rec.due, Value: u.rec.limited, Waited: u.rec.reason != ""})
 	if v.Turn && r.wasHeld() {
 		// It stands in the queue that the operator's hold has made, so this wait is the operator's, too.
 		v.People, v.Patience = true, 0
 	}
-	return v
+	return v, true
 }
+
+// limitValue evaluates the value of a limit by value, and returns what identifies it. Stores, other nodes and logs see only
+// that: the value may be personal.
+func limitValue(per *expr.Value, env datum.Env) (string, error) {
+	v, err := per.Eval(env)
+	if err != nil {
+		return "", err
+	}
+	switch v.(type) {
+	case nil, []any, map[string]any:
+		return "", model.Permanent(fmt.Errorf("%s: rate-limit: per: want text, a number or a boolean, have %s; "+
+			"for events without the value, name another one, as in per: !$ event.payload.customer ?? 'unknown'", per.Span, model.KindOf(v)))
+	}
+	raw, err := model.EncodeData(v)
+	if err != nil {
+		return "", fmt.Errorf("rate-limit: per: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return string(sum[:valueBytes]), nil
+}
+
+// valueBytes is how much of a digest tells values of a limit apart.
+const valueBytes = 16
 
 // applyVerdict applies the guard's verdict and reports whether the call may start.
 func (r *Run) applyVerdict(u unit, v Verdict, live Live) bool {

@@ -55,6 +55,7 @@ type record struct {
 	blind    bool      // the outcome of the attempt before the last one is unknown
 	hold     time.Time // when to ask the guard again
 	cause    string    // what it is held for, other than the time
+	limited  string    // identifies the value of its limit by value; empty before it is known
 	body     any       // evaluated; the same for all attempts
 	bodySize int       // bytes that body takes, and its copies in requests
 	ready    bool      // body is set

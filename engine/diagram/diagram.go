@@ -163,6 +163,9 @@ func traitsOf(v planner.StepView) []string {
 	if v.Detached {
 		out = append(out, "detached")
 	}
+	if v.Limit != "" {
+		out = append(out, "at most "+v.Limit)
+	}
 	if v.Slow != "" {
 		out = append(out, "out of the flow if slower than "+v.Slow)
 	}

@@ -53,12 +53,12 @@ type WaitedFor struct {
 
 // A Decision is one condition that decides whether the handler runs.
 type Decision struct {
-	What   string      `json:"what"`   // such as enabled, or when of branch 2
+	What   string      `json:"what"`   // such as enabled, when of branch 2, or per of rate-limit
 	Source string      `json:"source"` // as written, without !$
 	File   string      `json:"file"`
 	Line   int         `json:"line"` // from 1, like Column
 	Column int         `json:"column"`
-	Result string      `json:"result"` // true, false, error, unknown, or not_asked
+	Result string      `json:"result"` // true, false, error, unknown, or not_asked; of the value of a rate limit, that value
 	Trace  *expr.Trace `json:"trace"`  // null if it was not evaluated
 }
 

@@ -300,7 +300,7 @@ func (c *Controls) Effects(s *planner.Step, now time.Time) []string {
 		}
 	}
 	if r := s.Handler.RateLimit; r != nil {
-		out = append(out, "limited to "+r.Rate.Text()+" by its definition")
+		out = append(out, "limited to "+r.Text()+" by its definition")
 	}
 	if most, by := c.Deadline(s, now); most > 0 {
 		out = append(out, "deadline of "+most.String()+", by "+by)
@@ -325,15 +325,19 @@ func (c *Controls) State(s *planner.Step, now time.Time) string {
 // Limit returns the lowest rate limit of a handler, or empty.
 func (c *Controls) Limit(s *planner.Step, now time.Time) string {
 	var rates []datum.Rate
-	if r := s.Handler.RateLimit; r != nil {
-		rates = append(rates, r.Rate)
+	own := s.Handler.RateLimit
+	if own != nil && own.Per == nil {
+		rates = append(rates, own.Rate)
 	}
 	for _, l := range c.above(s) {
 		if l.limits(now) {
 			rates = append(rates, l.rate)
 		}
 	}
-	if len(rates) == 0 {
+	switch {
+	case len(rates) == 0 && own != nil:
+		return own.Rate.Text() + " each"
+	case len(rates) == 0:
 		return ""
 	}
 	return slices.MinFunc(rates, func(a, b datum.Rate) int { return cmp.Compare(a.PerSecond(), b.PerSecond()) }).Text()

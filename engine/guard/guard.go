@@ -44,7 +44,10 @@ type Pass struct {
 	Lane       model.Lane        // what the run has its share of the gates from
 	Weight     int               // of its pipeline; 0 is 1
 	Multiplies bool              // it has started a run in its loop, so each further one multiplies it
+	Tokens     Tokens            // of limits by value; nil if there are none
 	places     map[string]*place // by [core.Attempt.Ref]
+	tokens     map[string]*token // that no call has used yet, by [core.Attempt.Ref]
+	slack      int               // how often a call could not start because its token was too old
 }
 
 // A place is the place of a call that waits or is in flight.
@@ -78,13 +81,23 @@ func (p *Pass) at(ref string) *place {
 }
 
 // Leave returns the places of a call that does not start.
-func (p *Pass) Leave(ref string, now time.Time) { p.End(ref, CallEnd{}, now) }
+func (p *Pass) Leave(ref string, now time.Time) {
+	p.leaveToken(ref)
+	p.leavePlace(ref, now)
+}
+
+func (p *Pass) leavePlace(ref string, now time.Time) { p.End(ref, CallEnd{}, now) }
 
 // LeaveAll returns the places of a handler, including all items of its for-each.
 func (p *Pass) LeaveAll(path string, now time.Time) {
 	for ref := range p.places {
 		if model.IsRefOf(ref, path) {
-			p.Leave(ref, now)
+			p.leavePlace(ref, now)
+		}
+	}
+	for ref := range p.tokens {
+		if model.IsRefOf(ref, path) {
+			p.leaveToken(ref)
 		}
 	}
 }
@@ -117,6 +130,9 @@ func (pl *place) End(end CallEnd, now time.Time) (probe bool) {
 func (p *Pass) Close(now time.Time) {
 	for ref := range p.places {
 		p.End(ref, CallEnd{Verdict: CallMute}, now)
+	}
+	for ref := range p.tokens {
+		p.leaveToken(ref)
 	}
 }
 
@@ -158,17 +174,23 @@ func (r *rule) cause() string {
 	return r.path + causeRate
 }
 
-// Verdict decides about one call of a run. ref identifies the call. since is when a retry became
-// due.
-func (g *Guard) Verdict(s *planner.Step, ref string, since time.Time, p *Pass, c *Controls, now time.Time) core.Verdict {
-	if l := c.Holds(s, now); l != nil {
-		p.Leave(ref, now)
+// Verdict decides about one call of a run.
+func (g *Guard) Verdict(a core.Ask, p *Pass, c *Controls, now time.Time) core.Verdict {
+	if l := c.Holds(a.Step, now); l != nil {
+		p.Leave(a.Ref, now)
 		return core.Verdict{Hold: askAgain(now), Cause: l.holdCause, Reason: l.off, People: true}
 	}
-	if v, ok := g.turn(s, ref, p, c, now); !ok {
+	if v, ok := g.token(a, p, now); !ok {
 		return v
 	}
-	return g.enter(s, ref, since, p, now)
+	if v, ok := g.turn(a.Step, a.Ref, p, c, now); !ok {
+		return v
+	}
+	v := g.enter(a.Step, a.Ref, a.Due, p, now)
+	if v == (core.Verdict{}) {
+		v, _ = g.exchange(a, p, now)
+	}
+	return v
 }
 
 // askAgain is when a run that a switch holds looks again. It is woken when the switch is lifted or
@@ -187,7 +209,7 @@ func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time
 		case !stale && pl.mine:
 			return core.Verdict{}, true // the gates are asked next
 		}
-		p.Leave(ref, now)
+		p.leavePlace(ref, now)
 	}
 	var rules [3]rule
 	n := g.rules(s, c, now, &rules)
@@ -204,6 +226,9 @@ func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time
 func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule) int {
 	n := 0
 	own := s.Handler.RateLimit
+	if hasOwnValue(own) {
+		own = nil // it is in the store; see token
+	}
 	for i, l := range c.above(s) {
 		switch {
 		case l.limits(now) && !(i == 0 && own != nil && own.Rate.PerSecond() < l.rate.PerSecond()):
@@ -216,10 +241,7 @@ func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule)
 		case i == 0 && own != nil:
 			share, hope := g.Part(s.Path)
 			rate := own.Rate.PerSecond()
-			burst := float64(own.Burst)
-			if burst == 0 {
-				burst = math.Floor(rate)
-			}
+			burst := burstOf(own)
 			out[n] = rule{
 				path: s.Path, rate: rate * share, burst: max(1, burst*share), whole: rate, pace: rate * hope, skip: own.Over == overSkip,
 				spec: own,
@@ -270,6 +292,7 @@ func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now 
 	}
 	skip = skip && !s.Handler.IsCritical()
 	if skip || delay > ShortHold {
+		p.leaveToken(ref)
 		for i := range rules {
 			g.Bucket(rules[i].name()).giveBack()
 		}
@@ -380,7 +403,10 @@ func (g *Guard) Gate(name string) *gate {
 	return g.gates[name]
 }
 
-// rateReason describes for people why a handler waits or is skipped.
-func rateReason(r *tree.RateLimit) string {
-	return "over its rate limit of " + r.Rate.Text()
+// burstOf returns how many calls may start at once after a pause. 0 is one.
+func burstOf(r *tree.RateLimit) float64 {
+	if r.Burst > 0 {
+		return float64(r.Burst)
+	}
+	return math.Floor(r.Rate.PerSecond())
 }

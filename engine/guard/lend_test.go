@@ -7,6 +7,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
+	"procaas/engine/core"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
 
@@ -46,7 +47,7 @@ func (c *club) pass(d time.Duration, rates map[int]int) {
 		at := c.now.UnixMilli()
 		for i, g := range c.nodes {
 			if every := int64(1000 / max(rates[i], 1)); rates[i] > 0 && at%every < 10 {
-				if v := g.Verdict(c.step, "p/s/h", time.Time{}, &guard.Pass{}, nil, c.now); v.Hold.IsZero() {
+				if v := g.Verdict(core.Ask{Step: c.step, Ref: "p/s/h"}, &guard.Pass{}, nil, c.now); v.Hold.IsZero() {
 					c.calls = append(c.calls, c.now)
 				} else if v.Hold.Sub(c.now) <= guard.ShortHold { // its place is kept for it
 					c.calls = append(c.calls, v.Hold)

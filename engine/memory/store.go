@@ -62,6 +62,8 @@ type data struct {
 	changed   store.Broadcast
 
 	used []store.Use // by day and path
+
+	limits map[string]*memoryLimit // by path
 }
 
 type (
@@ -129,7 +131,7 @@ func New(clock func() time.Time) *Store {
 		entities: map[entityKey]*memoryEntity{}, events: map[eventKey]*memoryRun{},
 		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]store.Setting{},
 		controls: map[string]store.Setting{}, tokens: map[string]store.Setting{},
-		documents: map[documentKey]store.Document{},
+		documents: map[documentKey]store.Document{}, limits: map[string]*memoryLimit{},
 	}
 	return &Store{d, bundlePort{d}, documentPort{d}, fallbackPort{d}, settingPort{d}}
 }
@@ -137,7 +139,7 @@ func New(clock func() time.Time) *Store {
 // Ports returns the ports of the store. It has no Trimmer and no Tasks.
 func (m *Store) Ports() store.Store {
 	return store.Store{
-		Inbox: m, Ledger: m, Runs: m, Bundles: m, Settings: m, Tokens: m, Audits: m, Degradation: m, Documents: m, Usage: m,
+		Inbox: m, Ledger: m, Runs: m, Bundles: m, Settings: m, Tokens: m, Audits: m, Degradation: m, Documents: m, Usage: m, Limits: m,
 		Waker: m, Eraser: m, Close: func() error { return nil },
 	}
 }

@@ -181,7 +181,8 @@ func (j *job) start(tasks []core.Attempt) bool {
 	for i := range tasks {
 		t := &tasks[i]
 		late := !t.Deadline.IsZero() && !t.Deadline.After(now)
-		if late || c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil) {
+		off := c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil)
+		if late || off || !j.pass.Begin(t.Ref()) {
 			j.run.Withdraw(t.Ref(), now)
 			j.pass.Leave(t.Ref(), now)
 			j.again = true

@@ -199,6 +199,7 @@ func (d *Driver) member(ctx context.Context) error {
 	loops.Go(n.claims)
 	loops.Go(n.degrade)
 	loops.Go(n.lend)
+	loops.Go(n.desk.run)
 	loops.Go(n.keepLimits)
 	loops.Go(n.stirAll)
 	d.node.Store(n)
@@ -280,6 +281,8 @@ func (d *Driver) newNode(ctx context.Context, number int64) *node {
 	}
 	n.steps.start()
 	n.caller = n
+	n.desk = newTokenDesk(n)
+	n.tokens = n.desk
 	n.releaser = d.NewReleaser(n.log, n.nudge, n.room)
 	return n
 }

@@ -73,7 +73,7 @@ func BenchmarkGuard(b *testing.B) {
 					b.Fatal("off")
 				}
 				c.controls.Share(c.step)
-				if v := j.verdict(c.step, c.step.Path, time.Time{}, c.controls, now); v != (core.Verdict{}) {
+				if v := j.verdict(core.Ask{Step: c.step, Ref: c.step.Path}, c.controls, now); v != (core.Verdict{}) {
 					b.Fatal(v)
 				}
 				j.pass.End(c.step.Path, guard.CallEnd{Verdict: guard.CallGood, Kind: c.step.Path, Took: time.Millisecond}, now)

@@ -93,6 +93,7 @@ func newJob(n *node, c *store.Claimed) *job {
 	j.holdMemory()
 	j.rules = j.liveRules()
 	j.pass.Wake = j.news
+	j.pass.Tokens = n.tokens
 	return j
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine/clock"
 	"procaas/engine/core"
+	"procaas/engine/guard"
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/steering"
@@ -38,6 +39,8 @@ type node struct {
 	steppers chan struct{} // held by runs that compute; see memory.go
 
 	caller caller // the node itself, or the Stepper that has it
+	tokens guard.Tokens
+	desk   *tokenDesk // answers for tokens, except in virtual time
 
 	lease   lease
 	stalled stall

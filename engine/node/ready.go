@@ -108,11 +108,11 @@ func (j *job) liveRules() core.Live {
 			most, of := j.seen.Deadline(s, j.last)
 			return core.Bound{Most: most, Of: of}
 		},
-		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
+		Guard: func(a core.Ask) core.Verdict {
 			j.pass.Multiplies = j.run.Multiplies()
-			v := j.verdict(s, ref, due, j.seen, j.last)
+			v := j.verdict(a, j.seen, j.last)
 			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
-				j.hold(ref, held)
+				j.hold(a.Ref, held)
 			}
 			return v
 		},
@@ -152,25 +152,31 @@ func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason str
 }
 
 // verdict returns the guard's verdict about a handler, and checks whether its outage lets this call
-// through. While the handler is recovering, the run does not wait for it. ref and due are those of
-// [core.Live].Guard.
-func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Controls, now time.Time) core.Verdict {
-	d := j.n.d
+// through. While the handler is recovering, the run does not wait for it, except for the store's
+// answer about a token.
+func (j *job) verdict(a core.Ask, c *guard.Controls, now time.Time) core.Verdict {
+	d, s := j.n.d, a.Step
 	o := d.Degrader.Outages().Of(s)
 	if o == nil || c.Overrides(s, now) {
-		return d.Guard.Verdict(s, ref, due, &j.pass, c, now)
+		return d.Guard.Verdict(a, &j.pass, c, now)
 	}
 	admitted := o.Admits(now, j.claimed.ID, s.Path)
 	if admitted == fallback.AdmitCall {
-		return d.Guard.Verdict(s, ref, due, &j.pass, c, now)
+		return d.Guard.Verdict(a, &j.pass, c, now)
 	}
-	if admitted == fallback.AdmitProbe && d.Guard.Verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.takeProbe(o.Name) {
-		if s.Undo != nil {
-			return core.Verdict{} // the run must know the outcome, to undo it
+	if admitted == fallback.AdmitProbe {
+		v := d.Guard.Verdict(a, &j.pass, c, now)
+		if j.pass.Asks(a.Ref) {
+			return v
 		}
-		return core.Verdict{Skip: true, Beside: true, Reason: o.Reason(now) + "; its call goes on beside the run as a probe"}
+		if v == (core.Verdict{}) && j.takeProbe(o.Name) {
+			if s.Undo != nil {
+				return v // the run must know the outcome, to undo it
+			}
+			return core.Verdict{Skip: true, Beside: true, Reason: o.Reason(now) + "; its call goes on beside the run as a probe"}
+		}
 	}
-	j.pass.Leave(ref, now)
+	j.pass.Leave(a.Ref, now)
 	return core.Verdict{Skip: true, Reason: o.Reason(now)}
 }
 

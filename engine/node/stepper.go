@@ -50,6 +50,7 @@ func (s *Stepper) Join(ctx context.Context) error {
 	}
 	s.n.lease.renew(time.Now().Add(d.Lease), time.Time{}, nil)
 	s.n.caller = s
+	s.n.tokens = promptTokens{s.n}
 	return nil
 }
 

@@ -64,6 +64,7 @@ type StepView struct {
 	Parallel int        `json:"parallel,omitempty"`   // items in flight at once
 	Critical bool       `json:"critical"`
 	Detached bool       `json:"detached,omitempty"`    // the next stage does not wait for it
+	Limit    string     `json:"rate_limit,omitempty"`  // at most so many calls
 	Slow     string     `json:"slower_than,omitempty"` // calls that take longer count as failures for its fallback
 	Auth     string     `json:"auth,omitempty"`        // how it proves to its service who it is, such as oauth2
 	Cert     string     `json:"cert,omitempty"`        // file with the certificate that it shows to its service
@@ -161,6 +162,9 @@ func (s *Step) view(all bool) StepView {
 		if t := s.Service.TLS; t != nil {
 			v.Cert, v.CA = t.Cert, t.CA
 		}
+	}
+	if l := h.RateLimit; l != nil {
+		v.Limit = l.Text()
 	}
 	if f := s.Fallback(); f != nil {
 		v.Slow = durationText(f.SlowerThan)

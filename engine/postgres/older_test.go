@@ -10,15 +10,18 @@ import (
 
 	"procaas/engine/enginetest"
 	"procaas/engine/postgres"
+	"procaas/engine/sqlstore"
 )
 
-// earlier lets the tables look as if the last migration had not been made, and all nodes did not know it.
+// earlier lets the tables look as if the last migrations had not been made, beginning with one that more than adds to them, and all
+// nodes did not know them. It returns the last of them.
 func earlier(t *testing.T, c *pgx.Conn) (version int64) {
 	t.Helper()
 	if err := c.QueryRow(t.Context(), "select max(version_id) from procaas_schema").Scan(&version); err != nil {
 		t.Fatal(err)
 	}
-	run(t, c, "delete from procaas_schema where version_id = $1", version)
+	run(t, c, "delete from procaas_schema where version_id >= $1", sqlstore.FloorVersion)
+	run(t, c, "delete from schema_floor")
 	run(t, c, "update nodes set knows = '{}'")
 	return version
 }

@@ -84,7 +84,7 @@ type Store struct {
 // Ports returns the ports of the store.
 func (s *Store) Ports() store.Store {
 	return store.Store{
-		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s, Usage: s,
+		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s, Usage: s, Limits: s,
 		Waker: s, Gauge: s, Trimmer: s, Eraser: s, Close: s.Close,
 	}
 }

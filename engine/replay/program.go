@@ -350,9 +350,9 @@ func (t *trial) live() core.Live {
 	return core.Live{
 		Now: t.now, Configs: t.configs,
 		Off: func(s *planner.Step) (string, bool) { why, off := t.left[s.Path]; return why, off },
-		Guard: func(_ *planner.Step, ref string, _ time.Time) core.Verdict {
-			c, ok := t.cut[ref]
-			if !ok || t.made[ref] < c.attempts || !c.held.IsZero() && !t.now.Before(c.held) {
+		Guard: func(a core.Ask) core.Verdict {
+			c, ok := t.cut[a.Ref]
+			if !ok || t.made[a.Ref] < c.attempts || !c.held.IsZero() && !t.now.Before(c.held) {
 				return core.Verdict{}
 			}
 			return core.Verdict{Skip: c.held.IsZero(), Hold: c.held, Reason: c.why}

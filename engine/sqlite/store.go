@@ -62,7 +62,7 @@ type Store struct {
 // Ports returns the ports of the store.
 func (s *Store) Ports() store.Store {
 	return store.Store{
-		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s, Usage: s,
+		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s, Usage: s, Limits: s,
 		Waker: s, Trimmer: s, Eraser: s, Tasks: s.Tasks(), Close: s.Close,
 	}
 }

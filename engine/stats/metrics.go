@@ -5,6 +5,7 @@ import (
 
 	"procaas/engine/definitions"
 	"procaas/engine/guard"
+	"procaas/engine/model"
 	"procaas/engine/store"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,6 +44,10 @@ type Metrics struct {
 	ShadowRuns        *prometheus.CounterVec
 	ShadowDifferences *prometheus.CounterVec
 	ShadowCalls       prometheus.Counter
+
+	// Of limits by value: values with a row, by handler, and requests that found no room for one.
+	limitValues *prometheus.GaugeVec
+	LimitFull   prometheus.Counter
 
 	// Of the store: seconds until a step is durable, and failures by operation.
 	Checkpoint  prometheus.Histogram
@@ -194,12 +199,21 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "Calls that replays with a version in the shadow made for real.",
 	})
 	r.MustRegister(m.ShadowRuns, m.ShadowDifferences, m.ShadowCalls)
+	m.limitValues = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "procaas_limit_values",
+		Help: "Values that use a rate-limit with per now, such as customers, of all nodes. Each has a row in the store.",
+	}, handler)
+	m.LimitFull = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "procaas_limit_values_full_total",
+		Help: "Calls that this node made wait because the store keeps no further value for their rate-limit with per.",
+	})
+	r.MustRegister(m.limitValues, m.LimitFull)
 	m.StoreErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_store_errors_total",
 		Help: "Failed calls of the store that the node retries, by operation.",
 	}, []string{"operation"})
 	for _, operation := range []string{
-		"accept", "beat", "claim", "commit", "decide", "join", "leave", "outages", "probe", "read", "report",
+		"accept", "beat", "claim", "commit", "decide", "join", "leave", "limits", "outages", "probe", "read", "report",
 		"trim", "usage",
 	} {
 		m.StoreErrors.WithLabelValues(operation)
@@ -256,6 +270,15 @@ const (
 
 // Failed counts a failed call of the store.
 func (m *Metrics) Failed(operation string) { m.StoreErrors.WithLabelValues(operation).Inc() }
+
+// LimitValues sets how many values of limits the store keeps, by handler.
+func (m *Metrics) LimitValues(rows map[string]int) {
+	m.limitValues.Reset()
+	for path, n := range rows {
+		parts := model.SplitPath(path)
+		m.limitValues.WithLabelValues(parts[:]...).Set(float64(n))
+	}
+}
 
 // forget drops the series of a handler.
 func (m *Metrics) forget(path [3]string) {

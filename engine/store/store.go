@@ -75,6 +75,7 @@ type Store struct {
 	Degradation Degradation
 	Documents   Documents
 	Usage       Usage
+	Limits      Limits
 
 	// Optional ports may be nil.
 	Waker     Waker      // without it, nodes poll

@@ -32,6 +32,7 @@ func Store(t *testing.T, open func(t *testing.T) store.Store, only ...string) {
 		{"Fallback", fallbackCases},
 		{"Documents", documentCases},
 		{"Usage", usageCases},
+		{"Limits", limitCases},
 		{"TrimRuns", trimRunsCases},
 		{"Erase", eraseCases},
 		{"Race", raceCases},

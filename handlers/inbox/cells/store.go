@@ -43,8 +43,8 @@ func (s *Store) Ports() store.Store {
 	ports := store.Store{
 		Inbox: s.members, Ledger: s.members, Runs: s.runs, Bundles: bundles{home.Bundles, s.members}, Settings: home.Settings,
 		Tokens: home.Tokens, Audits: s.runs,
-		Degradation: degradation{home.Degradation, s.members}, Documents: home.Documents, Usage: home.Usage, Waker: s.directory, Gauge: s.members,
-		Trimmer: s.runs, Eraser: s.runs, Scattered: s, Close: s.Close,
+		Degradation: degradation{home.Degradation, s.members}, Documents: home.Documents, Usage: home.Usage, Limits: home.Limits,
+		Waker: s.directory, Gauge: s.members, Trimmer: s.runs, Eraser: s.runs, Scattered: s, Close: s.Close,
 	}
 	if s.queues() {
 		t := Tasks{s.directory}
