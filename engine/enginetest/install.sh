@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes sure that the programs are there that the tests run. As root on Debian it installs those that are missing, with apt-get; elsewhere
-# it says what to install. Arguments name more programs, whose Debian packages have the same name. Nothing is started here.
+# it says what to install. Arguments name more programs. Nothing is started here.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -33,7 +33,10 @@ missing() {
 	browser || echo chromium
 	node18 || echo nodejs npm
 	for program in "$@"; do
-		has "$program" || [ -x "/usr/sbin/$program" ] || echo "$program"
+		has "$program" || [ -x "/usr/sbin/$program" ] || case $program in
+		etcd) echo etcd-server ;;
+		*) echo "$program" ;;
+		esac
 	done
 }
 
