@@ -100,7 +100,9 @@ var patroniMembers = []string{"pg1", "pg2", "pg3"}
 
 const patroniEtcd = "10.77.0.1"
 
-func (p *patroni) address(member string) string { return "10.77.0.1" + strings.TrimPrefix(member, "pg") }
+func (p *patroni) address(member string) string {
+	return "10.77.0.1" + strings.TrimPrefix(member, "pg")
+}
 
 func (p *patroni) store() string {
 	var hosts []string

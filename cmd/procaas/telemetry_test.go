@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	collectmetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
@@ -19,10 +20,12 @@ import (
 	"procaas/engine/model"
 )
 
-// A collectorStub takes spans in over OTLP/HTTP.
+// A collectorStub takes spans and metrics in over OTLP/HTTP.
 type collectorStub struct {
 	t  *testing.T
 	mu sync.Mutex // guards the following
+
+	calls map[string]bool // labels of counted calls
 
 	spans    map[string]string // the parent of each span, by name
 	traces   map[string]bool
@@ -45,12 +48,17 @@ func (c *collectorStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		c.t.Error(err)
 	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.URL.Path == "/v1/metrics" {
+		c.takeMetrics(data)
+		return
+	}
 	var sent collector.ExportTraceServiceRequest
 	if err := proto.Unmarshal(data, &sent); err != nil || r.URL.Path != "/v1/traces" {
 		c.t.Errorf("%s: want spans in protobuf, have %v", r.URL.Path, err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.header = r.Header
 	fmt.Fprintln(&c.all, &sent)
 	for _, rs := range sent.ResourceSpans {
@@ -65,13 +73,36 @@ func (c *collectorStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// TestTracesGoToTheCollector follows one event from its sender through a node to
-// a service: all in the sender's trace.
-func TestTracesGoToTheCollector(t *testing.T) { // not parallel: it sets the environment
-	stub := &collectorStub{t: t, spans: map[string]string{}, traces: map[string]bool{}, resource: map[string]string{}}
+func (c *collectorStub) takeMetrics(data []byte) {
+	var sent collectmetrics.ExportMetricsServiceRequest
+	if err := proto.Unmarshal(data, &sent); err != nil {
+		c.t.Errorf("want metrics in protobuf, have %v", err)
+	}
+	fmt.Fprintln(&c.all, &sent)
+	for _, rm := range sent.ResourceMetrics {
+		for _, sm := range rm.ScopeMetrics {
+			for _, m := range sm.Metrics {
+				if m.Name != "procaas_handler_calls_total" {
+					continue
+				}
+				for _, point := range m.GetSum().GetDataPoints() {
+					for _, a := range point.Attributes {
+						c.calls[a.Value.GetStringValue()] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestTelemetryGoesToTheCollector follows one event from its sender through a node to a service: all in the sender's trace. The
+// metrics of the node go there, too, as the environment asks.
+func TestTelemetryGoesToTheCollector(t *testing.T) { // not parallel: it sets the environment
+	stub := &collectorStub{
+		t: t, spans: map[string]string{}, traces: map[string]bool{}, resource: map[string]string{}, calls: map[string]bool{},
+	}
 	server := httptest.NewServer(stub)
 	t.Cleanup(server.Close)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
@@ -79,6 +110,8 @@ func TestTracesGoToTheCollector(t *testing.T) { // not parallel: it sets the env
 	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+	t.Setenv("OTEL_METRICS_EXPORTER", "otlp")
+	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "100")
 	t.Setenv("PROCAAS_SECRET_TOKEN", "canary-7f3a")
 
 	asked := make(chan http.Header, 1)
@@ -115,10 +148,10 @@ pipelines:
 	o.wait(model.Succeeded, 1)
 
 	told := <-asked
-	eventually(t, "the spans of the run", func() bool {
+	eventually(t, "the spans of the run and its metrics", func() bool {
 		stub.mu.Lock()
 		defer stub.mu.Unlock()
-		return stub.spans["work"] != ""
+		return stub.spans["work"] != "" && stub.calls["user"]
 	})
 	stub.mu.Lock()
 	defer stub.mu.Unlock()

@@ -61,7 +61,7 @@ func checkServe(ctx context.Context, s cli.Streams, f Flags) error {
 	if err != nil {
 		return outdated(err)
 	}
-	n.traces.Close(n.log)
+	n.telemetry.Close(n.log)
 	if err := errors.Join(n.engine.CheckCertificates(), n.closeWeb(), n.closeParts(), n.store.Close()); err != nil {
 		return err
 	}

@@ -140,7 +140,8 @@ returns 503. The address of PostgreSQL may name several hosts: with
 target_session_attrs=read-write the nodes find the primary, also after a failover.
 
 ` + ofAddons() + `The node sends traces over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
-collector. The other OTEL_ variables work too.`,
+collector. It also sends metrics with OTEL_METRICS_EXPORTER=otlp, and its log with
+OTEL_LOGS_EXPORTER=otlp. The other OTEL_ variables work too.`,
 		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080\n" +
 			"  procaas serve --store 'postgres://procaas@db1,db2/procaas?target_session_attrs=read-write' --pipelines flows/",
 		Args: cobra.NoArgs,
@@ -274,23 +275,23 @@ func (f *Flags) load(ctx context.Context, s cli.Streams) (*tree.Bundle, error) {
 
 // A Node is an engine with its store and its API, as in serve, dev, demo and run.
 type Node struct {
-	engine  *engine.Engine
-	store   store.Store
-	parts   []*plugged
-	closing chan struct{} // closed when Run begins to stop
-	web     *web.Server
-	apart   []apart // other addresses
-	shadow  *replay.Shadow
-	access  api.Options
-	api     func(api.Part) http.Handler
-	console *ui.Console
-	metrics *prometheus.Registry
-	traces  *observe.Traces
-	alerts  *alert.Alerter
-	secrets secret.Store
-	targets *outbound.Targets
-	record  float64 // percentage of runs
-	memory  *budget.Memory
+	engine    *engine.Engine
+	store     store.Store
+	parts     []*plugged
+	closing   chan struct{} // closed when Run begins to stop
+	web       *web.Server
+	apart     []apart // other addresses
+	shadow    *replay.Shadow
+	access    api.Options
+	api       func(api.Part) http.Handler
+	console   *ui.Console
+	metrics   *prometheus.Registry
+	telemetry *observe.Telemetry
+	alerts    *alert.Alerter
+	secrets   secret.Store
+	targets   *outbound.Targets
+	record    float64 // percentage of runs
+	memory    *budget.Memory
 
 	breakers outbound.Breakers
 	log      *slog.Logger
@@ -300,7 +301,7 @@ type Node struct {
 
 // Open checks the flags, binds the addresses, opens the store and creates the engine. Nothing runs before Run.
 // It checks flags first, so that a mistyped flag is reported before an address in use.
-func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, error) {
+func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (node *Node, err error) {
 	log, err := cli.NewLogger(s, f.LogFormat, f.LogLevel)
 	if err != nil {
 		return nil, err
@@ -353,6 +354,15 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	}
 	n.metrics.MustRegister(observe.NewLostLines(s.Lost), &n.breakers, &observe.Memory{Of: n.memory}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if n.telemetry, n.log, err = observe.OpenTelemetry(ctx, nodeName(f.Name), log, n.metrics); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			n.telemetry.Close(log)
+		}
+	}()
+	log = n.log
 	certificate, issuers, err := f.certificate(log)
 	if err != nil {
 		return nil, err
@@ -434,15 +444,11 @@ func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (er
 	if err != nil {
 		return fmt.Errorf("open store %s: %w", pgkit.Redact(n.flags.Store), err)
 	}
-	if n.traces, err = observe.OpenTraces(ctx, nodeName(n.flags.Name), n.log); err != nil {
-		return errors.Join(err, n.store.Close())
-	}
 	err = n.openParts(ctx, b)
 	if err == nil {
 		err = n.build(ctx, n.flags, b, access)
 	}
 	if err != nil {
-		n.traces.Close(n.log)
 		return errors.Join(err, n.store.Close())
 	}
 	return nil
@@ -459,7 +465,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o.Lease = f.Lease
 	o.Drain = f.Drain
 	o.Retention, o.AuditRetention, o.Record = f.Retention, f.Audit, n.record
-	o.Metrics, o.Tracer = stats.NewMetrics(n.metrics), n.traces.Tracer()
+	o.Metrics, o.Tracer = stats.NewMetrics(n.metrics), n.telemetry.Tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
 	o.Targets, o.Erasers = n.targets, n.erasers()
 	o.Shadow = n.shadow.Ended
@@ -554,7 +560,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	err := g.Wait()
 	err = errors.Join(err, n.closeParts())
-	n.traces.Close(n.log)
+	n.telemetry.Close(n.log)
 	return errors.Join(err, n.store.Close())
 }
 
