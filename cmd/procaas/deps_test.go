@@ -89,6 +89,7 @@ var homes = []struct {
 	{"golang.org/x/oauth2", []string{"handlers/signon", "engine/outbound"}, "only sign-on and credentials of services know issuers of tokens"},
 	{"github.com/go-jose/go-jose", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
 	{"github.com/nats-io", []string{"handlers/subscriptions/jetstream", "handlers/subscriptions/brokertest"}, "only this package knows NATS"},
+	{"github.com/twmb/franz-go", []string{"handlers/subscriptions/kafka"}, "only this package knows Kafka"},
 	{"github.com/coreos/go-systemd", []string{"cmd/procaas/internal/serve"}, "only a node that serves has a supervisor"},
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
 }
@@ -201,7 +202,7 @@ func checkRooms(t *testing.T, known []string, from, to string) {
 var testLibraries = []string{
 	"testing", "pgregory.net/rapid", "procaas/engine/enginetest", "github.com/rogpeppe/go-internal",
 	"go.uber.org/goleak", "github.com/oauth2-proxy/mockoidc", "github.com/golang-jwt/jwt/v5",
-	"github.com/nats-io/nats-server/v2/server", "procaas/handlers/subscriptions/brokertest",
+	"github.com/nats-io/nats-server/v2/server", "github.com/twmb/franz-go/pkg/kfake", "procaas/handlers/subscriptions/brokertest",
 }
 
 // TestProgramsLinkNoTestLibraries looks at all that the commands are built from.

@@ -26,6 +26,10 @@ func (r *reader) claim(ctx context.Context) (bool, error) {
 	if me == 0 {
 		return false, nil
 	}
+	if r.isShared() {
+		r.seen.own(true)
+		return true, nil
+	}
 	d, err := r.m.Store.Documents.Document(ctx, docOwner, id)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
@@ -56,15 +60,21 @@ func (r *reader) claim(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
+// isShared reports whether each node reads its part of the subscription.
+func (r *reader) isShared() bool { return r.m.Brokers[r.sub.Load().Broker].Shared }
+
 // owns reports whether this node still owns the subscription.
 func (r *reader) owns(ctx context.Context) (bool, error) {
+	if r.isShared() {
+		return true, nil
+	}
 	d, err := r.m.Store.Documents.Document(ctx, docOwner, r.sub.Load().ID)
 	return d.Node == r.m.Engine.NodeNumber(), err
 }
 
 // release lets others read the subscription at once. If the store does not answer, they wait until this node is out.
 func (r *reader) release(ctx context.Context) {
-	if !r.seen.own(false) {
+	if !r.seen.own(false) || r.isShared() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellEvery)

@@ -85,7 +85,7 @@ func (r *reader) turn(ctx context.Context) (read bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	source, err := r.m.Brokers[s.Broker](ctx, o)
+	source, err := r.m.Brokers[s.Broker].Open(ctx, o)
 	if err != nil {
 		return false, fmt.Errorf("connect to %s: %w", s.Broker, err)
 	}

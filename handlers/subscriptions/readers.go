@@ -36,7 +36,7 @@ type Options struct {
 	Name    string // of the node
 	Engine  Engine
 	Store   store.Store
-	Brokers map[string]broker.Open
+	Brokers map[string]broker.Kind
 	Secrets func(secrets.Use) (string, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	Memory  *budget.Memory

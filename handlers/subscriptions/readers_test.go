@@ -113,7 +113,7 @@ func (w *world) node(name string) *node {
 	}
 	n := &node{world: w, number: number, ended: make(chan struct{})}
 	n.readers = subscriptions.New(subscriptions.Options{
-		Name: name, Engine: n, Store: w.store, Brokers: map[string]broker.Open{"nats": n.open},
+		Name: name, Engine: n, Store: w.store, Brokers: map[string]broker.Kind{"nats": {Open: n.open}},
 		Secrets: func(secrets.Use) (string, error) { return "", errors.New("no secrets") }, Dial: (&net.Dialer{}).DialContext,
 		Memory: budget.New(256 << 20), Metrics: subscriptions.NewMetrics(prometheus.NewRegistry()), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})

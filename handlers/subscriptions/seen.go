@@ -3,6 +3,8 @@ package subscriptions
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -175,7 +177,7 @@ func (r *reader) publish(ctx context.Context) {
 	at := r.m.Now().UTC().Truncate(time.Millisecond)
 	now.Node, now.Seen = r.m.Name, &at
 	_, err := r.m.Store.Documents.WriteDocuments(ctx, r.m.Engine.NodeNumber(), []store.DocumentWrite{{
-		Kind: docStatus, Name: s.id, Version: store.AnyVersion, Value: model.EncodeJSON(now),
+		Kind: docStatus, Name: r.statusName(), Version: store.AnyVersion, Value: model.EncodeJSON(now),
 	}}, nil)
 	if err != nil {
 		s.mu.Lock()
@@ -184,9 +186,37 @@ func (r *reader) publish(ctx context.Context) {
 	}
 }
 
+// statusName is the name of the document with what this node says. Each node that shares a subscription has its own.
+func (r *reader) statusName() string {
+	if r.isShared() {
+		return r.seen.id + "/" + r.m.Name
+	}
+	return r.seen.id
+}
+
+// join returns what two nodes say of the subscription that they share.
+func join(a, b remote.Subscription) remote.Subscription {
+	if a.Seen == nil {
+		return b
+	}
+	if b.State == remote.Failing {
+		a.State, a.Problem = b.State, b.Problem
+	}
+	a.Node += ", " + b.Node
+	a.Accepted, a.Duplicate, a.Ignored = a.Accepted+b.Accepted, a.Duplicate+b.Duplicate, a.Ignored+b.Ignored
+	if b.Seen.After(*a.Seen) {
+		a.Seen, a.Lag = b.Seen, b.Lag // each knows that of all partitions
+	}
+	return a
+}
+
 // List lists the subscriptions with what their nodes last said.
 func (m *Readers) List(ctx context.Context) ([]remote.Subscription, error) {
 	said, err := m.Store.Documents.DocumentsOf(ctx, docStatus, "")
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := m.Store.Ledger.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +226,11 @@ func (m *Readers) List(ctx context.Context) ([]remote.Subscription, error) {
 		if err := json.Unmarshal(d.Value, &one); err != nil {
 			return nil, err
 		}
-		byID[d.Name] = one
+		id, node, shared := strings.Cut(d.Name, "/")
+		if shared && !slices.ContainsFunc(nodes, func(n store.NodeInfo) bool { return n.Name == node && n.Alive }) {
+			continue
+		}
+		byID[id] = join(byID[id], one)
 	}
 	all := []remote.Subscription{}
 	for _, s := range m.declared() {
@@ -211,7 +245,7 @@ func (m *Readers) List(ctx context.Context) ([]remote.Subscription, error) {
 		if err != nil {
 			return nil, err
 		}
-		one.ID, one.Broker, one.From, one.Owner, one.DeadLetters = s.ID, s.Broker, s.Stream, s.Owner, len(list)
+		one.ID, one.Broker, one.From, one.Owner, one.DeadLetters = s.ID, s.Broker, s.From(), s.Owner, len(list)
 		all = append(all, one)
 	}
 	return all, nil

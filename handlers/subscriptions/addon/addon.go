@@ -17,12 +17,13 @@ import (
 	"procaas/handlers/subscriptions"
 	"procaas/handlers/subscriptions/broker"
 	"procaas/handlers/subscriptions/jetstream"
+	"procaas/handlers/subscriptions/kafka"
 	"procaas/handlers/subscriptions/language"
 	"procaas/handlers/subscriptions/remote"
 )
 
 // brokers are the brokers that subscriptions can read.
-var brokers = map[string]broker.Open{"nats": jetstream.Open}
+var brokers = map[string]broker.Kind{"nats": {Open: jetstream.Open}, "kafka": {Open: kafka.Open, Shared: true}}
 
 // New returns the add-on.
 func New() addon.Addon {

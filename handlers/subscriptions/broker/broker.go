@@ -67,5 +67,13 @@ type Options struct {
 // An Open connects to the broker, and returns the source of a subscription. It is called again after errors.
 type Open func(ctx context.Context, o Options) (Source, error)
 
+// A Kind is a kind of broker.
+type Kind struct {
+	Open Open
+
+	// Shared reports that all nodes read, because the broker gives each partition to one of them. Otherwise one node reads.
+	Shared bool
+}
+
 // ErrMoved reports that another node has taken over what the source has read. Its messages must not be acknowledged.
 var ErrMoved = errors.New("another node reads these messages now")

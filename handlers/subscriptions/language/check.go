@@ -2,7 +2,7 @@
 package language
 
 import (
-	"net/url"
+	"net"
 	"slices"
 	"strings"
 
@@ -37,8 +37,11 @@ func Section() tree.Section {
 // Roots are what expressions of a subscription may read.
 var Roots = []string{"message"}
 
-// schemes are what addresses of a broker begin with. The first is that of examples.
-var schemes = map[string][]string{"nats": {"nats", "tls"}}
+// schemes are what addresses of a broker begin with. The empty one is for addresses without any.
+var schemes = map[string][]string{"nats": {"nats", "tls"}, "kafka": {""}}
+
+// examples are addresses of brokers.
+var examples = map[string]string{"nats": "nats://broker.internal:4222", "kafka": "broker.internal:9092"}
 
 // check compiles the expressions of a subscription, and reports what cannot work.
 func check(s *Subscription, c *tree.Checking) {
@@ -65,6 +68,7 @@ func check(s *Subscription, c *tree.Checking) {
 		c.Errorf(s.PlaceOf("parallelism", s.Span), rules.Subscription, "add key:, or drop parallelism",
 			"subscription %q has no key, so nothing says which of its messages may be stored at once", s.ID)
 	}
+	checkBroker(s, c)
 	checkServers(s, c)
 	checkAuth(s, c)
 }
@@ -80,33 +84,55 @@ func checkServed(s *Subscription, kind string, c *tree.Checking) {
 
 // checkGroup reports two subscriptions that would take each other's messages.
 func checkGroup(s *Subscription, groups map[string]*Subscription, c *tree.Checking) {
-	name := s.Broker + " " + s.Stream + " " + s.GroupName()
+	name := s.Broker + " " + s.From() + " " + s.GroupName()
 	if other := groups[name]; other != nil {
 		c.Errorf(s.PlaceOf("group", s.Span), rules.Subscription, "give one of them another group:",
-			"subscriptions %q and %q share the group %s of %s: each would miss messages", other.ID, s.ID, s.GroupName(), s.Stream)
+			"subscriptions %q and %q share the group %s of %s: each would miss messages", other.ID, s.ID, s.GroupName(), s.From())
 	}
 	groups[name] = s
 }
 
 func checkServers(s *Subscription, c *tree.Checking) {
-	at, known := s.PlaceOf("servers", s.Span), schemes[s.Broker]
+	at, known, want := s.PlaceOf("servers", s.Span), schemes[s.Broker], "want such as "+examples[s.Broker]
 	if len(s.Servers) == 0 && !c.Blamed(s.Span) {
-		c.Errorf(at, rules.Subscription, "name one, such as "+known[0]+"://127.0.0.1:4222", "subscription %q has no servers", s.ID)
+		c.Errorf(at, rules.Subscription, "name one, such as "+examples[s.Broker], "subscription %q has no servers", s.ID)
 	}
 	for _, server := range s.Servers {
-		u, err := url.Parse(server)
+		scheme, rest, has := strings.Cut(server, "://")
+		if !has {
+			scheme, rest = "", server
+		}
+		_, port, err := net.SplitHostPort(rest)
 		switch {
 		case len(known) == 0: // the broker is unknown, which was reported
-		case err != nil, u.Host == "" || !slices.Contains(known, u.Scheme), strings.Trim(u.Path, "/") != "":
-			c.Errorf(at, rules.Subscription, "want such as "+known[0]+"://broker.internal:4222",
-				"server %q of subscription %q is no address of a broker of this kind", server, s.ID)
-		case u.User != nil:
-			c.Errorf(at, rules.Subscription, "write auth: {username: …, password: !secret NAME}",
-				"a server of subscription %q holds a password", s.ID)
-		case u.Port() == "":
-			c.Errorf(at, rules.Subscription, "want such as "+known[0]+"://broker.internal:4222", "server %q of subscription %q has no port",
-				server, s.ID)
+		case strings.Contains(rest, "@"):
+			c.Errorf(at, rules.Subscription, "write auth: {username: NAME, password: !secret NAME}", "a server of subscription %q holds a password", s.ID)
+		case !slices.Contains(known, scheme), strings.ContainsAny(rest, "/ ,"):
+			c.Errorf(at, rules.Subscription, want, "server %q of subscription %q is no address of a broker of this kind", server, s.ID)
+		case err != nil, port == "":
+			c.Errorf(at, rules.Subscription, want, "server %q of subscription %q has no port", server, s.ID)
 		}
+	}
+}
+
+// checkBroker reports fields that are for another broker, and what is missing for this one.
+func checkBroker(s *Subscription, c *tree.Checking) {
+	of := map[string]string{"nats": "stream", "kafka": "topic"}[s.Broker]
+	for _, f := range []struct{ name, value string }{{"stream", s.Stream}, {"topic", s.Topic}} {
+		switch {
+		case of == "":
+		case f.name == of && f.value == "":
+			c.Errorf(s.PlaceOf("broker", s.Span), rules.Subscription, "add "+of+":", "subscription %q does not say which %s of %s to read", s.ID, of, s.Broker)
+		case f.name != of && f.value != "":
+			c.Errorf(s.PlaceOf(f.name, s.Span), rules.Subscription, "write "+of+":", "%s has no %s", s.Broker, f.name)
+		}
+	}
+	if s.Broker == "kafka" && s.Filter != "" {
+		c.Errorf(s.PlaceOf("filter", s.Span), rules.Subscription, "write when:, or drop it", "kafka has no filter; the node reads the whole topic %q", s.Topic)
+	}
+	if a := s.Auth; a != nil && s.Broker == "kafka" && (a.Token != nil || a.Credentials != nil) {
+		c.Errorf(a.Span, rules.Subscription, "write auth: {username: NAME, password: !secret NAME}",
+			"auth of subscription %q: kafka knows usernames with passwords", s.ID)
 	}
 }
 

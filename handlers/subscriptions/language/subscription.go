@@ -24,18 +24,21 @@ type Subscription struct {
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
 	// Broker is the kind of broker. nats means JetStream.
-	Broker string `yaml:"broker" required:"true" enum:"nats"`
+	Broker string `yaml:"broker" required:"true" enum:"nats,kafka"`
 
-	// Servers are the addresses of the broker, such as nats://127.0.0.1:4222. One of them must answer.
+	// Servers are the addresses of the broker: nats://127.0.0.1:4222, or 127.0.0.1:9092 for Kafka. One of them must answer.
 	Servers []string `yaml:"servers" required:"true"`
 
 	// Stream is the stream of JetStream to read.
-	Stream string `yaml:"stream" required:"true"`
+	Stream string `yaml:"stream"`
 
-	// Filter is the subject whose messages are read, such as orders.*.paid. Without it, all of the stream are.
+	// Topic is the topic of Kafka to read.
+	Topic string `yaml:"topic"`
+
+	// Filter is the subject of JetStream whose messages are read, such as orders.*.paid. Without it, all of the stream are.
 	Filter string `yaml:"filter"`
 
-	// Group is the name by which the broker remembers what was read: a durable consumer of JetStream. Without it, it is procaas-ID.
+	// Group is the name by which the broker remembers what was read: a durable consumer of JetStream, or a consumer group of Kafka. Without it, it is procaas-ID.
 	Group string `yaml:"group" pattern:"id"`
 
 	// Start says where a group begins that the broker does not know yet: at the first message that it has, or with new ones.
@@ -55,7 +58,7 @@ type Subscription struct {
 	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// EventID names what happened, if the sender has a name for it. Messages with the same id are one event. Without it, the id
-	// is the place of the message: its stream and sequence.
+	// is the place of the message: its stream and sequence, or its topic, partition and offset.
 	EventID *expr.Value `yaml:"event-id" kind:"string"`
 
 	// Type is the type of the event. A message whose type no pipeline serves is a dead letter.
@@ -86,7 +89,10 @@ type Login struct {
 	// Password is the secret with the password.
 	Password *expr.Value `yaml:"password" kind:"secret" expr:"no"`
 
-	// Token is the secret with a token.
+	// Mechanism is how Kafka takes the password.
+	Mechanism string `yaml:"mechanism" enum:"plain,scram-sha-256,scram-sha-512" default:"plain"`
+
+	// Token is the secret with a token of NATS.
 	Token *expr.Value `yaml:"token" kind:"secret" expr:"no"`
 
 	// Credentials is the secret with the text of a credentials file of NATS.
@@ -108,6 +114,9 @@ type Encryption struct {
 // Path is where operators hold the subscription, and the source of its events.
 func (s *Subscription) Path() string { return sectionName + "/" + s.ID }
 
+// From is what it reads: the stream or the topic.
+func (s *Subscription) From() string { return s.Stream + s.Topic }
+
 // GroupName is the name by which the broker remembers what was read.
 func (s *Subscription) GroupName() string {
 	if s.Group != "" {
@@ -118,9 +127,9 @@ func (s *Subscription) GroupName() string {
 
 // Connection describes all that needs a new connection when it changes.
 func (s *Subscription) Connection() string {
-	text := fmt.Sprintf("%s %q %q %q %q %s", s.Broker, s.Servers, s.Stream, s.Filter, s.GroupName(), s.Start)
+	text := fmt.Sprintf("%s %q %q %q %q %s", s.Broker, s.Servers, s.From(), s.Filter, s.GroupName(), s.Start)
 	if a := s.Auth; a != nil {
-		text += fmt.Sprintf(" %q %q", a.Username, []string{SecretName(a.Password), SecretName(a.Token), SecretName(a.Credentials)})
+		text += fmt.Sprintf(" %s %q %q", a.Mechanism, a.Username, []string{SecretName(a.Password), SecretName(a.Token), SecretName(a.Credentials)})
 	}
 	if t := s.TLS; t != nil {
 		text += fmt.Sprintf(" tls %q", []string{SecretName(t.CA), SecretName(t.Certificate), SecretName(t.Key)})

@@ -1,0 +1,281 @@
+// Package kafka reads topics of Kafka for subscriptions.
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"procaas/handlers/subscriptions/broker"
+)
+
+const (
+	// session is after how long the group gives the partitions of a dead node to others. Servers allow no less by default.
+	session   = 6 * time.Second
+	heartbeat = 2 * time.Second
+	rebalance = 10 * time.Second
+
+	idle    = 2 * time.Second // how long a Fetch waits
+	timeout = 10 * time.Second
+
+	unpacked = 64 << 20 // the most bytes of a compressed batch when it is decompressed
+)
+
+// A source reads a topic as a member of a consumer group, which gives each partition to one node. A node that has lost a partition may
+// still store what it had fetched, which the next owner reads again from the last acknowledged message. But it acknowledges nothing.
+type source struct {
+	client       *kgo.Client
+	admin        *kadm.Client
+	topic, group string
+
+	mu     sync.Mutex    // guards epochs
+	epochs map[int32]int // how often a partition was taken from this node
+}
+
+// A receipt is the place after a message, and in which epoch of its partition this node has fetched it.
+type receipt struct {
+	partition int32
+	next      kgo.EpochOffset
+	epoch     int
+}
+
+// Open joins the consumer group.
+func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	sub := o.Subscription
+	s := &source{topic: sub.Topic, group: sub.GroupName(), epochs: map[int32]int{}}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(sub.Servers...), kgo.ClientID("procaas-" + sub.ID), kgo.Dialer(dialer(o)), kgo.RetryTimeout(timeout),
+		kgo.DisableClientMetrics(),
+	}
+	member := []kgo.Opt{
+		kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
+		kgo.OnPartitionsRevoked(s.lost), kgo.OnPartitionsLost(s.lost),
+		kgo.SessionTimeout(session), kgo.HeartbeatInterval(heartbeat), kgo.RebalanceTimeout(rebalance),
+		kgo.FetchMaxBytes(broker.MaxBytes), kgo.FetchMaxPartitionBytes(broker.MaxBytes), kgo.MaxConcurrentFetches(1),
+		kgo.MaxDecompressBatchBytes(unpacked), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	}
+	if a := sub.Auth; a != nil {
+		password, err := o.Secret(a.Password.Secret)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, kgo.SASL(mechanism(a.Mechanism, a.Username, password)))
+	}
+	outside, err := kgo.NewClient(options...)
+	if err != nil {
+		return nil, err
+	}
+	s.admin = kadm.NewClient(outside)
+	err = s.begin(ctx, sub.Start == "new") // before it is a member: only then may it say where a group begins
+	if err == nil {
+		s.client, err = kgo.NewClient(append(options, member...)...)
+	}
+	if err != nil {
+		outside.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// dialer connects to the addresses that the operator allows.
+func dialer(o broker.Options) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := o.Dial(ctx, network, address)
+		if err != nil || o.TLS == nil {
+			return c, err
+		}
+		config := o.TLS.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+		secure := tls.Client(c, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			c.Close()
+			return nil, err
+		}
+		return secure, nil
+	}
+}
+
+// mechanism returns how a user proves who it is.
+func mechanism(name, user, password string) sasl.Mechanism {
+	switch name {
+	case "scram-sha-256":
+		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
+	case "scram-sha-512":
+		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
+	}
+	return plain.Auth{User: user, Pass: password}.AsMechanism()
+}
+
+// begin checks that the topic is there. With new, a group that the broker does not know begins after the present messages. That is
+// acknowledged at once: a node that died before its first acknowledgement must not skip any.
+func (s *source) begin(ctx context.Context, fresh bool) error {
+	ends, err := s.ends(ctx)
+	if err != nil || !fresh {
+		return err
+	}
+	known, err := s.admin.FetchOffsets(ctx, s.group)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return fmt.Errorf("group %s: %w", s.group, err)
+	}
+	if len(known.Offsets()[s.topic]) > 0 {
+		return nil
+	}
+	if err := s.admin.CommitAllOffsets(ctx, s.group, ends.Offsets()); err != nil {
+		return fmt.Errorf("group %s: %w", s.group, err)
+	}
+	return nil
+}
+
+func (s *source) ends(ctx context.Context) (kadm.ListedOffsets, error) {
+	ends, err := s.admin.ListEndOffsets(ctx, s.topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("topic %s: %w", s.topic, err)
+	}
+	return ends, nil
+}
+
+// lost notes that partitions were taken from this node.
+func (s *source) lost(_ context.Context, _ *kgo.Client, all map[string][]int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range all[s.topic] {
+		s.epochs[p]++
+	}
+}
+
+func (s *source) epoch(partition int32) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epochs[partition]
+}
+
+// Fetch implements [broker.Source].
+func (s *source) Fetch(ctx context.Context) (out []broker.Message, err error) {
+	wait, cancel := context.WithTimeout(ctx, idle)
+	defer cancel()
+	fetches := s.client.PollRecords(wait, broker.MaxMessages)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	fetches.EachError(func(_ string, _ int32, e error) {
+		if !errors.Is(e, context.DeadlineExceeded) {
+			err = errors.Join(err, e)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	fetches.EachTopic(func(t kgo.FetchTopic) {
+		t.EachRecord(func(r *kgo.Record) { out = append(out, s.message(t.TopicID, r)) })
+	})
+	return out, nil
+}
+
+// message makes a message of a record. A topic that is made anew counts from 0 again, and has another id. What says that a key has
+// been deleted has no body, which is null.
+func (s *source) message(topic [16]byte, r *kgo.Record) broker.Message {
+	headers := make(map[string]any, len(r.Headers))
+	for _, h := range r.Headers {
+		headers[strings.ToLower(h.Key)] = string(h.Value)
+	}
+	body := r.Value
+	if body == nil {
+		body = []byte("null")
+	}
+	return broker.Message{
+		ID: fmt.Sprintf("%s/%x/%d/%d", r.Topic, topic[:6], r.Partition, r.Offset), Subject: r.Topic, Key: string(r.Key), Headers: headers,
+		Body: body, Time: r.Timestamp,
+		Receipt: receipt{r.Partition, kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, s.epoch(r.Partition)},
+	}
+}
+
+// Done implements [broker.Source].
+func (s *source) Done(ctx context.Context, messages []broker.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	next := map[int32]kgo.EpochOffset{}
+	for _, m := range messages {
+		r := m.Receipt.(receipt)
+		if r.epoch == s.epoch(r.partition) {
+			next[r.partition] = r.next
+		}
+	}
+	if len(next) == 0 {
+		return nil
+	}
+	var failed error
+	s.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{s.topic: next},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, reply *kmsg.OffsetCommitResponse, err error) {
+			failed = err
+			if err != nil {
+				return
+			}
+			for _, t := range reply.Topics {
+				for _, p := range t.Partitions {
+					failed = errors.Join(failed, kerr.ErrorForCode(p.ErrorCode))
+				}
+			}
+		})
+	for _, passing := range []error{kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.FencedMemberEpoch, kerr.StaleMemberEpoch} {
+		if errors.Is(failed, passing) {
+			return nil // the group moves partitions; what is not acknowledged comes again, as a duplicate
+		}
+	}
+	return failed
+}
+
+// Lag implements [broker.Source].
+func (s *source) Lag(ctx context.Context) (lag int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ends, err := s.ends(ctx)
+	if err != nil {
+		return 0, err
+	}
+	starts, err := s.admin.ListStartOffsets(ctx, s.topic)
+	if err != nil {
+		return 0, err
+	}
+	known, err := s.admin.FetchOffsets(ctx, s.group)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return 0, err
+	}
+	ends.Each(func(end kadm.ListedOffset) {
+		from := int64(0)
+		if start, ok := starts.Lookup(s.topic, end.Partition); ok {
+			from = start.Offset
+		}
+		if at, ok := known.Lookup(s.topic, end.Partition); ok {
+			from = max(from, at.At)
+		}
+		lag += max(0, end.Offset-from)
+	})
+	return lag, nil
+}
+
+// Most implements [broker.Source]. What the library has fetched and a Fetch has not returned counts, too.
+func (s *source) Most() int { return 2 * broker.MaxBytes }
+
+// Close implements [broker.Source].
+func (s *source) Close() {
+	s.client.CloseAllowingRebalance()
+	s.admin.Close()
+}
