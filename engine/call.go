@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"time"
 	"unicode"
 
 	"procaas/dsl/datum"
@@ -14,6 +15,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/node"
+	"procaas/engine/outbound"
 	"procaas/engine/secrets"
 )
 
@@ -49,6 +51,9 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 		Authorization: func(ctx context.Context, s *tree.Service, refused string) (string, error) {
 			text, err := e.authorization(ctx, s, refused, secrets)
 			if err != nil {
+				if e, ok := errors.AsType[*outbound.TokenError](err); ok && !e.Until.IsZero() {
+					err = model.AfterAtLeast(time.Until(e.Until), err)
+				}
 				err = model.WithClass(model.ClassCredentials, err)
 			}
 			return text, err

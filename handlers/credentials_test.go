@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -35,10 +36,12 @@ type guardedService struct {
 
 	mu      sync.Mutex // guards the following
 	expires int        // seconds, as the issuer says; 0 for none
+	busy    string     // Retry-After of the next answer of the issuer, a 503; empty for none
 	refuse  string     // what the issuer answers instead: a status, a space and a body
 	valid   map[string]bool
 	issued  []string
 	asked   []string // bodies and clients of the requests for tokens
+	times   []time.Time
 	got     []string // paths of calls with their credentials
 }
 
@@ -59,6 +62,13 @@ func (s *guardedService) issue(w http.ResponseWriter, r *http.Request) {
 	user, password, _ := r.BasicAuth()
 	s.asked = append(s.asked, user+":"+password+" "+string(body))
 	w.Header().Set("Content-Type", "application/json")
+	s.times = append(s.times, time.Now())
+	if s.busy != "" {
+		w.Header().Set("Retry-After", s.busy)
+		s.busy = ""
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	if status, body, ok := strings.Cut(s.refuse, " "); ok {
 		var code int
 		fmt.Sscan(status, &code)
@@ -124,6 +134,7 @@ pipelines:
           - {id: url, request: {url: !$ "'URL/api/url?' + event.id"}}
           - {id: body, request: {service: body, path: /body}}
   - {id: token, stages: [{id: calls, handlers: [{id: get, request: {service: tokens, path: /tokens}, retry: {attempts: 1}}]}]}
+  - {id: patient, stages: [{id: calls, handlers: [{id: get, request: {service: tokens, path: /tokens}, retry: {attempts: 2, min-delay: 1ms}}]}]}
   - id: handled
     shared-state: {why: null}
     stages:
@@ -307,6 +318,25 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 		_, asked := s.said()
 		return len(asked) >= 3
 	})
+}
+
+// An issuer that asks for time gets it, and the call that waits for its token is made after that.
+func TestIssuersGetTheTimeThatTheyAskFor(t *testing.T) {
+	t.Parallel()
+	s := newGuardedService(t)
+	s.busy = "2" // longer than the pause after any failure
+	n := newGuardedNode(t, s, "tokens")
+	run := n.submit("patient", 1)[0]
+	patience.Until(t, "the run has ended", func() bool { return n.ended(run).Status.Ended() }) // it is parked meanwhile
+	v := n.ended(run)
+	if v.Status != model.Succeeded {
+		t.Errorf("have %s: %s", v.Status, v.Error)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.times) != 2 || s.times[1].Sub(s.times[0]) < 2*time.Second {
+		t.Errorf("want another request after two seconds, have %s", s.times)
+	}
 }
 
 // Without a token there is no call, and authors and operators learn why.

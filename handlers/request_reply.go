@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,6 +19,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/outbound"
 )
 
 const (
@@ -77,26 +77,13 @@ func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) er
 		Excerpt: excerpt(data, s),
 		Body:    errorBody(data),
 	}
-	if delay, ok := retryAfter(resp, c.Now); ok {
+	if resp.StatusCode < http.StatusBadRequest { // in a redirect, Retry-After says when to follow it
+		return err
+	}
+	if delay, ok := outbound.RetryAfter(resp.Header, c.Now); ok {
 		return model.AfterAtLeast(delay, err)
 	}
 	return err
-}
-
-// retryAfter parses the header of a reply that is an error.
-func retryAfter(resp *http.Response, now time.Time) (time.Duration, bool) {
-	if resp.StatusCode < http.StatusBadRequest { // in a redirect it says when to follow it
-		return 0, false
-	}
-	text := resp.Header.Get("Retry-After")
-	// 32 bits are 136 years. A larger number is a mistake, and the policy's delay applies.
-	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return time.Duration(seconds) * time.Second, true
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(at.Sub(now), 0), true
-	}
-	return 0, false
 }
 
 // readBody reads a body up to its limit.

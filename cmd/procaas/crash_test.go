@@ -89,6 +89,7 @@ type crashing struct {
 	cells     []string // more databases of the inbox, as flags name them
 	name      string   // of the node; its own choice when empty
 	flags     []string // more of them
+	logs      *os.File // gets the lines of processes while they serve; may be nil
 }
 
 // newCrashing returns a node that is not started yet. Its pipelines call a service, at the place of URL in their text.
@@ -186,6 +187,9 @@ func (c *crashing) start(ctx context.Context) *child {
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
 			go func() {
 				for lines.Scan() { // the pipe must not fill up
+					if c.logs != nil {
+						fmt.Fprintln(c.logs, lines.Text())
+					}
 				}
 			}()
 			return p

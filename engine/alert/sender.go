@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +31,7 @@ const (
 const (
 	maxItems   = 4096             // alerts that a sender keeps, at most
 	maxBatch   = 64               // alerts in one request, at most
+	mostAfter  = 5 * time.Minute  // that a receiver may ask to wait
 	postTime   = 10 * time.Second // timeout of one request
 	lastTry    = 3 * time.Second  // timeout of the last request
 	againPause = time.Second      // pause before a retry
@@ -293,21 +293,6 @@ func (s *sender) post(ctx context.Context, batch []dispatch, most time.Duration)
 		return nil
 	}
 	refused := reply.StatusCode/100 == 4 && !slices.Contains([]int{401, 403, 404, 408, 425, 429}, reply.StatusCode)
-	return &sendError{
-		error: fmt.Errorf("%s: %q", reply.Status, excerpt), refused: refused, after: retryAfter(reply.Header),
-	}
-}
-
-// retryAfter returns the delay that the receiver asks for.
-func retryAfter(h http.Header) time.Duration {
-	const most = 5 * time.Minute
-	text := h.Get("Retry-After")
-	if at, err := http.ParseTime(text); err == nil {
-		return min(max(time.Until(at), 0), most)
-	}
-	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
-		return 0
-	}
-	return min(time.Duration(n)*time.Second, most)
+	after, _ := outbound.RetryAfter(reply.Header, time.Now())
+	return &sendError{error: fmt.Errorf("%s: %q", reply.Status, excerpt), refused: refused, after: min(after, mostAfter)}
 }

@@ -234,7 +234,7 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)
-		if d := retryAfter(http.Header{"Retry-After": {at}}); d != 90*time.Second {
+		if d, ok := outbound.RetryAfter(http.Header{"Retry-After": {at}}, time.Now()); !ok || d != 90*time.Second {
 			t.Errorf("want 90s until the date %s, have %s", at, d)
 		}
 	})

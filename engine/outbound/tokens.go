@@ -43,12 +43,15 @@ const (
 	tokenPause   = time.Second      // after a failed request, before the next one
 	refusalPause = 10 * time.Second // between renewals because a service answers 401
 	tokenUnused  = time.Hour        // after which a token that nobody uses is forgotten
+	longestPause = time.Hour        // that an issuer may ask for
 	longestLead  = time.Minute      // before its end that a token is renewed
 	shownError   = 300              // characters of an issuer's description
 )
 
 // A TokenError reports that an issuer has returned no token.
 type TokenError struct {
+	Until time.Time // before which the issuer gets no other request, since it has asked for that; zero for any time
+
 	text      string
 	permanent bool
 }
@@ -69,7 +72,7 @@ func (t *Tokens) Token(ctx context.Context, s *tree.Service, secret, refused str
 	i.used = now
 	have := i.valid(now)
 	switch {
-	case have != "" && have != refused && (now.Before(i.renew) || now.Sub(i.failedAt) < tokenPause):
+	case have != "" && have != refused && (now.Before(i.renew) || now.Before(i.resume)):
 		i.mu.Unlock()
 		return have, nil // if the call has another one, some call has renewed it
 	case have != "" && have == refused && now.Sub(i.refused) < refusalPause:
@@ -77,7 +80,7 @@ func (t *Tokens) Token(ctx context.Context, s *tree.Service, secret, refused str
 		return "", nil
 	case have != "" && have == refused:
 		i.refused, i.token, have = now, "", ""
-	case have == "" && i.flight == nil && now.Sub(i.failedAt) < tokenPause:
+	case have == "" && i.flight == nil && now.Before(i.resume):
 		defer i.mu.Unlock()
 		return "", i.failed
 	}
@@ -163,15 +166,15 @@ type issuer struct {
 	config  clientcredentials.Config
 	client  *http.Client
 
-	mu       sync.Mutex // guards the following
-	token    string     // with its type
-	ends     time.Time  // when the token can no longer be used; zero for never
-	renew    time.Time  // when to ask for the next one; after all times for never
-	used     time.Time
-	refused  time.Time // when a service last answered 401
-	failed   error     // of the last request; nil if it succeeded
-	failedAt time.Time
-	flight   *tokenFlight // the current request; nil for none
+	mu      sync.Mutex // guards the following
+	token   string     // with its type
+	ends    time.Time  // when the token can no longer be used; zero for never
+	renew   time.Time  // when to ask for the next one; after all times for never
+	used    time.Time
+	refused time.Time    // when a service last answered 401
+	failed  error        // of the last request; nil if it succeeded
+	resume  time.Time    // before which there is no request after one that failed
+	flight  *tokenFlight // the current request; nil for none
 }
 
 // A tokenFlight is a request for a token. token and err are set when done is closed.
@@ -254,10 +257,13 @@ func (i *issuer) settle(f *tokenFlight, token *oauth2.Token, began time.Time) (b
 	before = i.failed
 	i.flight, i.failed = nil, f.err
 	if f.err != nil {
-		i.failedAt = time.Now()
+		i.resume = time.Now().Add(tokenPause)
+		if e, ok := errors.AsType[*TokenError](f.err); ok && e.Until.After(i.resume) {
+			i.resume = e.Until
+		}
 		return before
 	}
-	i.token, i.ends, i.failedAt = f.token, time.Time{}, time.Time{}
+	i.token, i.ends, i.resume = f.token, time.Time{}, time.Time{}
 	i.renew = began.Add(1 << 62)
 	if !token.Expiry.IsZero() {
 		lead := min(token.Expiry.Sub(began)/5, longestLead)
@@ -284,6 +290,10 @@ func (i *issuer) describe(ctx context.Context, err error, hide func(string) stri
 	switch reply, answered := errors.AsType[*oauth2.RetrieveError](err); {
 	case answered:
 		status := reply.Response.StatusCode
+		now := time.Now()
+		if delay, ok := RetryAfter(reply.Response.Header, now); ok && status >= http.StatusBadRequest {
+			out.Until = now.Add(min(delay, longestPause))
+		}
 		what = fmt.Sprint(status)
 		for _, more := range []string{reply.ErrorCode, reply.ErrorDescription} {
 			if more != "" {
