@@ -162,6 +162,7 @@ var foreigns = map[string][]foreign{
 	"service": {
 		{"name", "write id:"},
 		{"host address base-url endpoint uri", "write url:"},
+		{"mtls certificate client-cert client-certificate cert", "write tls: {cert: FILE, key: FILE, ca: FILE}"},
 		{"listen routes", "write it in a file NAME.stub.yaml, which plays the service"},
 	},
 	"stage": {
@@ -201,7 +202,13 @@ var foreigns = map[string][]foreign{
 		{"type action", "write the type as a key, such as request: {…} or set: {…}"},
 		{"description comment", "write a comment: # …"},
 	},
+	"await": {
+		{"exclusive parallel", "delete it: later events of the key wait, as they would read what is half done. End the pipeline before the " +
+			"wait, and let the event start another one"},
+	},
 	"request": {
+		{"stream streaming pipe", "delete it: nothing streams, since a retry must send the same bytes. Write response: bytes, or pass a " +
+			"signed URL on"},
 		{"uri endpoint href address host", "write url:, or service: and path:"},
 		{"verb type", "write method:"},
 		{"params query-params args", "write query:"},

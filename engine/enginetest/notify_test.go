@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -136,4 +137,61 @@ func notifyAfter(t *testing.T, db store.Store, d *desk, url, end string, crash c
 		t.Error(err)
 	}
 	return tr.engine.Saves()
+}
+
+const parkedFlow = `
+services: [{id: desk, url: URL}]
+flows:
+  - {id: thing, key: !$ event.id, notify: [{id: watch, on: [blocked, succeeded], service: desk, path: /watch, secret: !secret DESK}]}
+pipelines:
+  - {id: work, flow: thing, stages: [{id: s, handlers: [{id: a, step: {value: ""}, on-unknown: park}]}]}
+`
+
+// TestParkedRunsTellThatTheyBlock lets the node die at each checkpoint of a run whose call must not be repeated. If the call is in
+// flight then, the run waits for an operator and blocks its key, and the service hears of it, by one id.
+func TestParkedRunsTellThatTheyBlock(t *testing.T) {
+	t.Parallel()
+	db := openStore(t, filepath.Join(t.TempDir(), "trial.db"))
+	d := &desk{t: t, told: map[string]map[string]bool{}}
+	server := httptest.NewServer(d)
+	t.Cleanup(server.Close)
+	types := append(handlers.All(), enginetest.Scripted("step", func(context.Context, *engine.Call, any) (model.Result, error) {
+		return model.Result{}, nil
+	}))
+	parked := 0
+	eachCrash(func(c crash) int {
+		tr := startTrial(t, trial{
+			store: db, types: types, flow: strings.Replace(parkedFlow, "URL", server.URL, 1), what: c.String(), crash: c, secret: deskSecret,
+		})
+		d.mu.Lock()
+		d.now = tr.clock.Now
+		d.mu.Unlock()
+		tr.drain(t)
+		v, err := tr.engine.Engine().RunByID(t.Context(), tr.run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "/watch " + tr.run + " procaas.run.succeeded false"
+		if v.Status == model.Parked {
+			want = "/watch " + tr.run + " procaas.run.blocked true"
+			parked++
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for told, ids := range d.told {
+			if strings.Contains(told, tr.run) && told != want {
+				t.Errorf("%s: want nothing but %q told, have %q", c, want, told)
+			}
+			if len(ids) != 1 {
+				t.Errorf("%s: want %s told by one id, have %v", c, told, ids)
+			}
+		}
+		if d.told[want] == nil {
+			t.Errorf("%s: %s: want %q told, have %v", c, v.Status, want, d.told)
+		}
+		return tr.engine.Saves()
+	})
+	if parked == 0 {
+		t.Error("want a crash after which the run waits for an operator")
+	}
 }
