@@ -79,6 +79,10 @@ procaas_handler_waiting GAUGE handler pipeline stage
 procaas_inbox_oldest_seconds GAUGE
 procaas_inbox_waiting GAUGE
 procaas_limit_values_full_total COUNTER
+procaas_pipeline_call_seconds_total COUNTER pipeline
+procaas_pipeline_cpu_seconds_total COUNTER pipeline
+procaas_pipeline_reply_bytes_total COUNTER pipeline
+procaas_pipeline_stored_bytes_total COUNTER pipeline
 procaas_pipeline_tolerance GAUGE owner pipeline
 procaas_run_seconds HISTOGRAM from pipeline
 procaas_runs_damaged_total COUNTER

@@ -40,11 +40,15 @@ type Cost struct {
 
 // Called counts a call for the costs of its handler.
 func (s *Stats) Called(path string, took time.Duration, bytes int, now time.Time) {
+	pipeline := model.PipelineOf(path)
+	s.Metrics.CallSeconds.WithLabelValues(pipeline).Add(took.Seconds())
+	s.Metrics.ReplyBytes.WithLabelValues(pipeline).Add(float64(bytes))
 	s.used.add(path, now, store.UseCounts{Calls: 1, CallMicros: took.Microseconds(), Bytes: int64(bytes)})
 }
 
 // Left counts an ended run for the costs of its pipeline.
 func (s *Stats) Left(pipeline string, bytes int, now time.Time) {
+	s.Metrics.StoredBytes.WithLabelValues(pipeline).Add(float64(bytes))
 	s.used.add(pipeline, now, store.UseCounts{Runs: 1, StoredBytes: int64(bytes)})
 }
 
@@ -57,13 +61,16 @@ func (s *Stats) SpendCPU(spent time.Duration, now time.Time) {
 	for _, counts := range u.pending {
 		calls += counts.Calls
 	}
-	for _, counts := range u.pending {
+	for at, counts := range u.pending {
 		if counts.Calls > 0 {
-			counts.CPUMicros += spent.Microseconds() * counts.Calls / calls
+			part := spent.Microseconds() * counts.Calls / calls
+			counts.CPUMicros += part
+			s.Metrics.CPUSeconds.WithLabelValues(model.PipelineOf(at.path)).Add(float64(part) / 1e6)
 		}
 	}
 	u.mu.Unlock()
 	if calls == 0 {
+		s.Metrics.CPUSeconds.WithLabelValues("").Add(spent.Seconds())
 		u.add("", now, store.UseCounts{CPUMicros: spent.Microseconds()})
 	}
 }

@@ -34,6 +34,10 @@ type Metrics struct {
 	RunSeconds   *prometheus.HistogramVec // also by where the duration begins
 	StageSeconds *prometheus.HistogramVec // by pipeline and stage, and by where the duration begins
 	LateTotal    *prometheus.CounterVec   // by pipeline and stage, which is empty for a run
+
+	// What pipelines cost on this node.
+	CallSeconds, CPUSeconds, ReplyBytes, StoredBytes *prometheus.CounterVec
+
 	Quarantined  prometheus.Counter
 	Damaged      prometheus.Counter
 	NotUndone    prometheus.Counter
@@ -137,6 +141,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"empty for a run.",
 	}, []string{"pipeline", "stage"})
 	r.MustRegister(m.LateTotal, m.targets)
+	cost := func(name, help string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"pipeline"})
+		r.MustRegister(c)
+		return c
+	}
+	m.CallSeconds = cost("procaas_pipeline_call_seconds_total", "Seconds of the calls of handlers on this node, added up.")
+	m.CPUSeconds = cost("procaas_pipeline_cpu_seconds_total",
+		"Processor time of this node, divided by calls, so it is an estimate. The pipeline is empty for the time in which nothing was called.")
+	m.CPUSeconds.WithLabelValues("")
+	m.ReplyBytes = cost("procaas_pipeline_reply_bytes_total", "Bytes that the replies of services took in the memory of this node.")
+	m.StoredBytes = cost("procaas_pipeline_stored_bytes_total", "Bytes of the checkpoints that runs which ended on this node left in the store.")
 	m.Passed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "procaas_runs_passed_total",
 		Help: "Runs that began at once while others waited, in a place that this node keeps free for pipelines below their part.",

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/dsl/diag"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/ui/words"
 	"procaas/engine/api/wire"
@@ -45,6 +46,9 @@ The store keeps 90 days.`,
 		all, err := q.Costs(q.Ctx, *by, *days, *limit)
 		return cli.Items(all), err
 	}, func(q *cli.Call, page wire.Page[stats.Cost]) error {
+		if len(page.Items) == 0 {
+			return q.Printf("The store has no costs of the last %s. Nodes add theirs once a minute, and when they stop.\n", diag.Plural(*days, "day"))
+		}
 		return cli.Table(q.Out, "DAY\tNAME\tCALLS\tCALL-TIME\tREPLIES\tCPU\tRUNS\tSTORED", page.Items, func(r stats.Cost) cli.Row {
 			return cli.Row{
 				r.Day, r.Name, r.Calls, fmt.Sprintf("%.1fs", r.CallSeconds), words.Bytes(r.Bytes), fmt.Sprintf("%.1fs", r.CPUSeconds), r.Runs,
