@@ -19,6 +19,7 @@ import (
 // read shared data. It returns their steps for checks that look at several pipelines.
 func Pipelines(w *merge.Whole, r *diag.Reporter) []*steps.Pipeline {
 	configs := configOutlines(w)
+	settleTimes(w, configs, r)
 	pipelines := make([]*steps.Pipeline, len(w.Bundle.Pipelines))
 	for level, left := 0, len(pipelines); left > 0; level++ {
 		var now []int // pipelines whose called pipelines are all checked

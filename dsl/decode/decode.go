@@ -85,7 +85,7 @@ func (d *decoder) check(v *expr.Value, f *spec.Field, name string, may allowance
 	f = f.Of(v)
 	switch v.Kind {
 	case expr.ValueExpr:
-		if may.noExpr || !may.body && !f.IsValue {
+		if may.noExpr || !may.body && !f.IsValue && !f.Live {
 			hint := "write the value itself"
 			if f.ExprKind == datum.SecretKind {
 				hint = "write !secret NAME"

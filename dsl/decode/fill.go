@@ -35,6 +35,10 @@ func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 		if item == nil {
 			continue
 		}
+		if f.Live && item.Kind == expr.ValueExpr {
+			live := dst.FieldByName("Live").Addr().Interface().(*tree.Times)
+			live.Keep(f.Name, item)
+		}
 		if keeper == nil {
 			continue
 		}

@@ -3,7 +3,9 @@ package decode
 import (
 	"embed"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -167,6 +169,11 @@ func show(b *strings.Builder, path string, v reflect.Value) {
 			fmt.Fprintf(b, "%s: %s\n", path, showValue(x))
 		}
 		return
+	case tree.Times:
+		for _, name := range slices.Sorted(maps.Keys(x)) {
+			fmt.Fprintf(b, "%s.%s: %s\n", path, name, showValue(x[name]))
+		}
+		return
 	case diag.Span:
 		return
 	}
@@ -261,7 +268,10 @@ func showPlaces(text string, e *expr.Expr) string {
 func TestTheLanguageDocumentsItself(t *testing.T) {
 	t.Parallel()
 	handler := tree.NewLanguage().File().Field("pipelines").Elem.Spec.Field("stages").Elem.Spec.Field("handlers").Elem.Spec
-	if have := handler.Field("timeout"); !have.NoExpr || have.Doc != "Timeout bounds one attempt." {
+	if have := handler.Field("max-in-flight"); !have.NoExpr || !strings.HasPrefix(have.Doc, "MaxInFlight is the highest number") {
+		t.Errorf("have %+v", have)
+	}
+	if have := handler.Field("timeout"); have.NoExpr || !have.Live {
 		t.Errorf("have %+v", have)
 	}
 	if have := handler.Field("enabled"); have.NoExpr || have.ExprKind != datum.BoolKind {

@@ -88,7 +88,7 @@ func (b *specBuilder) spec(t reflect.Type) *Spec {
 }
 
 // knownTags are the tags that have a meaning here.
-var knownTags = []string{"yaml", "required", "enum", "default", "min", "max", "pattern", "kind", "expr", "words", "one"}
+var knownTags = []string{"yaml", "required", "enum", "default", "min", "max", "pattern", "kind", "expr", "words", "one", "live"}
 
 var fieldName = regexp.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
 
@@ -104,7 +104,7 @@ func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 		if !slices.Contains(knownTags, name) {
 			bug("unknown tag %s", name)
 		}
-		if only := map[string]string{"required": "true", "expr": "no", "one": "true"}[name]; only != "" && value != only {
+		if only := map[string]string{"required": "true", "expr": "no", "one": "true", "live": "true"}[name]; only != "" && value != only {
 			bug("the tag %s can only be %q", name, only)
 		}
 	}
@@ -114,6 +114,7 @@ func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 	f.Doc = b.comments[t.Name()+"."+sf.Name]
 	f.Required = tags["required"] != ""
 	f.NoExpr = tags["expr"] != ""
+	f.Live = tags["live"] != ""
 	switch {
 	case sf.Anonymous:
 		bug("embedded structs are not supported")

@@ -37,6 +37,7 @@ type Field struct {
 	Min, Max string
 	Pattern  string     // id: a name; class: a class of errors, as in retry; status: a status or a class of statuses
 	NoExpr   bool       // expressions are not allowed
+	Live     bool       // an expression is allowed whose value changes with configs; the struct keeps it in its field Live
 	ExprKind datum.Kind // for an AnyKind field: the kind that it, or an expression in it, must have
 
 	Index     int           // in the Go struct; -1 if the value is kept in [Added]
@@ -149,7 +150,7 @@ func forbidExprs(s *Spec, seen map[*Spec]bool) {
 	seen[s] = true
 	for _, f := range s.Fields {
 		for ; f != nil; f = f.Elem {
-			f.NoExpr = f.NoExpr || !f.IsValue
+			f.NoExpr = f.NoExpr || !f.IsValue && !f.Live
 			if f.Spec != nil {
 				forbidExprs(f.Spec, seen)
 			}

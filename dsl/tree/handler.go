@@ -81,14 +81,18 @@ type Handler struct {
 	// Touches names effects outside the shared state. Handlers of a stage that touch the same thing run in order.
 	Touches spec.Names `yaml:"touches"`
 
-	// Timeout bounds one attempt.
-	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+	// Timeout bounds one attempt. It may be an expression over configs whose result is text such as 300ms.
+	Timeout time.Duration `yaml:"timeout" min:"1ms" live:"true"`
 
 	// Deadline is the longest time that all attempts of the handler may take together, with the waits before and
 	// between them. The header X-Procaas-Time-Left tells the service how many milliseconds are left. An attempt in
 	// flight ends at the deadline, and none starts later. Then the handler fails with an error of the class deadline. The
-	// default is 2s for a request that is not critical and has no deadline, timeout, retry, rate-limit or max-in-flight.
-	Deadline time.Duration `yaml:"deadline" min:"1ms"`
+	// default is 2s for a request that is not critical and has no deadline, timeout, retry, rate-limit or max-in-flight. It may be an
+	// expression over configs whose result is text such as 2s.
+	Deadline time.Duration `yaml:"deadline" min:"1ms" live:"true"`
+
+	// Live has the expressions of timeout and deadline.
+	Live Times `yaml:"-"`
 
 	// Retry says how the node retries failed attempts.
 	Retry *Retry `yaml:"retry"`

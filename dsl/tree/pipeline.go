@@ -60,8 +60,12 @@ type Pipeline struct {
 
 	// Deadline is the longest time that a run of the pipeline may take, with all its attempts and waits. Then no
 	// other attempt starts: a critical handler that is not done fails with an error of the class deadline, and the run
-	// continues without the others. If other pipelines call this one, the deadline applies to each call.
-	Deadline time.Duration `yaml:"deadline" min:"1ms"`
+	// continues without the others. If other pipelines call this one, the deadline applies to each call. It may be an
+	// expression over configs whose result is text such as 30s.
+	Deadline time.Duration `yaml:"deadline" min:"1ms" live:"true"`
+
+	// Live has the expression of deadline.
+	Live Times `yaml:"-"`
 
 	// Target is how long a run should take, from the acceptance of its event. It changes no run. In 99 of 100 runs it should be
 	// kept: the server counts the others against an error budget of seven days, and alerts when the p99 of ten minutes is over it.
@@ -145,8 +149,12 @@ type Stage struct {
 	// Enabled says whether the run includes the stage. It is computed once, before any of its handlers starts.
 	Enabled *expr.Value `yaml:"enabled" kind:"bool"`
 
-	// Deadline is the longest time that the stage may take. It ends like the deadline of a pipeline.
-	Deadline time.Duration `yaml:"deadline" min:"1ms"`
+	// Deadline is the longest time that the stage may take. It ends like the deadline of a pipeline, and may be an expression
+	// like it.
+	Deadline time.Duration `yaml:"deadline" min:"1ms" live:"true"`
+
+	// Live has the expression of deadline.
+	Live Times `yaml:"-"`
 
 	// Target is how long the stage should take, from the end of the stage before it. It changes no run. It counts like the target of
 	// a pipeline.

@@ -187,7 +187,7 @@ func (r *Run) keyOf(u unit) string {
 // handler's key: making up for the handler repeats the same call.
 func (r *Run) beside(u unit, v Verdict, live Live) (Attempt, bool) {
 	body, err := u.Handler.Body.Eval(r.scope.envOf(u, live))
-	a := r.describe(u, Attempt{Type: u.Type, Body: body, IdempotencyKey: r.keyOf(u), Attempt: u.rec.attempts + 1, Beside: true})
+	a := r.describe(u, Attempt{Type: u.Type, Body: body, IdempotencyKey: r.keyOf(u), Attempt: u.rec.attempts + 1, Beside: true}, live)
 	r.leaveOut(u, v.Reason, live)
 	return a, err == nil
 }
@@ -204,16 +204,17 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 	}
 	a.Attempt, a.Begun = rec.attempts, live.Now
 	r.whole.recording.begins(r.within+u.ref(), live)
-	return r.describe(u, a)
+	return r.describe(u, a, live)
 }
 
 // describe completes the attempt of a unit. The body is a copy, because the type may change it, and
 // the next attempt sends the original.
-func (r *Run) describe(u unit, a Attempt) Attempt {
+func (r *Run) describe(u unit, a Attempt, live Live) Attempt {
+	a.Timeout = u.Handler.Live.Or("timeout", u.Handler.Timeout, live.Configs)
+	a.Own = a.Timeout
 	a.Step = u.Step
 	a.Item = u.item
 	a.within = r.within
-	a.Timeout = u.Handler.Timeout
 	a.Body = model.CopyData(a.Body)
 	a.run = r
 	a.unit = u
@@ -256,7 +257,8 @@ type Attempt struct {
 	// IdempotencyKey is the same for all attempts on all nodes. A call that was undone and is made
 	// again has a new one.
 	IdempotencyKey string
-	Timeout        time.Duration // 0: the type decides
+	Timeout        time.Duration // 0: the type decides; the caller may shorten it
+	Own            time.Duration // the timeout of the handler, as the settings have it; 0 for none
 
 	// Beside says that the run does not wait for the call, and may have ended. The handler is
 	// already skipped, and the caller does not report the outcome.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"time"
 
 	"procaas/engine/model"
@@ -20,6 +21,10 @@ type limit struct {
 	of     string        // path of the handler, stage or pipeline that has the deadline
 	length time.Duration // as written in the file
 }
+
+// lengths are the deadlines of a run's pipeline and present stage, as the settings had them when the run last looked. 0 is that of
+// the files.
+type lengths struct{ pipeline, stage time.Duration }
 
 // passed reports whether no time is left.
 func (l limit) passed(now time.Time) bool { return !l.at.IsZero() && !l.at.After(now) }
@@ -52,15 +57,15 @@ func (r *Run) limitAround(detached bool) (l limit) {
 		}
 		l = r.caller.limitOf(r.calledBy)
 	}
-	if d := r.plan.Pipeline.Deadline; d > 0 && !r.clock.IsZero() && r.closing == "" {
+	if d := cmp.Or(r.own.pipeline, r.plan.Pipeline.Deadline); d > 0 && !r.clock.IsZero() && r.closing == "" {
 		l = l.or(r.clock.Add(d+r.whole.stood), "pipeline "+r.plan.Pipeline.ID, d)
 	}
 	g := r.current()
 	if detached || g == nil {
 		return l
 	}
-	if g.Declared.Deadline > 0 && !r.stageClock.IsZero() {
-		l = l.or(r.stageClock.Add(g.Declared.Deadline+r.whole.stood), "stage "+r.plan.Pipeline.ID+"/"+g.ID, g.Declared.Deadline)
+	if d := cmp.Or(r.own.stage, g.Declared.Deadline); d > 0 && !r.stageClock.IsZero() {
+		l = l.or(r.stageClock.Add(d+r.whole.stood), "stage "+r.plan.Pipeline.ID+"/"+g.ID, d)
 	}
 	return l
 }
@@ -78,8 +83,8 @@ func (r *Run) limitOf(u unit) limit {
 		return limit{} // the outcome must be known in order to undo it
 	}
 	l := r.limitAround(u.Handler.Detached)
-	if u.Deadline > 0 && !u.of.clock.IsZero() && !r.givesUp() {
-		l = l.or(u.of.clock.Add(u.Deadline+r.whole.stood), "handler "+u.Path, u.Deadline)
+	if d := cmp.Or(u.of.own, u.Deadline); d > 0 && !u.of.clock.IsZero() && !r.givesUp() {
+		l = l.or(u.of.clock.Add(d+r.whole.stood), "handler "+u.Path, d)
 	}
 	if bound.Most > 0 && !u.of.clock.IsZero() && !r.givesUp() {
 		l = l.or(u.of.clock.Add(bound.Most+r.whole.stood), bound.Of, bound.Most)
@@ -97,8 +102,14 @@ func (r *Run) limitOfUndo(u unit) limit {
 }
 
 // startClocks notes when the pipeline and its current stage began. It is saved, because a crash
-// must not restart the time.
-func (r *Run) startClocks(now time.Time) {
+// must not restart the time. It also notes how long they may take now, as the settings have it.
+func (r *Run) startClocks(live Live) {
+	now := live.Now
+	p := r.plan.Pipeline
+	r.own = lengths{pipeline: p.Live.Or("deadline", p.Deadline, live.Configs)}
+	if g := r.current(); g != nil {
+		r.own.stage = g.Declared.Live.Or("deadline", g.Declared.Deadline, live.Configs)
+	}
 	if r.plan.Pipeline.Deadline > 0 && r.clock.IsZero() {
 		r.clock = r.clockAt(now)
 		r.touch()
@@ -115,6 +126,9 @@ func (r *Run) startClock(u unit, live Live) {
 	if live.Deadline != nil && !u.Undoes {
 		u.of.bound = live.Deadline(u.Step)
 		r.whole.bound = r.whole.bound || u.of.bound.Most > 0
+	}
+	if len(u.Handler.Live) > 0 {
+		u.of.own = u.Handler.Live.Or("deadline", u.Deadline, live.Configs)
 	}
 	if (u.Deadline > 0 || u.of.bound.Most > 0) && u.of.clock.IsZero() {
 		u.of.clock = r.clockAt(live.Now)

@@ -34,7 +34,7 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 		if r.status.Ended() {
 			break
 		}
-		r.startClocks(live.Now)
+		r.startClocks(live)
 		r.enter(live)
 		for _, s := range r.open() {
 			if r.givesUp() && !r.records[s.Position].lost(s) {

@@ -23,6 +23,7 @@ type record struct {
 	due      time.Time     // time of the next attempt, or of the end of a wait
 	delay    time.Duration // before the last retry
 	clock    time.Time     // start of the deadline's time, by the clock of deadlines
+	own      time.Duration // its deadline, as the settings have it; 0 is that of the files; only this process knows it
 	bound    Bound         // that operators have set, as the run saw it last; only this process knows it
 	held     time.Time     // start of a hold by the guard that must not last forever
 

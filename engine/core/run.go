@@ -52,6 +52,7 @@ type Run struct {
 
 	clock      time.Time // start of the time of the pipeline's deadline; zero: not yet
 	stageClock time.Time // and of the stage's deadline
+	own        lengths   // of these deadlines; only this process knows it
 
 	rawInputs json.RawMessage // of a call
 	outputs   json.RawMessage // the result; nil before the end, and if the pipeline declares none

@@ -44,7 +44,7 @@ func (d *Definition) Configs(revision int64, set map[string]any) map[string]any 
 
 // CheckConfig refuses a value that does not match the schema of the setting. Without a schema, the
 // value must be of the same kind as the declared one. A setting that is declared as null takes any
-// value.
+// value. Where a deadline or timeout depends on it, it must lead to a duration.
 func (d *Definition) CheckConfig(name string, value any) error {
 	if err := model.CheckData(value); err != nil {
 		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
@@ -53,10 +53,27 @@ func (d *Definition) CheckConfig(name string, value any) error {
 		if err := contract.Check(value); err != nil {
 			return &ConfigError{"invalid_config", err.Error()}
 		}
-		return nil
-	}
-	if at, want, have := otherKind(name, d.Declared[name], value); want != have {
+	} else if at, want, have := otherKind(name, d.Declared[name], value); want != have {
 		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: want %s as declared, have %s", at, want, have)}
+	}
+	return d.checkTimes(name, value)
+}
+
+// checkTimes refuses a value that leads to no duration where one is needed.
+func (d *Definition) checkTimes(name string, value any) error {
+	var configs map[string]any
+	for i := range d.times {
+		t := &d.times[i]
+		if !slices.ContainsFunc(t.Value.Reads(), func(r datum.Read) bool { return r.Path.Overlaps(datum.Path{"configs", name}) }) {
+			continue
+		}
+		if configs == nil {
+			configs = maps.Clone(d.Declared)
+			configs[name] = value
+		}
+		if err := t.Check(configs); err != nil {
+			return &ConfigError{"invalid_config", fmt.Sprintf("config %s: %s at %s: %v", name, t.Of, t.Value.Span, err)}
+		}
 	}
 	return nil
 }

@@ -40,6 +40,7 @@ type Definition struct {
 	Declared map[string]any // configs with their declared values
 
 	contracts map[string]*contracts.Contract // of configs with a schema
+	times     []tree.LiveTime                // durations that configs decide
 
 	// From lists, for each flow whose automaton rejects events, the states in which each event type
 	// is accepted.
@@ -95,6 +96,9 @@ func newDefinition(
 	}
 	slices.Sort(d.Events)
 	d.Events = slices.Compact(d.Events)
+	for _, p := range b.Pipelines {
+		d.times = append(d.times, p.LiveTimes()...)
+	}
 	for _, c := range b.Configs {
 		d.Declared[c.Name] = c.Value
 		if contract := c.Contract; contract != nil {

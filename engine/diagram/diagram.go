@@ -163,6 +163,7 @@ func traitsOf(v planner.StepView) []string {
 	if v.Detached {
 		out = append(out, "detached")
 	}
+	out = append(out, v.Live...)
 	if v.Limit != "" {
 		out = append(out, "at most "+v.Limit)
 	}

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -95,9 +96,26 @@ func structChanges(prefix string, a, b reflect.Value, but []string) []FieldChang
 			continue
 		}
 		preset := a.Type().Field(i).Tag.Get("default")
+		if old, now := liveText(a, name), liveText(b, name); old != "" || now != "" {
+			old, now = cmp.Or(old, fieldText(a.Field(i), preset)), cmp.Or(now, fieldText(b.Field(i), preset))
+			if old != now {
+				out = append(out, FieldChange{prefix + name, old, now})
+			}
+			continue
+		}
 		out = append(out, fieldChange(prefix+name, a.Field(i), b.Field(i), preset)...)
 	}
 	return out
+}
+
+// liveText returns the expression of a duration that settings decide, or empty.
+func liveText(of reflect.Value, name string) string {
+	if live := of.FieldByName("Live"); live.IsValid() {
+		if times, ok := reflect.TypeAssert[tree.Times](live); ok && times[name] != nil {
+			return planner.ValueText(times[name])
+		}
+	}
+	return ""
 }
 
 // fieldChange compares two values of a field, and mappings name by name.

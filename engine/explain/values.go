@@ -56,7 +56,7 @@ type question struct {
 }
 
 // questions lists the conditions in the order of the run: of the stage, of its branches up to the
-// handler's own, of the handler. The value of its rate limit comes last.
+// handler's own, of the handler. The value of its rate limit, and its times by settings, come last.
 func (x *explainer) questions() []question {
 	stage := x.plan.Stages[x.s.Stage]
 	first := stage.Steps[0].Position
@@ -73,6 +73,9 @@ func (x *explainer) questions() []question {
 	out = append(out, question{"enabled", x.s.Handler.Enabled, x.s.Position, "false"})
 	if l := x.s.Handler.RateLimit; l != nil {
 		out = append(out, question{"per of rate-limit", l.Per, x.s.Position, ""})
+	}
+	for _, name := range []string{"timeout", "deadline"} {
+		out = append(out, question{name, x.s.Handler.Live[name], x.s.Position, ""})
 	}
 	return out
 }

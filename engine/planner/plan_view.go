@@ -64,6 +64,7 @@ type StepView struct {
 	Parallel int        `json:"parallel,omitempty"`   // items in flight at once
 	Critical bool       `json:"critical"`
 	Detached bool       `json:"detached,omitempty"`    // the next stage does not wait for it
+	Live     []string   `json:"live,omitempty"`        // its durations that settings of operators decide
 	Limit    string     `json:"rate_limit,omitempty"`  // at most so many calls
 	Slow     string     `json:"slower_than,omitempty"` // calls that take longer count as failures for its fallback
 	Auth     string     `json:"auth,omitempty"`        // how it proves to its service who it is, such as oauth2
@@ -163,6 +164,7 @@ func (s *Step) view(all bool) StepView {
 			v.Cert, v.CA = t.Cert, t.CA
 		}
 	}
+	v.Live = h.Live.Texts()
 	if l := h.RateLimit; l != nil {
 		v.Limit = l.Text()
 	}

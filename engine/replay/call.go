@@ -105,7 +105,7 @@ func (t *trial) handle(
 	w := &wire{trial: t, attempt: a, call: c, recorded: recorded, format: format}
 	return h.Handle(ctx, &engine.Call{
 		Path: c.Path, Run: t.of.ID, Flow: t.of.Flow, Key: t.of.Key, Event: model.Event{ID: t.of.Event.ID}, Attempt: c.Attempt,
-		Timeout: a.Step.Handler.Timeout, TimeLeft: left, IdempotencyKey: a.IdempotencyKey, Now: t.now, Bundle: t.def.Bundle,
+		Timeout: a.Own, TimeLeft: left, IdempotencyKey: a.IdempotencyKey, Now: t.now, Bundle: t.def.Bundle,
 		HTTP: &http.Client{Transport: w}, Log: slog.New(slog.DiscardHandler), Resolve: hidden.Resolve, Hide: hidden.Hide, MaxReply: maxReply,
 	})
 }

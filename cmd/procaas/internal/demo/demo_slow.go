@@ -58,11 +58,11 @@ func (d *taxiDemo) boundSlowService(ctx context.Context) error {
 		}
 	}
 	d.traffic.tell("seen: $ procaas top %s\n        %s", slowPipeline, late.Text())
-	slow, err := d.traffic.client.SlowRuns(ctx, slowPipeline, time.Now().Add(-time.Minute), 1)
-	if err != nil || len(slow) == 0 {
+	slow, err := d.slowestRun(ctx)
+	if err != nil {
 		return err
 	}
-	d.traffic.tell("named: $ procaas runs slow %s --since 1m\n        %s", slowPipeline, slowText(&slow[0]))
+	d.traffic.tell("named: $ procaas runs slow %s --since 1m\n        %s", slowPipeline, slowText(&slow))
 	path := late.Handler[:strings.LastIndexByte(late.Handler, '/')] // all handlers of the stage call the service
 	change := wire.ControlChange{Deadline: slowBound, DeadlineUntil: time.Now().Add(time.Hour), Reason: "push is slow"}
 	effect, err := d.traffic.client.ControlEffect(ctx, path, change)
@@ -75,6 +75,22 @@ func (d *taxiDemo) boundSlowService(ctx context.Context) error {
 	}
 	d.traffic.tell("bounded: $ procaas deadline %s %s --for 1h --reason \"push is slow\"", path, slowBound)
 	return d.proveMended(ctx)
+}
+
+// slowestRun returns the slowest run of the last minute. It waits for one: runs may be late that have not ended.
+func (d *taxiDemo) slowestRun(ctx context.Context) (stats.SlowRun, error) {
+	for {
+		slow, err := d.traffic.client.SlowRuns(ctx, slowPipeline, time.Now().Add(-time.Minute), 1)
+		if err != nil {
+			return stats.SlowRun{}, err
+		}
+		if len(slow) > 0 {
+			return slow[0], nil
+		}
+		if !clock.Pause(ctx, 200*time.Millisecond) {
+			return stats.SlowRun{}, ctx.Err()
+		}
+	}
 }
 
 // proveMended waits until enough orders in a row have kept their target.
