@@ -33,7 +33,7 @@ var rooms = map[string][]string{
 var commandRooms = []string{
 	"source", "runview", "simulate", "authoring",
 	"operate/control", "operate/runs", "operate/versions", "operate/top", "operate",
-	"serve/secret", "serve/stores", "serve/observe", "serve/playground", "serve", "demo", "complete",
+	"serve/secret", "serve/stores", "serve/observe", "serve/playground", "serve", "doctor", "demo", "complete",
 }
 
 // commandLine lists the packages of the command line.

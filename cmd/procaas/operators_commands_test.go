@@ -22,7 +22,7 @@ var operatorCommands = []string{
 	"procaas submit --type broken --key c --wait || [ $? = 1 ]",
 	"procaas runs list --status failed && procaas runs show a && procaas runs export --since 1h > exported",
 	"procaas explain a aside/only/pong",
-	"procaas top --sort failures --once && procaas services && procaas nodes && procaas costs --by owner && procaas release canary && procaas healthcheck",
+	"procaas top --sort failures --once && procaas services && procaas nodes && procaas costs --by owner && procaas release canary && procaas healthcheck && { procaas doctor || [ $? = 1 ]; }",
 	"procaas audit --since 2h && procaas audit verify",
 
 	"procaas switch hold work --reason why && procaas switch list && procaas switch on work",

@@ -12,6 +12,7 @@ import (
 	"procaas/cmd/procaas/internal/authoring"
 	"procaas/cmd/procaas/internal/complete"
 	"procaas/cmd/procaas/internal/demo"
+	"procaas/cmd/procaas/internal/doctor"
 	"procaas/cmd/procaas/internal/operate"
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/cmd/procaas/internal/serve/secret"
@@ -87,7 +88,7 @@ func newRoot(s cli.Streams) *cobra.Command {
 	}{
 		{"author", "For authors:", [][]*cobra.Command{authoring.Commands(), author, {simulate.Command()}}},
 		{"serve", "Running events:", [][]*cobra.Command{server, {demo.Command()}}},
-		{"operate", "Operating a server:", [][]*cobra.Command{operate.Commands(), {cli.VersionCommand()}}},
+		{"operate", "Operating a server:", [][]*cobra.Command{operate.Commands(), {doctor.Command(), cli.VersionCommand()}}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, c := range slices.Concat(group.commands...) {
@@ -106,7 +107,7 @@ func newRoot(s cli.Streams) *cobra.Command {
 var usual = []string{
 	"init", "new", "dev", "validate", "fmt", "test", "run", "plan", "explain", "docs", "diff", "replay", "gen",
 	"demo", "serve", "store",
-	"submit", "runs", "top", "switch", "limit", "deadline", "release", "config", "services", "nodes", "queue", "balancer", "shard",
+	"submit", "runs", "top", "switch", "limit", "deadline", "release", "config", "services", "nodes", "doctor", "queue", "balancer", "shard",
 }
 
 // fewer makes the help of the program list only the usual commands.

@@ -51,7 +51,7 @@ func Examine(ctx context.Context, dsn string, addons ...store.Tables) ([]store.C
 	}
 	defer func() { _ = x.conn.Close(context.WithoutCancel(ctx)) }()
 	for _, look := range []func(context.Context) error{
-		x.version, x.writable, x.durable, x.schema, x.tables, x.locks, x.features, x.notifications, x.connections, x.settings, x.login, x.clock,
+		x.version, x.writable, x.durable, x.schema, x.tables, x.locks, x.features, x.notifications, x.connections, x.settings, x.login, x.clock, x.heldUp, x.growth,
 	} {
 		if err := look(ctx); err != nil {
 			return x.all, err
@@ -347,5 +347,46 @@ func (x *examination) clock(ctx context.Context) error {
 		level, remedy = store.CheckWarning, "synchronize both with NTP: nodes go by the clock of the server"
 	}
 	x.note("clock", level, remedy, "the server is %s from this machine; a question takes %s", off, took.Round(10*time.Microsecond))
+	return nil
+}
+
+// heldUp looks for a session that others have waited for.
+func (x *examination) heldUp(ctx context.Context) error {
+	const find = `select b.pid, coalesce(nullif(b.application_name, ''), b.usename::text, ''), coalesce(b.state, 'unknown'),
+			coalesce(extract(epoch from clock_timestamp() - b.xact_start), 0)::bigint, count(distinct w.pid)
+		from pg_stat_activity w cross join lateral unnest(pg_blocking_pids(w.pid)) p(pid) join pg_stat_activity b on b.pid = p.pid
+		where w.datname = current_database() and w.wait_event_type = 'Lock' and w.query_start < clock_timestamp() - interval '1 second'
+		group by 1, 2, 3, 4 order by 5 desc, 4 desc limit 1`
+	var pid, seconds, waiting int64
+	var who, state string
+	err := x.read(ctx, find, nil, &pid, &who, &state, &seconds, &waiting)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		x.note("waiting", store.CheckFine, "", "no session has waited for a lock for a second")
+	case err != nil:
+		return err
+	default:
+		x.note("waiting", store.CheckWarning, fmt.Sprintf("find out what it does, or end it: select pg_terminate_backend(%d)", pid),
+			"%d sessions wait for a lock of process %d (%s), which is %s in a transaction of %d s", waiting, pid, who, state, seconds)
+	}
+	return nil
+}
+
+// growth looks for tables that are mostly dead rows.
+func (x *examination) growth(ctx context.Context) error {
+	const find = `select relname::text, n_dead_tup, n_live_tup from pg_stat_user_tables
+		where schemaname = current_schema() and n_dead_tup > 100000 and n_dead_tup > n_live_tup order by n_dead_tup desc limit 1`
+	var table string
+	var dead, live int64
+	err := x.read(ctx, find, nil, &table, &dead, &live)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		x.note("growth", store.CheckFine, "", "no table is mostly dead rows")
+	case err != nil:
+		return err
+	default:
+		x.note("growth", store.CheckWarning, fmt.Sprintf("vacuum %s; look for old transactions, replication slots that nobody reads, and autovacuum", table),
+			"the table %s has %d dead rows, and %d live ones", table, dead, live)
+	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
 )
@@ -94,4 +96,45 @@ func TestExamineNamesWhatKeepsNodesFromWorking(t *testing.T) {
 	if _, wrong := examined(t, app); !strings.Contains(wrong, "refused owner: the role does not own 1 tables, such as runs") {
 		t.Errorf("want tables of another role refused, have\n%s", wrong)
 	}
+}
+
+// TestExamineNamesWhoHoldsOthersUp has a session that keeps a lock, and a table that is not cleaned up.
+func TestExamineNamesWhoHoldsOthersUp(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	admin, holder := connect(t, dsn), connect(t, dsn)
+	run(t, admin, "create table held (id int) with (autovacuum_enabled = false)")
+	run(t, holder, "begin; lock table held")
+	waits := connect(t, dsn)
+	waited := make(chan error, 1)
+	go func() {
+		_, err := waits.Exec(context.Background(), "select from held")
+		waited <- err
+	}()
+	var wrong string
+	patience.Until(t, "the session that waits", func() bool {
+		_, wrong = examined(t, dsn)
+		return strings.Contains(wrong, "warning waiting: 1 sessions wait for a lock of process")
+	})
+	run(t, admin, fmt.Sprintf("select pg_terminate_backend(%d)", holder.PgConn().PID()))
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+	if _, wrong := examined(t, dsn); strings.Contains(wrong, "waiting") {
+		t.Errorf("want nobody to wait, have\n%s", wrong)
+	}
+
+	run(t, waits, "insert into held select generate_series(1, 110000); delete from held")
+	if err := waits.Close(t.Context()); err != nil { // it tells its counts
+		t.Fatal(err)
+	}
+	patience.Until(t, "the dead rows", func() bool {
+		_, wrong = examined(t, dsn)
+		return strings.Contains(wrong, "warning growth: the table held has 110000 dead rows, and 0 live ones")
+	})
+	run(t, admin, "vacuum held")
+	patience.Until(t, "the end of them", func() bool {
+		_, wrong = examined(t, dsn)
+		return !strings.Contains(wrong, "growth")
+	})
 }

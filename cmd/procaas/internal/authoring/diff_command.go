@@ -143,6 +143,23 @@ func before(q *cli.Call, path []string) (*tree.Bundle, error) {
 	return b, nil
 }
 
+// Drift names the files below paths that differ from those that are current on the server.
+func Drift(q *cli.Call, paths []string) ([]string, error) {
+	now, err := source.Bundle(cli.Streams{Out: io.Discard, Err: q.Err}, paths, dsl.Options{})
+	if err != nil {
+		return nil, err
+	}
+	old, err := before(q, nil)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range changedFiles(old, now) {
+		names = append(names, f.Path+" is "+f.Change)
+	}
+	return names, nil
+}
+
 // changedFiles lists the files that differ, by path.
 func changedFiles(old, now *tree.Bundle) []changedFile {
 	path := func(f diag.File) string { return cmp.Or(f.ID, f.Name) }

@@ -33,10 +33,7 @@ Exit codes: 0 nodes can work, 1 they cannot, 3 the store cannot be reached.`,
 	dsn := storeFlag(c)
 	format := cli.Format(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := checkDSN(*dsn); err != nil {
-			return err
-		}
-		all, err := examine(c.Context(), *dsn)
+		all, err := Examine(c.Context(), *dsn)
 		if err != nil {
 			return fmt.Errorf("check %s: %w", pgkit.Redact(*dsn), err)
 		}
@@ -44,7 +41,7 @@ Exit codes: 0 nodes can work, 1 they cannot, 3 the store cannot be reached.`,
 		if *format == "json" {
 			err = s.PrintJSON(all)
 		} else {
-			err = writeChecks(s, all)
+			err = WriteChecks(s, all)
 		}
 		if err == nil && slices.ContainsFunc(all, func(c store.Check) bool { return c.Level == store.CheckRefused }) {
 			err = cli.ErrFindings
@@ -54,15 +51,19 @@ Exit codes: 0 nodes can work, 1 they cannot, 3 the store cannot be reached.`,
 	return c
 }
 
-func examine(ctx context.Context, dsn string) ([]store.Check, error) {
+// Examine returns what a store needs, and what came of trying it.
+func Examine(ctx context.Context, dsn string) ([]store.Check, error) {
+	if err := checkDSN(dsn); err != nil {
+		return nil, err
+	}
 	if _, path, ok := kindOf(dsn); ok {
 		return sqlite.Examine(ctx, path, addons.Tables()...)
 	}
 	return postgres.Examine(ctx, dsn, addons.Tables()...)
 }
 
-// writeChecks prints what was tried, and below it what to do.
-func writeChecks(s cli.Streams, all []store.Check) error {
+// WriteChecks prints what was tried, and below it what to do.
+func WriteChecks(s cli.Streams, all []store.Check) error {
 	err := cli.Table(s.Out, "CHECK\tRESULT\tFOUND", all, func(c store.Check) cli.Row { return cli.Row{c.Name, c.Level, c.Found} })
 	for _, c := range all {
 		if err == nil && c.Remedy != "" {

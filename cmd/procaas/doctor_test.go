@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"procaas/engine/api/cli"
+)
+
+// TestDoctorFindsWhatIsWrong harms one thing after the other, sees the finding, follows its remedy, and sees the finding go.
+func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	flows := filepath.Join(dir, "flows")
+	if err := os.CopyFS(flows, os.DirFS("../../deploy/flows")); err != nil {
+		t.Fatal(err)
+	}
+	dsn := "sqlite:" + filepath.Join(dir, "s.db")
+	env := append(os.Environ(), "PROCAAS_ADMIN_TOKEN="+adminToken, "PROCAAS_TOKEN="+adminToken)
+	serve := exec.CommandContext(t.Context(), "procaas", "serve", "--store", dsn, "--listen", "127.0.0.1:0", "--log-format", "json", "--pipelines", flows)
+	serve.Env = env
+	at := startSignalled(t, serve).ready()
+	run := func(args ...string) (text string, code int) {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), "procaas", args...)
+		c.Env = env
+		out, err := c.CombinedOutput()
+		if c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return string(out), c.ProcessState.ExitCode()
+	}
+	finds := func(want string, code int, args ...string) {
+		t.Helper()
+		if text, have := run(append([]string{"doctor"}, args...)...); !strings.Contains(text, want) || have != code {
+			t.Errorf("doctor %q: want %q and exit code %d, have %d and\n%s", args, want, code, have, text)
+		}
+	}
+	mend := func(args ...string) {
+		t.Helper()
+		if text, code := run(append(args, "--server", at)...); code != cli.ExitFine {
+			t.Fatalf("procaas %q: exit code %d\n%s", args, code, text)
+		}
+	}
+	finds("has what the server has", cli.ExitFine, flows, "--server", at, "--store", dsn)
+	finds("every page was read", cli.ExitFine, "--store", dsn)
+
+	file := filepath.Join(flows, "ping.yaml")
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append(text, "# a word more\n"...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	finds("ping.yaml is changed", cli.ExitFindings, flows, "--server", at)
+	mend("release", "deploy", flows, "--reason", "drift")
+	finds("has what the server has", cli.ExitFine, flows, "--server", at)
+
+	mend("token", "new", "--name", "eve", "--role", "viewer", "--expires", "24h", "--reason", "a day")
+	finds("the token of eve ends at", cli.ExitFindings, "--server", at)
+	mend("token", "new", "--name", "eve", "--role", "viewer", "--expires", "720h", "--reason", "a month")
+	finds("none of which ends within 14 days", cli.ExitFine, "--server", at)
+
+	finds("cannot be reached", cli.ExitBroken, "--server", "http://127.0.0.1:1")
+	finds("start it, or name its address by --server", cli.ExitFindings, "--server", "http://127.0.0.1:1", "--store", dsn)
+	finds("want postgres://", cli.ExitUsage, "--store", "mysql:x")
+}
+
+// TestDoctorFindsWhatNodesDisagreeAbout has a server that says what a cluster does not do at will.
+func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, answers[r.URL.Path])
+	}))
+	defer server.Close()
+	const node = `{"node": %d, "name": "n%[1]d", "alive": %t, "runs": %d, "bundle": %q}`
+	for _, c := range []struct {
+		degraded, version string
+		nodes             []string
+		want              string
+	}{
+		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 3, "abc"), fmt.Sprintf(node, 2, true, 0, "abc")}, ""},
+		{"the cell b is away", cli.Version(), nil, "ready, but the cell b is away"},
+		{"", "v0.0.1", nil, "the server has version v0.0.1"},
+		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 0, "abc"), fmt.Sprintf(node, 2, true, 0, "def")}, "served by different pipelines: abc by n1; def by n2"},
+		{"", cli.Version(), []string{fmt.Sprintf(node, 1, false, 3, "abc")}, "n1 is dead and still has 3 runs"},
+	} {
+		answers["/readyz"] = fmt.Sprintf(`{"status": "ready", "version": %q, "degraded": %q}`, c.version, c.degraded)
+		answers["/admin/v1/nodes"] = `{"items": [` + strings.Join(c.nodes, ",") + `]}`
+		answers["/admin/v1/tokens"] = `{"items": []}`
+		out := new(strings.Builder)
+		code := Main(t.Context(), []string{"doctor", "--server", server.URL}, cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
+		want := cli.ExitFindings
+		if c.want == "" {
+			want = cli.ExitFine
+		}
+		if code != want || !strings.Contains(out.String(), c.want) {
+			t.Errorf("want %q and exit code %d, have %d and\n%s", c.want, want, code, out)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+// Package doctor looks for what is wrong with a server and its store.
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/authoring"
+	"procaas/cmd/procaas/internal/serve/stores"
+	"procaas/engine/api/cli"
+	"procaas/engine/api/problem"
+	"procaas/engine/credentials"
+	"procaas/engine/pgkit"
+	"procaas/engine/store"
+)
+
+// endsSoon is how long before its end a token is a finding.
+const endsSoon = 14 * 24 * time.Hour
+
+// Command returns the command.
+func Command() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "doctor [PATH…]",
+		Short: "Look for what is wrong with a server and its store",
+		Long: `doctor asks a server how it is: whether it works, whether its nodes serve the same pipelines, and
+which tokens are about to end. With paths it says how the files there differ from what is current on
+the server. With --store it also does what procaas store check does. There it finds clocks that
+differ, locks that hold others up, and tables that grow. With --store alone, no server is asked.
+
+It changes nothing, and says for each finding what to do. What a node makes of its flags is not asked:
+procaas serve --check says that.
+
+Exit codes: 0 nothing is wrong, 1 there are findings, 3 nothing could be asked.`,
+		Example: "  procaas doctor\n  procaas doctor flows/ --store postgres://procaas@db/procaas --server http://127.0.0.1:8080\n" +
+			"  procaas doctor --store sqlite:store.db --format json",
+	}
+	cli.ServerFlags(c)
+	dsn := c.Flags().String("store", "", "postgres://… or sqlite:FILE, to look at the store, too")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		d := &doctor{Call: q}
+		if *dsn == "" || c.Flags().Changed("server") || len(q.Args) > 0 {
+			if err := d.server(); err != nil && *dsn == "" {
+				return err
+			} else if err != nil {
+				d.note("server", store.CheckRefused, "start it, or name its address by --server", "%v", err)
+			}
+		}
+		if *dsn != "" {
+			found, err := stores.Examine(q.Ctx, *dsn)
+			if err != nil && len(d.all) == 0 {
+				return fmt.Errorf("check %s: %w", pgkit.Redact(*dsn), err)
+			} else if err != nil {
+				d.note("store", store.CheckRefused, "start it, or name its address by --store", "%v", err)
+			}
+			d.all = append(d.all, found...)
+		}
+		err := q.Show(d.all, func() error { return stores.WriteChecks(q.Streams, d.all) })
+		wrong := slices.ContainsFunc(d.all, func(c store.Check) bool { return c.Level != store.CheckFine })
+		return errors.Join(err, cli.FindingsIf(wrong))
+	})
+}
+
+// A doctor notes what it finds.
+type doctor struct {
+	*cli.Call
+	all []store.Check
+}
+
+func (d *doctor) note(name, level, remedy, found string, args ...any) {
+	d.all = append(d.all, store.Check{Name: name, Level: level, Found: fmt.Sprintf(found, args...), Remedy: remedy})
+}
+
+// server asks the server. An error says that it does not work.
+func (d *doctor) server() error {
+	h, err := d.Health(d.Ctx, false)
+	if err != nil {
+		return err
+	}
+	if h.Degraded == "" {
+		d.note("server", store.CheckFine, "", "ready")
+	} else {
+		d.note("server", store.CheckWarning, "see docs/operating/runbook.md for what is away", "ready, but %s", h.Degraded)
+	}
+	if h.Version == cli.Version() {
+		d.note("program", store.CheckFine, "", "version %s", h.Version)
+	} else {
+		d.note("program", store.CheckWarning, "use the same release for both, unless you are upgrading",
+			"the server has version %s, and this program is %s", h.Version, cli.Version())
+	}
+	for _, look := range []struct {
+		name string
+		at   func() error
+	}{{"nodes", d.nodes}, {"tokens", d.tokens}, {"definitions", d.definitions}} {
+		err := look.at()
+		if refused, ok := errors.AsType[*problem.Problem](err); ok {
+			d.note(look.name, store.CheckWarning, "use a token that may do that", "not looked at: %s", refused.Detail)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodes looks for nodes that serve other pipelines than the rest, and for dead ones whose runs nobody has taken over.
+func (d *doctor) nodes() error {
+	all, err := d.Nodes(d.Ctx)
+	if err != nil {
+		return err
+	}
+	alive := 0
+	serve := map[string][]string{}
+	for _, n := range all {
+		if !n.Alive && n.Runs > 0 {
+			d.note("nodes", store.CheckWarning, "nodes take over within the lease: if it stays, see their logs", "%s is dead and still has %d runs", n.Name, n.Runs)
+		}
+		if n.Alive {
+			alive++
+		}
+		if n.Alive && n.Bundle != "" {
+			serve[n.Bundle] = append(serve[n.Bundle], n.Name)
+		}
+	}
+	if len(serve) > 1 {
+		var who []string
+		for version, names := range serve {
+			who = append(who, cli.Short(version)+" by "+strings.Join(names, ", "))
+		}
+		slices.Sort(who)
+		d.note("nodes", store.CheckWarning, "nodes follow within seconds: if it stays, see the logs of those that do not",
+			"new events are served by different pipelines: %s", strings.Join(who, "; "))
+	} else {
+		d.note("nodes", store.CheckFine, "", "%d live nodes, which serve the same pipelines", alive)
+	}
+	return nil
+}
+
+// tokens looks for tokens of the server that are about to end.
+func (d *doctor) tokens() error {
+	all, err := d.Tokens(d.Ctx)
+	if err != nil {
+		return err
+	}
+	ending := 0
+	for _, t := range all {
+		if t.State != credentials.TokenActive || t.Expires == nil || time.Until(*t.Expires) > endsSoon {
+			continue
+		}
+		ending++
+		d.note("tokens", store.CheckWarning, fmt.Sprintf("procaas token new --name %s --role %s, and hand it out", t.Name, t.Role),
+			"the token of %s ends at %s", t.Name, cli.Time(*t.Expires))
+	}
+	if ending == 0 {
+		d.note("tokens", store.CheckFine, "", "%d tokens, none of which ends within %d days", len(all), int(endsSoon.Hours()/24))
+	}
+	return nil
+}
+
+// definitions compares files with what is current on the server.
+func (d *doctor) definitions() error {
+	if len(d.Args) == 0 {
+		return nil
+	}
+	where := strings.Join(d.Args, " ")
+	files, err := authoring.Drift(d.Call, d.Args)
+	switch {
+	case err != nil:
+		return err
+	case len(files) > 0:
+		d.note("definitions", store.CheckWarning, "procaas release deploy "+where+", or procaas release pull "+where,
+			"%d files differ from what the server has: %s", len(files), strings.Join(files, ", "))
+	default:
+		d.note("definitions", store.CheckFine, "", "%s has what the server has", where)
+	}
+	return nil
+}
