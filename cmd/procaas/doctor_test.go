@@ -65,10 +65,11 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 
 	mend("token", "new", "--name", "eve", "--role", "viewer", "--expires", "24h", "--reason", "a day")
 	finds("the token of eve ends at", cli.ExitFindings, "--server", at)
-	mend("token", "new", "--name", "eve", "--role", "viewer", "--expires", "720h", "--reason", "a month")
+	mend("token", "new", "--name", "eve-2", "--role", "viewer", "--expires", "720h", "--reason", "a month")
+	mend("token", "revoke", "eve", "--reason", "replaced")
 	finds("none of which ends within 14 days", cli.ExitFine, "--server", at)
 
-	finds("cannot be reached", cli.ExitBroken, "--server", "http://127.0.0.1:1")
+	finds("Is a server running there?", cli.ExitBroken, "--server", "http://127.0.0.1:1")
 	finds("start it, or name its address by --server", cli.ExitFindings, "--server", "http://127.0.0.1:1", "--store", dsn)
 	finds("want postgres://", cli.ExitUsage, "--store", "mysql:x")
 }

@@ -107,7 +107,7 @@ func newRoot(s cli.Streams) *cobra.Command {
 var usual = []string{
 	"init", "new", "dev", "validate", "fmt", "test", "run", "plan", "explain", "docs", "diff", "replay", "gen",
 	"demo", "serve", "store",
-	"submit", "runs", "top", "switch", "limit", "deadline", "release", "config", "services", "nodes", "doctor", "queue", "balancer", "shard",
+	"submit", "runs", "top", "switch", "limit", "deadline", "release", "config", "services", "nodes", "queue", "balancer", "shard",
 }
 
 // fewer makes the help of the program list only the usual commands.

@@ -151,7 +151,7 @@ func (d *doctor) tokens() error {
 			continue
 		}
 		ending++
-		d.note("tokens", store.CheckWarning, fmt.Sprintf("procaas token new --name %s --role %s, and hand it out", t.Name, t.Role),
+		d.note("tokens", store.CheckWarning, fmt.Sprintf("hand out one of another name by procaas token new, then procaas token revoke %s", t.Name),
 			"the token of %s ends at %s", t.Name, cli.Time(*t.Expires))
 	}
 	if ending == 0 {
