@@ -35,7 +35,7 @@ func settleTimes(w *merge.Whole, known map[string]*typing.Outline, r *diag.Repor
 		}
 		d, _, err := times.Time(name, configs)
 		if err != nil {
-			r.Errorf(v.Span, rules.Value, "give the setting below configs a text such as 300ms or 5s", "field %q with the configs of the files: %s", name, err)
+			r.Errorf(v.Span, rules.Value, "write text such as 300ms or 5s below configs", "field %q with the configs of the files: %s", name, err)
 			return
 		}
 		*into = d
