@@ -12,6 +12,7 @@ import (
 
 	"procaas/cmd/procaas/internal/authoring"
 	"procaas/cmd/procaas/internal/serve/stores"
+	"procaas/dsl/diag"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/problem"
 	"procaas/engine/credentials"
@@ -134,7 +135,7 @@ func (d *doctor) nodes() error {
 		d.note("nodes", store.CheckWarning, "nodes follow within seconds: if it stays, see the logs of those that do not",
 			"new events are served by different pipelines: %s", strings.Join(who, "; "))
 	} else {
-		d.note("nodes", store.CheckFine, "", "%d live nodes, which serve the same pipelines", alive)
+		d.note("nodes", store.CheckFine, "", "%s alive, with the same pipelines", diag.Plural(alive, "node"))
 	}
 	return nil
 }
