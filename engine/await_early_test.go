@@ -23,7 +23,7 @@ pipelines:
       - id: wait
         handlers:
           - id: approval
-            await: {event: approved, where: !$ awaited.payload.sum == 7, timeout: 90m, buffered: true, max-age: 48h}
+            await: {event: approved, where: !$ awaited.payload.sum == 7, timeout: 90m, buffered: true, max-age: 10m}
             result: {by: !$ sources.approval.response.payload.by}
             on-error: [{on: timeout, then: continue, result: {by: nobody}}]
   - id: other
@@ -63,10 +63,10 @@ func TestEarlierEventIsTakenByTheRun(t *testing.T) {
 				if v := r.view(e, right); v.Reason != "taken by run "+run+" at place/wait/approval" {
 					t.Errorf("have %q", v.Reason)
 				}
-				time.Sleep(48 * time.Hour)
+				time.Sleep(10 * time.Minute)
 				for _, id := range []string{wrong, spare} {
 					r.settle(e, id, model.Ignored)
-					if v := r.view(e, id); v.Reason != "no run of order o1 took it within 48h0m0s" {
+					if v := r.view(e, id); v.Reason != "no run of order o1 took it within 10m0s" {
 						t.Errorf("have %q", v.Reason)
 					}
 				}
@@ -112,11 +112,11 @@ func TestKeysKeepSoManyEvents(t *testing.T) {
 func TestKeptEventsOutliveTheirAwait(t *testing.T) {
 	place, rest, _ := strings.Cut(buffering, "            await: {event: approved, where")
 	_, rest, _ = strings.Cut(rest, "on-error: [{on: timeout, then: continue, result: {by: nobody}}]\n")
-	without := place + "            set: {by: me}\n" + strings.Replace(rest, "await: {event: approved, timeout: 1s}, on-error: [{on: timeout, then: continue}]",
-		"set: {}", 1)
+	without := place + "            step: {}\n" + strings.Replace(rest, "await: {event: approved, timeout: 1s}, on-error: [{on: timeout, then: continue}]",
+		"step: {}", 1)
 	for want, yaml := range map[model.Status]string{
 		model.Ignored:   without,
-		model.Succeeded: without + "  - {id: approved, flow: order, stages: [{id: a, handlers: [{id: note, set: {}}]}]}\n",
+		model.Succeeded: without + "  - {id: approved, flow: order, stages: [{id: a, handlers: [{id: note, step: {}}]}]}\n",
 	} {
 		t.Run(string(want), func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -127,11 +127,11 @@ func TestKeptEventsOutliveTheirAwait(t *testing.T) {
 					t.Fatal(err)
 				}
 				e, _ = r.start(yaml)
-				time.Sleep(24 * time.Hour)
+				time.Sleep(5 * time.Minute)
 				if v := r.view(e, kept); v.Status != model.Waiting {
 					t.Errorf("want it kept, have %s", v.Status)
 				}
-				time.Sleep(24 * time.Hour)
+				time.Sleep(5 * time.Minute)
 				r.settle(e, kept, want)
 			})
 		})

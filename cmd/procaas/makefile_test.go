@@ -30,7 +30,7 @@ var goTestFlags = map[string]bool{
 	"parallel": true,
 	"tags":     true, "list": true, "fuzz": true, "fuzztime": true, "fuzzminimizetime": true, "trimpath": false, "buildvcs": false,
 	"gcflags": false, "vet": false, "p": true,
-	"args": false, "rewrite": false,
+	"args": false, "rewrite": false, "c": false, "o": true, "skip": true,
 }
 
 // TestMakeTargetsCallWhatIsThere looks at each target, and at the scripts that it runs, as a shell and as Go would: the commands of
