@@ -84,6 +84,19 @@ func wants(env func(string) string, signal string) (bool, error) {
 // nothing yet. If the collector is unreachable, only what would be sent is lost.
 func OpenTelemetry(ctx context.Context, node string, log *slog.Logger, from prometheus.Gatherer) (*Telemetry, *slog.Logger, error) {
 	t := &Telemetry{}
+	wanted := map[string]bool{}
+	for _, signal := range []string{traces, metrics, logs} {
+		yes, err := wants(os.Getenv, signal)
+		if err != nil {
+			return t, log, err
+		}
+		if yes {
+			wanted[signal] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return t, log, nil
+	}
 	about, err := resource.New(ctx,
 		resource.WithAttributes(
 			attribute.String("service.name", "procaas"),
@@ -121,19 +134,13 @@ func OpenTelemetry(ctx context.Context, node string, log *slog.Logger, from prom
 			return err
 		},
 	} {
-		wanted, err := wants(os.Getenv, signal)
-		if err == nil && wanted {
-			if err = open(); err != nil {
-				err = fmt.Errorf("prepare the export of %s: %w", strings.ToLower(signal), err)
-			}
+		if !wanted[signal] {
+			continue
 		}
-		if err != nil {
+		if err := open(); err != nil {
 			t.Close(log)
-			return &Telemetry{}, log, err
+			return &Telemetry{}, log, fmt.Errorf("prepare the export of %s: %w", strings.ToLower(signal), err)
 		}
-	}
-	if t.logs == nil && t.metrics == nil && t.traces == nil {
-		return t, log, nil
 	}
 	// The default would write to standard error, without the format of the log. What is said here must not be sent, too.
 	local := log

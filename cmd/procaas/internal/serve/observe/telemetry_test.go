@@ -47,6 +47,20 @@ func TestNothingIsSentUnlessTheEnvironmentAsks(t *testing.T) {
 	}
 }
 
+// What describes a node to a collector keeps no node from starting that has none.
+func TestBrokenDescriptionMattersOnlyToACollector(t *testing.T) { // not parallel: it sets the environment
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "broken")
+	for _, sent := range []bool{false, true} {
+		if sent {
+			t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
+		}
+		_, _, err := OpenTelemetry(t.Context(), "here", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		if (err != nil) != sent {
+			t.Errorf("sent %v: have %v", sent, err)
+		}
+	}
+}
+
 // A line of the log is written and sent, if it has the level. Lines about the export itself are only written.
 func TestLogIsSentToTheCollector(t *testing.T) { // not parallel: it sets the environment
 	var mu sync.Mutex
