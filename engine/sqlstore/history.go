@@ -77,18 +77,19 @@ func Versions(all []History, existing string, row func(sql string) interface{ Sc
 	exists := func(table string) bool { return strings.Contains(","+found+",", ","+table+",") }
 	sql := "select ''"
 	for i, h := range all {
-		applied := "0"
-		if exists(h.Table) {
-			applied = "(select coalesce(max(version_id), 0) from " + h.Table + " where is_applied)"
-		}
-		floor := applied
-		if exists(floors) {
-			floor = "coalesce((select floor from " + floors + " where history = '" + h.Of + "' and version >= " + applied + "), " + applied + ")"
-		}
 		if i > 0 {
 			sql += " || ','"
 		}
-		sql += " || " + applied + " || ',' || " + floor
+		if !exists(h.Table) {
+			sql += " || '0,0'"
+			continue
+		}
+		floor := "v"
+		if exists(floors) {
+			floor = "coalesce((select floor from " + floors + " where history = '" + h.Of + "' and version >= v), v)"
+		}
+		sql += " || (select '' || v || ',' || " + floor + " from (select coalesce(max(version_id), 0) as v from " + h.Table +
+			" where is_applied) as applied)"
 	}
 	if err := row(sql).Scan(&versions); err != nil {
 		return nil, err
