@@ -70,9 +70,7 @@ func TestRollingRestartHandsRunsOver(t *testing.T) {
 	if len(h.sent) < 200 {
 		t.Errorf("only %d events were accepted: the test shows nothing", len(h.sent))
 	}
-	for _, wrong := range h.violations() {
-		t.Error(wrong)
-	}
+	failWith(t, h.violations())
 }
 
 // TestDeadNodeIsTakenOverWithin5s kills a node while it works on runs. All of them go on
@@ -130,9 +128,7 @@ func TestRestartedNodeGoesOnWithItsRuns(t *testing.T) {
 	only.start(t.Context())
 	events := sent()
 	h := &history{sent: events, runs: settledRuns(t, only.client), lapses: only.lapses, calls: w.heard()}
-	for _, wrong := range h.violations() {
-		t.Error(wrong)
-	}
+	failWith(t, h.violations())
 }
 
 // waitForRuns waits until a node has made calls that get no answer.

@@ -223,12 +223,7 @@ func (o *operators) end() {
 	}
 	h.calls = o.world.heard()
 	o.t.Logf("%d events, %d calls, %d lapses", len(h.sent), len(h.calls), len(h.lapses))
-	for i, wrong := range h.violations() {
-		o.t.Error(wrong)
-		if i == 20 {
-			o.t.Fatal("…")
-		}
-	}
+	failWith(o.t, h.violations())
 }
 
 // restore puts back the backup that a command made under load, and sends all events again, as the

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -19,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/enginetest/patience"
 )
 
@@ -293,7 +293,7 @@ func (p *patroni) members() (all []patroniMember, err error) {
 
 func (p *patroni) await(what string, holds func([]patroniMember) bool) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(p.t.Context(), 3*time.Minute)
 	defer cancel()
 	var all []patroniMember
 	var err error
@@ -301,7 +301,7 @@ func (p *patroni) await(what string, holds func([]patroniMember) bool) {
 		if all, err = p.members(); err == nil && holds(all) {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		clock.Pause(ctx, 20*time.Millisecond)
 	}
 	p.t.Fatalf("%s: not within minutes; there are %+v, %v", what, all, err)
 }

@@ -40,11 +40,7 @@ const wrongBy = 7 * time.Minute
 // looked at from outside; see [queueHistory].
 func TestQueueTorture(t *testing.T) {
 	t.Parallel()
-	seed := *tortureSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("repeat with -torture-seed %d", seed)
+	seed := drawSeed(t)
 	harmTime := *tortureTime / 2 // its short version leaves some of the time to others
 	long := harmTime > time.Minute
 	db := enginetest.OwnPostgres(t)
@@ -133,11 +129,7 @@ func TestQueueTorture(t *testing.T) {
 	if restarts == 0 {
 		t.Error("PostgreSQL was never restarted: the test shows nothing")
 	}
-	for i, what := range wrong {
-		if t.Error(what); i == 20 {
-			t.Fatalf("… %d in all", len(wrong))
-		}
-	}
+	failWith(t, wrong)
 }
 
 // noPanics looks for a crash that nobody has asked for.

@@ -26,6 +26,27 @@ var (
 	tortureSeed = flag.Uint64("torture-seed", 0, "the faults of the torture tests; 0 takes new ones")
 )
 
+// drawSeed says from which seed a test draws its faults, so that it can be repeated.
+func drawSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := *tortureSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("repeat with -torture-seed %d", seed)
+	return seed
+}
+
+// failWith fails a test with the first of what is wrong.
+func failWith(t *testing.T, wrong []string) {
+	t.Helper()
+	for i, what := range wrong {
+		if t.Error(what); i == 20 {
+			t.Fatalf("… %d in all", len(wrong))
+		}
+	}
+}
+
 // TestTorture kills, pauses and cuts off three nodes on one PostgreSQL, which is
 // restarted meanwhile, and looks at what came of it: every accepted event is
 // finished; the events of a key went one after the other; every handler has had
@@ -34,11 +55,7 @@ var (
 // none doubled.
 func TestTorture(t *testing.T) {
 	t.Parallel()
-	seed := *tortureSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("repeat with -torture-seed %d", seed)
+	seed := drawSeed(t)
 	db := enginetest.OwnPostgres(t)
 	w := newWorld(t, seed)
 	var nodes []*victim
@@ -87,11 +104,7 @@ func TestTorture(t *testing.T) {
 	if len(h.sent) < int(tortureTime.Seconds()) || restarts == 0 {
 		t.Errorf("only %d events and %d restarts of PostgreSQL: the test shows nothing", len(h.sent), restarts)
 	}
-	for i, wrong := range h.violations() {
-		if t.Error(wrong); i == 20 {
-			t.Fatal("…")
-		}
-	}
+	failWith(t, h.violations())
 }
 
 // A sender submits the events of many keys.
