@@ -29,9 +29,27 @@ var pages = []string{
 	"/", "/console/pipelines/new-order-created", "/console/handlers/" + getOrder, "/console/runs", "/console/runs?status=failed&since=1h",
 	"/console/runs/run-1", "/console/runs/run-1/why/get-order",
 	"/console/runs/run-1/compare?with=run-1", "/console/keys/taxi-order/k", "/console/incidents", "/console/queue",
-	"/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/versions", "/console/submit",
+	"/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/costs", "/console/versions", "/console/submit",
 	"/console/submit?type=new-order-created", "/console/playground", "/console/sign-in",
 	"/console/runs/nobody", "/console/pipelines/new-order-creatd",
+}
+
+// The page of costs tells what each of a group cost, and what cannot be asked for.
+func TestPageOfCosts(t *testing.T) {
+	t.Parallel()
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Version: "v1"})
+	for path, want := range map[string][]string{
+		"/console/costs?by=handler&days=1": {`aria-current="true">by handler`, "2026-01-31", getOrder, "7200", "52m20s", "1 MiB", "1.5s"},
+		"/console/costs?by=color":          {"Costs are by pipeline, by owner or by handler, not by color."},
+		"/console/costs?days=91":           {"The store keeps costs of 1 to 90 days, not of 91."},
+	} {
+		page := strings.ReplaceAll(get(h, path).Body.String(), "<wbr>", "")
+		for _, w := range want {
+			if !strings.Contains(page, w) {
+				t.Errorf("%s: want %s, have\n%s", path, w, page)
+			}
+		}
+	}
 }
 
 // What comes from events is text, and a page loads nothing from elsewhere.

@@ -868,8 +868,11 @@ func (f *fakeEngine) Durations() []stats.DurationView {
 	}}
 }
 
-func (f *fakeEngine) Costs(context.Context, string, int, func(string) bool) ([]stats.Cost, error) {
-	return nil, nil
+func (f *fakeEngine) Costs(_ context.Context, _ string, _ int, reads func(string) bool) ([]stats.Cost, error) {
+	if !reads(getOrder) {
+		return nil, nil
+	}
+	return []stats.Cost{{Day: "2026-01-31", Name: getOrder, Calls: 7200, CallSeconds: 3140, Bytes: 1 << 20, CPUSeconds: 1.5, Runs: 7200}}, nil
 }
 
 func (f *fakeEngine) SlowRuns(string, time.Time) []stats.SlowRun {

@@ -387,6 +387,7 @@ const before = {
     await seen(page, "shards-empty", `${shop}/console/shards`, "shard map");
     await seen(page, "docs", `${shop}/console/docs/concepts`, "Concepts");
     await seen(page, "sign-in", `${shop}/console/sign-in`, "Sign in", "token");
+    await seen(page, "costs-empty", `${shop}/console/costs`, "no costs of this time");
     await seen(page, "versions", `${shop}/console/versions`, "No canary has run", "current");
     await seen(page, "audit-empty", `${shop}/console/audit?name=nobody`, "No change matches");
     await seen(page, "pipeline", `${shop}/console/pipelines/sold`, "charge", "notify");
@@ -540,7 +541,7 @@ const after = {
     const key = "without-a-break-".repeat(8);
     const reply = await fetch(`${shop}/v1/events`, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({type: "sold", id: key, source: key, payload: {id: key}})});
     const {run} = await reply.json();
-    for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents", "/console/inbox", "/console/queue", "/console/versions", "/console/submit", "/console/submit?type=refund-decided", "/console/docs/concepts", "/console/docs?q=key", `/console/runs/${run}`, `/console/keys/sale/${key}`]) {
+    for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents", "/console/inbox", "/console/queue", "/console/versions", "/console/costs", "/console/submit", "/console/submit?type=refund-decided", "/console/docs/concepts", "/console/docs?q=key", `/console/runs/${run}`, `/console/keys/sale/${key}`]) {
       await page.goto(shop + path);
       await fits(page);
       await accessible(page);

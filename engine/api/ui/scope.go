@@ -22,7 +22,7 @@ import (
 // boundPages are the pages that such people see, with what is below them. The others show the data
 // of all pipelines, and cannot leave a part of it out.
 var boundPages = []string{
-	Root + "pipelines/", Root + "handlers/", Root + "runs", Root + "keys/", Root + "queue", Root + "audit", Root + "data", Root + "playground",
+	Root + "pipelines/", Root + "handlers/", Root + "runs", Root + "keys/", Root + "queue", Root + "audit", Root + "costs", Root + "data", Root + "playground",
 	Root + "controls/", Root + "static/", DocsRoot, SubmitPage, SignInPage, SignOutPage,
 }
 
@@ -61,6 +61,11 @@ func (e scopedEngine) Plans() (found []*planner.Plan) {
 		}
 	}
 	return found
+}
+
+// Costs implements [Node].
+func (e scopedEngine) Costs(ctx context.Context, by string, days int, reads func(path string) bool) ([]stats.Cost, error) {
+	return e.Engine.Costs(ctx, by, days, func(path string) bool { return scope.Reads(e.g, path) && reads(path) })
 }
 
 // Handlers implements [Node].

@@ -103,6 +103,7 @@ type Node interface {
 	Healthy(ctx context.Context) error
 	Degraded() error
 	Nodes(ctx context.Context) ([]records.NodeView, error)
+	Costs(ctx context.Context, by string, days int, reads func(path string) bool) ([]stats.Cost, error)
 }
 
 // A Console serves the pages.
@@ -163,6 +164,7 @@ func (c *Console) routes() *http.ServeMux {
 		"GET " + Root + "incidents":               c.incidents,
 		"GET " + Root + "incidents.md":            c.incidents,
 		"GET " + Root + "audit":                   c.audit,
+		"GET " + Root + "costs":                   c.costs,
 		"GET " + Root + "versions":                c.versions,
 		"GET " + StyleGuide:                       c.styleGuide,
 		"GET " + Root + "playground":              c.playground,

@@ -292,6 +292,7 @@ func (c *Console) sidebar(here string, wrong []problem, s standing, g credential
 	tools := []place{
 		{Name: "Versions", Href: Root + "versions"},
 		{Name: "Audit", Href: Root + "audit"},
+		{Name: "Costs", Href: Root + "costs"},
 		{Name: "Playground", Href: Root + "playground"},
 		{Name: "Docs", Href: DocsRoot},
 	}
