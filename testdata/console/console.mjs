@@ -387,7 +387,6 @@ const before = {
     await seen(page, "shards-empty", `${shop}/console/shards`, "shard map");
     await seen(page, "docs", `${shop}/console/docs/concepts`, "Concepts");
     await seen(page, "sign-in", `${shop}/console/sign-in`, "Sign in", "token");
-    await seen(page, "costs-empty", `${shop}/console/costs`, "no costs of this time");
     await seen(page, "versions", `${shop}/console/versions`, "No canary has run", "current");
     await seen(page, "audit-empty", `${shop}/console/audit?name=nobody`, "No change matches");
     await seen(page, "pipeline", `${shop}/console/pipelines/sold`, "charge", "notify");
