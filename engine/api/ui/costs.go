@@ -23,7 +23,7 @@ type costsData struct {
 }
 
 // costs shows what pipelines, owners or handlers cost on each of the last days.
-func (c *Console) costs(w http.ResponseWriter, r *http.Request) (err error) {
+func (c *Console) costs(w http.ResponseWriter, r *http.Request) error {
 	d := costsData{
 		By: cmp.Or(r.FormValue("by"), stats.ByPipeline), Days: cmp.Or(r.FormValue("days"), "7"),
 		Groups: []string{stats.ByPipeline, stats.ByOwner, stats.ByHandler}, Ranges: []string{"1", "7", "30", strconv.Itoa(store.UsageKept)},
@@ -38,12 +38,11 @@ func (c *Console) costs(w http.ResponseWriter, r *http.Request) (err error) {
 	default:
 		return &Refused{http.StatusBadRequest, "Costs are by pipeline, by owner or by handler, not by " + d.By + "."}
 	}
-	if d.Costs, err = c.o.Engine.Costs(r.Context(), d.By, days, func(string) bool { return true }); err != nil {
+	costs, err := c.o.Engine.Costs(r.Context(), d.By, days, func(string) bool { return true })
+	if err != nil {
 		return err
 	}
-	if d.More = len(d.Costs) > costsShown; d.More {
-		d.Costs = d.Costs[:costsShown]
-	}
+	d.Costs, d.More = costs[:min(len(costs), costsShown)], len(costs) > costsShown
 	c.show(w, r, http.StatusOK, "costs", "Costs", d)
 	return nil
 }
