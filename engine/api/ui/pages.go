@@ -168,7 +168,7 @@ func funcs() template.FuncMap {
 		"add":  func(a, b int) int { return a + b },
 		"last": words.Last, "compare": words.Compare, "clock": words.Clock, "breakable": words.Breakable, "cause": causeOf,
 		"trace": words.Trace, "told": words.Told,
-		"short":   words.ShortHash, "seconds": seconds,
+		"short": words.ShortHash, "seconds": seconds,
 		"outcome": words.Outcome, "tree": words.Tree, "since": words.Since, "named": words.Named, "waitsFor": waitsFor,
 	}
 }
