@@ -2,8 +2,6 @@ package subscriptions
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -81,11 +79,7 @@ func (r *reader) turn(ctx context.Context) (read bool, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	o, err := r.options()
-	if err != nil {
-		return false, err
-	}
-	source, err := r.m.Brokers[s.Broker].Open(ctx, o)
+	source, err := r.m.Brokers[s.Broker].Open(ctx, r.options())
 	if err != nil {
 		return false, fmt.Errorf("connect to %s: %w", s.Broker, err)
 	}
@@ -301,40 +295,12 @@ func (r *reader) bury(ctx context.Context, s *language.Subscription, lost []dead
 }
 
 // options returns what the broker needs of this node.
-func (r *reader) options() (broker.Options, error) {
+func (r *reader) options() broker.Options {
 	s := r.sub.Load()
-	secret := func(name string) (string, error) {
-		return r.m.Secrets(secrets.Use{Name: name, To: s.ID, Owner: s.Owner})
-	}
-	o := broker.Options{Subscription: s, Secret: secret, Dial: r.m.Dial}
-	if s.TLS == nil {
-		return o, nil
-	}
-	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	text := map[string]string{}
-	for field, name := range map[string]string{
-		"ca": language.SecretName(s.TLS.CA), "certificate": language.SecretName(s.TLS.Certificate), "key": language.SecretName(s.TLS.Key),
-	} {
-		if name == "" {
-			continue
-		}
-		var err error
-		if text[field], err = secret(name); err != nil {
-			return o, err
-		}
-	}
-	if ca := text["ca"]; ca != "" {
-		o.TLS.RootCAs = x509.NewCertPool()
-		if !o.TLS.RootCAs.AppendCertsFromPEM([]byte(ca)) {
-			return o, fmt.Errorf("tls.ca of subscription %s: the secret holds no certificate in PEM", s.ID)
-		}
-	}
-	if text["certificate"] != "" {
-		pair, err := tls.X509KeyPair([]byte(text["certificate"]), []byte(text["key"]))
-		if err != nil {
-			return o, fmt.Errorf("tls of subscription %s: the certificate and its key: %w", s.ID, err)
-		}
-		o.TLS.Certificates = []tls.Certificate{pair}
-	}
-	return o, nil
+	return broker.Options{Subscription: s, Connection: &broker.Connection{
+		Connection: s.Connection(), Client: "procaas-" + s.ID, Dial: r.m.Dial,
+		Secret: func(name string) (string, error) {
+			return r.m.Secrets(secrets.Use{Name: name, To: s.ID, Owner: s.Owner})
+		},
+	}}
 }

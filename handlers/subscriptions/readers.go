@@ -81,7 +81,7 @@ func (m *Readers) follow(ctx context.Context, want []*language.Subscription) {
 	var stopped []*reader
 	for id, r := range m.all {
 		i := slices.IndexFunc(want, func(s *language.Subscription) bool { return s.ID == id })
-		if i >= 0 && want[i].Connection() == r.sub.Load().Connection() {
+		if i >= 0 && want[i].Reads() == r.sub.Load().Reads() {
 			r.sub.Store(want[i])
 			continue
 		}

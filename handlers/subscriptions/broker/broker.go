@@ -3,9 +3,7 @@ package broker
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"time"
 
 	"procaas/handlers/subscriptions/language"
@@ -58,10 +56,7 @@ type Source interface {
 // Options are what a source needs of its node.
 type Options struct {
 	Subscription *language.Subscription
-
-	Secret func(name string) (string, error)
-	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	TLS    *tls.Config // nil for none
+	Connection   *Connection
 }
 
 // An Open connects to the broker, and returns the source of a subscription. It is called again after errors.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -54,7 +53,7 @@ type source struct {
 func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	nc, err := connect(ctx, o)
+	nc, err := Connect(ctx, o.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -64,65 +63,6 @@ func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// connect connects to the server. The caller tries again: a connection that has broken is not mended behind its back, because what it
-// was assigned is unknown then.
-func connect(ctx context.Context, o broker.Options) (*nats.Conn, error) {
-	way := &dialer{ctx: ctx, o: o}
-	options := []nats.Option{
-		nats.Name("procaas subscription " + o.Subscription.ID), nats.NoReconnect(), nats.Timeout(timeout), nats.SetCustomDialer(way),
-	}
-	if o.TLS != nil {
-		options = append(options, nats.Secure(o.TLS))
-	}
-	if a := o.Subscription.Auth; a != nil {
-		proof, err := proofOf(o)
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, proof)
-	}
-	nc, err := nats.Connect(strings.Join(o.Subscription.Servers, ","), options...)
-	if err != nil && way.err != nil {
-		return nil, way.err // the library does not say which address refused
-	}
-	return nc, err
-}
-
-// proofOf returns the option that proves who connects.
-func proofOf(o broker.Options) (nats.Option, error) {
-	a := o.Subscription.Auth
-	named := a.Password
-	switch {
-	case a.Token != nil:
-		named = a.Token
-	case a.Credentials != nil:
-		named = a.Credentials
-	}
-	secret, err := o.Secret(named.Secret)
-	switch {
-	case err != nil:
-		return nil, err
-	case a.Token != nil:
-		return nats.Token(secret), nil
-	case a.Credentials != nil:
-		return nats.UserCredentialBytes([]byte(secret)), nil
-	}
-	return nats.UserInfo(a.Username, secret), nil
-}
-
-// A dialer connects to the addresses that the operator allows.
-type dialer struct {
-	ctx context.Context //nolint:containedctx // the library passes none
-	o   broker.Options
-	err error // of the last call
-}
-
-// Dial implements [nats.CustomDialer].
-func (d *dialer) Dial(network, address string) (c net.Conn, err error) {
-	c, d.err = d.o.Dial(d.ctx, network, address)
-	return c, d.err
 }
 
 func (s *source) open(ctx context.Context, o broker.Options) error {

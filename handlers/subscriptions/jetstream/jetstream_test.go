@@ -2,7 +2,6 @@ package jetstream_test
 
 import (
 	"context"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,7 +51,7 @@ func (r *rig) send(subject string, from, to int) {
 
 func (r *rig) open() broker.Source {
 	r.t.Helper()
-	s, err := jetstream.Open(r.ctx, broker.Options{Subscription: &r.sub, Dial: (&net.Dialer{}).DialContext})
+	s, err := jetstream.Open(r.ctx, brokertest.Options(&r.sub, nil))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -226,7 +225,7 @@ func TestLargeMessagesAreBounded(t *testing.T) {
 func TestNobodyListens(t *testing.T) {
 	t.Parallel()
 	sub := &language.Subscription{ID: "orders", Servers: []string{"nats://127.0.0.1:1"}}
-	_, err := jetstream.Open(t.Context(), broker.Options{Subscription: sub, Dial: (&net.Dialer{}).DialContext})
+	_, err := jetstream.Open(t.Context(), brokertest.Options(sub, nil))
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Fatalf("want an error that names the address, have %v", err)
 	}

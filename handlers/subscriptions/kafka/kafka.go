@@ -3,10 +3,8 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -15,9 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"procaas/handlers/subscriptions/broker"
 )
@@ -58,9 +53,9 @@ func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 	defer cancel()
 	sub := o.Subscription
 	s := &source{topic: sub.Topic, group: sub.GroupName(), epochs: map[int32]int{}}
-	options := []kgo.Opt{
-		kgo.SeedBrokers(sub.Servers...), kgo.ClientID("procaas-" + sub.ID), kgo.Dialer(dialer(o)), kgo.RetryTimeout(timeout),
-		kgo.DisableClientMetrics(),
+	options, err := Connect(o.Connection)
+	if err != nil {
+		return nil, err
 	}
 	member := []kgo.Opt{
 		kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
@@ -68,13 +63,6 @@ func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 		kgo.SessionTimeout(session), kgo.HeartbeatInterval(heartbeat), kgo.RebalanceTimeout(rebalance),
 		kgo.FetchMaxBytes(broker.MaxBytes), kgo.FetchMaxPartitionBytes(broker.MaxBytes), kgo.MaxConcurrentFetches(1),
 		kgo.MaxDecompressBatchBytes(unpacked), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-	}
-	if a := sub.Auth; a != nil {
-		password, err := o.Secret(a.Password.Secret)
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, kgo.SASL(mechanism(a.Mechanism, a.Username, password)))
 	}
 	outside, err := kgo.NewClient(options...)
 	if err != nil {
@@ -90,35 +78,6 @@ func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// dialer connects to the addresses that the operator allows.
-func dialer(o broker.Options) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := o.Dial(ctx, network, address)
-		if err != nil || o.TLS == nil {
-			return c, err
-		}
-		config := o.TLS.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(address)
-		secure := tls.Client(c, config)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			c.Close()
-			return nil, err
-		}
-		return secure, nil
-	}
-}
-
-// mechanism returns how a user proves who it is.
-func mechanism(name, user, password string) sasl.Mechanism {
-	switch name {
-	case "scram-sha-256":
-		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
-	case "scram-sha-512":
-		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
-	}
-	return plain.Auth{User: user, Pass: password}.AsMechanism()
 }
 
 // begin checks that the topic is there. With new, a group that the broker does not know begins after the present messages. That is

@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strconv"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"procaas/handlers/subscriptions/broker"
+	"procaas/handlers/subscriptions/brokertest"
 	"procaas/handlers/subscriptions/kafka"
 	"procaas/handlers/subscriptions/language"
 )
@@ -61,7 +61,7 @@ func (r *rig) send(from, to int) {
 
 func (r *rig) open() broker.Source {
 	r.t.Helper()
-	s, err := kafka.Open(r.ctx, broker.Options{Subscription: &r.sub, Dial: (&net.Dialer{}).DialContext})
+	s, err := kafka.Open(r.ctx, brokertest.Options(&r.sub, nil))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestAMemberThatLostItsPartitionsAcknowledgesNothing(t *testing.T) {
 func TestNobodyListens(t *testing.T) {
 	t.Parallel()
 	sub := &language.Subscription{ID: "orders", Servers: []string{"127.0.0.1:1"}, Topic: "orders"}
-	if _, err := kafka.Open(t.Context(), broker.Options{Subscription: sub, Dial: (&net.Dialer{}).DialContext}); err == nil {
+	if _, err := kafka.Open(t.Context(), brokertest.Options(sub, nil)); err == nil {
 		t.Error(fmt.Errorf("want an error"))
 	}
 }

@@ -2,9 +2,7 @@
 package language
 
 import (
-	"net"
-	"slices"
-	"strings"
+	"fmt"
 
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
@@ -37,12 +35,6 @@ func Section() tree.Section {
 // Roots are what expressions of a subscription may read.
 var Roots = []string{"message"}
 
-// schemes are what addresses of a broker begin with. The empty one is for addresses without any.
-var schemes = map[string][]string{"nats": {"nats", "tls"}, "kafka": {""}}
-
-// examples are addresses of brokers.
-var examples = map[string]string{"nats": "nats://broker.internal:4222", "kafka": "broker.internal:9092"}
-
 // check compiles the expressions of a subscription, and reports what cannot work.
 func check(s *Subscription, c *tree.Checking) {
 	fields := sectionSpec().Field(sectionName).Elem.Spec
@@ -69,8 +61,7 @@ func check(s *Subscription, c *tree.Checking) {
 			"subscription %q has no key, so nothing says which of its messages may be stored at once", s.ID)
 	}
 	checkBroker(s, c)
-	checkServers(s, c)
-	checkAuth(s, c)
+	s.Connection().Check(fmt.Sprintf("subscription %q", s.ID), s.Broker, s, s.Span, c)
 }
 
 // checkServed reports a type that no pipeline serves. All messages would be dead letters.
@@ -92,29 +83,6 @@ func checkGroup(s *Subscription, groups map[string]*Subscription, c *tree.Checki
 	groups[name] = s
 }
 
-func checkServers(s *Subscription, c *tree.Checking) {
-	at, known, want := s.PlaceOf("servers", s.Span), schemes[s.Broker], "want such as "+examples[s.Broker]
-	if len(s.Servers) == 0 && !c.Blamed(s.Span) {
-		c.Errorf(at, rules.Subscription, "name one, such as "+examples[s.Broker], "subscription %q has no servers", s.ID)
-	}
-	for _, server := range s.Servers {
-		scheme, rest, has := strings.Cut(server, "://")
-		if !has {
-			scheme, rest = "", server
-		}
-		_, port, err := net.SplitHostPort(rest)
-		switch {
-		case len(known) == 0: // the broker is unknown, which was reported
-		case strings.Contains(rest, "@"):
-			c.Errorf(at, rules.Subscription, "write auth: {username: NAME, password: !secret NAME}", "a server of subscription %q holds a password", s.ID)
-		case !slices.Contains(known, scheme), strings.ContainsAny(rest, "/ ,"):
-			c.Errorf(at, rules.Subscription, want, "server %q of subscription %q is no address of a broker of this kind", server, s.ID)
-		case err != nil, port == "":
-			c.Errorf(at, rules.Subscription, want, "server %q of subscription %q has no port", server, s.ID)
-		}
-	}
-}
-
 // checkBroker reports fields that are for another broker, and what is missing for this one.
 func checkBroker(s *Subscription, c *tree.Checking) {
 	of := map[string]string{"nats": "stream", "kafka": "topic"}[s.Broker]
@@ -129,35 +97,5 @@ func checkBroker(s *Subscription, c *tree.Checking) {
 	}
 	if s.Broker == "kafka" && s.Filter != "" {
 		c.Errorf(s.PlaceOf("filter", s.Span), rules.Subscription, "write when:, or drop it", "kafka has no filter; the node reads the whole topic %q", s.Topic)
-	}
-	if a := s.Auth; a != nil && s.Broker == "kafka" && (a.Token != nil || a.Credentials != nil) {
-		c.Errorf(a.Span, rules.Subscription, "write auth: {username: NAME, password: !secret NAME}",
-			"auth of subscription %q: kafka knows usernames with passwords", s.ID)
-	}
-}
-
-// checkAuth reports what is no single proof of who connects.
-func checkAuth(s *Subscription, c *tree.Checking) {
-	if t := s.TLS; t != nil && (SecretName(t.Certificate) == "") != (SecretName(t.Key) == "") {
-		c.Errorf(s.PlaceOf("tls", s.Span), rules.Subscription, "write both certificate: and key:, or none",
-			"tls of subscription %q has a certificate without its key, or a key without its certificate", s.ID)
-	}
-	a := s.Auth
-	if a == nil {
-		return
-	}
-	given := 0
-	for _, is := range []bool{a.Username != "" || a.Password != nil, a.Token != nil, a.Credentials != nil} {
-		if is {
-			given++
-		}
-	}
-	switch {
-	case given != 1:
-		c.Errorf(a.Span, rules.Subscription, "keep one of username with password, token and credentials",
-			"auth of subscription %q: want exactly one way to prove who connects, have %d", s.ID, given)
-	case (a.Username == "") != (a.Password == nil):
-		c.Errorf(a.Span, rules.Subscription, "write auth: {username: NAME, password: !secret NAME}",
-			"auth of subscription %q: a username and a password belong together", s.ID)
 	}
 }

@@ -77,40 +77,6 @@ type Subscription struct {
 	Owner string `yaml:"owner"`
 }
 
-// A Login is how the node proves to a broker who it is. It has a username with its password, a token, or credentials.
-type Login struct {
-	Span diag.Span `yaml:"-"`
-
-	spec.Places
-
-	// Username is the name of the user.
-	Username string `yaml:"username"`
-
-	// Password is the secret with the password.
-	Password *expr.Value `yaml:"password" kind:"secret" expr:"no"`
-
-	// Mechanism is how Kafka takes the password.
-	Mechanism string `yaml:"mechanism" enum:"plain,scram-sha-256,scram-sha-512" default:"plain"`
-
-	// Token is the secret with a token of NATS.
-	Token *expr.Value `yaml:"token" kind:"secret" expr:"no"`
-
-	// Credentials is the secret with the text of a credentials file of NATS.
-	Credentials *expr.Value `yaml:"credentials" kind:"secret" expr:"no"`
-}
-
-// An Encryption is how connections to a broker are encrypted.
-type Encryption struct {
-	// CA is the secret with the certificates, in PEM, that sign that of the broker. Without it, those of the system count.
-	CA *expr.Value `yaml:"ca" kind:"secret" expr:"no"`
-
-	// Certificate is the secret with the certificate of the node in PEM, if the broker wants one. It needs a key.
-	Certificate *expr.Value `yaml:"certificate" kind:"secret" expr:"no"`
-
-	// Key is the secret with the private key of the certificate.
-	Key *expr.Value `yaml:"key" kind:"secret" expr:"no"`
-}
-
 // Path is where operators hold the subscription, and the source of its events.
 func (s *Subscription) Path() string { return sectionName + "/" + s.ID }
 
@@ -125,24 +91,12 @@ func (s *Subscription) GroupName() string {
 	return "procaas-" + s.ID
 }
 
-// Connection describes all that needs a new connection when it changes.
-func (s *Subscription) Connection() string {
-	text := fmt.Sprintf("%s %q %q %q %q %s", s.Broker, s.Servers, s.From(), s.Filter, s.GroupName(), s.Start)
-	if a := s.Auth; a != nil {
-		text += fmt.Sprintf(" %s %q %q", a.Mechanism, a.Username, []string{SecretName(a.Password), SecretName(a.Token), SecretName(a.Credentials)})
-	}
-	if t := s.TLS; t != nil {
-		text += fmt.Sprintf(" tls %q", []string{SecretName(t.CA), SecretName(t.Certificate), SecretName(t.Key)})
-	}
-	return text
-}
+// Connection says where the broker is, and who connects.
+func (s *Subscription) Connection() *Connection { return &Connection{s.Servers, s.Auth, s.TLS} }
 
-// SecretName returns the name of the secret that a field names, or "".
-func SecretName(v *expr.Value) string {
-	if v.IsNull() {
-		return ""
-	}
-	return v.Secret
+// Reads describes all that needs a new reader when it changes.
+func (s *Subscription) Reads() string {
+	return fmt.Sprintf("%s %q %q %q %s %s", s.Broker, s.From(), s.Filter, s.GroupName(), s.Start, s.Connection().text())
 }
 
 // A section is the section of files.
@@ -156,7 +110,7 @@ var rulesFile embed.FS
 
 func readRules() []rules.Rule { return rules.Read(rulesFile, "rules.yaml") }
 
-//go:embed subscription.go
+//go:embed subscription.go connection.go
 var source embed.FS
 
 // sectionSpec describes the section.

@@ -1,0 +1,56 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+
+	"procaas/dsl/expr"
+	"procaas/handlers/subscriptions/language"
+)
+
+// A Connection is how a node connects to a broker: to read it, or to send to it.
+type Connection struct {
+	*language.Connection
+
+	Client string // what the broker calls the client
+	Secret func(name string) (string, error)
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// TLSConfig returns how connections are encrypted, or nil if the declaration has no tls.
+func (c *Connection) TLSConfig() (*tls.Config, error) {
+	if c.TLS == nil {
+		return nil, nil
+	}
+	var pem [3]string
+	for i, field := range []*expr.Value{c.TLS.CA, c.TLS.Certificate, c.TLS.Key} {
+		name := language.SecretName(field)
+		if name == "" {
+			continue
+		}
+		var err error
+		if pem[i], err = c.Secret(name); err != nil {
+			return nil, err
+		}
+	}
+	ca, certificate, key := pem[0], pem[1], pem[2]
+	out := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM([]byte(ca)) {
+			return nil, errors.New("tls.ca: the secret holds no certificate in PEM")
+		}
+	}
+	if certificate != "" {
+		pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
+		if err != nil {
+			return nil, fmt.Errorf("tls: the certificate and its key: %w", err)
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	return out, nil
+}
