@@ -51,7 +51,7 @@ type Request struct {
 	// that needs it, except slashes.
 	Path string `yaml:"path"`
 
-	// Method is the HTTP method. Its default is POST for a request with body, form, multipart or raw, and GET otherwise.
+	// Method is the HTTP method. Its default is POST for a request with body, form, multipart, cloudevent or raw, and GET otherwise.
 	Method string `yaml:"method" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS"`
 
 	// Query has the parameters after the question mark. A list repeats its parameter, and null omits it.
@@ -68,6 +68,10 @@ type Request struct {
 
 	// Multipart is sent as multipart/form-data, part by part in this order. It can have files.
 	Multipart []Part `yaml:"multipart"`
+
+	// CloudEvent is sent as a CloudEvent 1.0. Its id is the Idempotency-Key, so a receiver recognises an event that comes again. Its
+	// partitionkey is the key of the flow.
+	CloudEvent *CloudEvent `yaml:"cloudevent"`
 
 	// Raw is text to send unchanged. It cannot contain a secret. Neither can url, path, method and content-type,
 	// because logs and errors show them.
@@ -128,6 +132,27 @@ type Part struct {
 	// ContentType is the content type of the part. Its default is text/plain; charset=utf-8 for text, application/json for json
 	// and application/octet-stream for base64.
 	ContentType string `yaml:"content-type"`
+}
+
+// CloudEvent is the event that a request sends. It has no field for the id, which is the Idempotency-Key of the call.
+type CloudEvent struct {
+	// Type says what has happened, such as com.example.order.paid.
+	Type string `yaml:"type" required:"true"`
+
+	// Source is where it has happened, as a URI or a path. Its default is /PIPELINE. It belongs to the identity of the event.
+	Source string `yaml:"source"`
+
+	// Subject is what it has happened to, within the source.
+	Subject string `yaml:"subject"`
+
+	// Time is when it has happened. Without it, the event has none.
+	Time time.Time `yaml:"time"`
+
+	// Data is what the event says, as JSON.
+	Data any `yaml:"data"`
+
+	// Mode is where the attributes are: structured for the body, beside the data, or binary for headers. sign covers the body only.
+	Mode string `yaml:"mode" enum:"structured,binary" default:"structured"`
 }
 
 // These are the defaults if neither the handler nor the service nor the node sets them.

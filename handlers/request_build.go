@@ -30,7 +30,7 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 		return nil, err
 	}
 	s.given = false
-	text, contentType, err := r.payload(s)
+	text, contentType, err := r.payload(c, s)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +54,9 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 	}
 	// Last, so that the pipeline's headers cannot replace these.
 	identify(req.Header, c)
+	if err := r.CloudEvent.header(req.Header, c); err != nil {
+		return nil, err
+	}
 	if err := r.sign(req, c, s, text); err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
@@ -93,7 +96,7 @@ func (r *Request) method() string {
 	switch {
 	case r.Method != "":
 		return r.Method
-	case r.Body != nil || r.Form != nil || r.Multipart != nil || r.Raw != nil:
+	case r.Body != nil || r.Form != nil || r.Multipart != nil || r.CloudEvent != nil || r.Raw != nil:
 		return http.MethodPost
 	default:
 		return http.MethodGet
@@ -251,8 +254,8 @@ func listServices(b *tree.Bundle) string {
 }
 
 // payload returns the body and its content type. Both are empty for a request without a body.
-func (r *Request) payload(s *secrets) (text, contentType string, err error) {
-	text, contentType, err = r.encodeBody(s)
+func (r *Request) payload(c *engine.Call, s *secrets) (text, contentType string, err error) {
+	text, contentType, err = r.encodeBody(c, s)
 	if err != nil || contentType == "" {
 		return "", "", err
 	}
@@ -267,7 +270,7 @@ func (r *Request) payload(s *secrets) (text, contentType string, err error) {
 
 // encodeBody returns the text of the body and its type. Both are empty for a request without a
 // body.
-func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
+func (r *Request) encodeBody(c *engine.Call, s *secrets) (text, contentType string, err error) {
 	switch {
 	case r.Raw != nil:
 		return *r.Raw, "text/plain; charset=utf-8", nil
@@ -276,6 +279,8 @@ func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
 		return values.Encode(), "application/x-www-form-urlencoded", err
 	case r.Multipart != nil:
 		return encodeParts(r.Multipart, s)
+	case r.CloudEvent != nil:
+		return r.CloudEvent.encode(c, s)
 	case r.Body != nil:
 		open, err := s.reveal(r.Body)
 		if err != nil {

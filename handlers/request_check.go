@@ -20,6 +20,7 @@ func (*Request) CheckBody(b *tree.Body) {
 	checkAddress(b)
 	checkPayload(b)
 	checkParts(b)
+	checkCloudEvent(b)
 	checkSecrets(b)
 	checkCredentials(b)
 	for _, k := range b.Field("headers").Keys() {
@@ -113,7 +114,7 @@ func checkURL(b *tree.Body, text string) {
 }
 
 // payloads are the fields that give a request a body.
-var payloads = []string{"body", "form", "multipart", "raw"}
+var payloads = []string{"body", "form", "multipart", "cloudevent", "raw"}
 
 // checkPayload checks the payload fields.
 func checkPayload(b *tree.Body) {
@@ -124,7 +125,7 @@ func checkPayload(b *tree.Body) {
 			continue
 		}
 		if given != nil {
-			b.Errorf(value.Span, rules.Body, "keep one of body, form, multipart and raw", "a request has one body, and %s is a second one", name)
+			b.Errorf(value.Span, rules.Body, "keep one of body, form, multipart, cloudevent and raw", "a request has one body, and %s is a second one", name)
 		}
 		given = value
 	}
@@ -137,7 +138,7 @@ func checkPayload(b *tree.Body) {
 	case given != nil && (method == http.MethodGet || method == http.MethodHead):
 		b.Warnf(given.Span, rules.Body, "send it as query, or change the method", "most services ignore the body of a %s", method)
 	case given == nil && b.Field("content-type") != nil:
-		b.Warnf(b.Field("content-type").Span, rules.Body, "add body, form, multipart or raw, or drop content-type",
+		b.Warnf(b.Field("content-type").Span, rules.Body, "add body, form, multipart, cloudevent or raw, or drop content-type",
 			"content-type says nothing: the request has no body")
 	}
 }

@@ -22,6 +22,9 @@ func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 		NoBody: !slices.ContainsFunc(payloads, func(name string) bool { return body.Get(name) != nil }),
 		Expect: expectedOf(body),
 	}
+	if data := eventData(body); data != nil {
+		o.Body = data
+	}
 	reading, given := literal(body.Get("response"))
 	// auto reads JSON from a service that declares what it sends. A computed value of response
 	// promises nothing.

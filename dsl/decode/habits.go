@@ -61,6 +61,9 @@ func (d *decoder) strayHint(v *expr.Value, i int, s *spec.Spec, of string) strin
 	if field, ok := strings.CutPrefix(translated, "write "); ok && s.Field(strings.TrimSuffix(field, ":")) != nil {
 		return translated // the same thing under another name
 	}
+	if strings.HasPrefix(translated, "delete it") {
+		return translated // there is no such thing, also not one level up
+	}
 	return cmp.Or(d.neighbourHint(v, i, s), translated)
 }
 
@@ -214,6 +217,12 @@ var foreigns = map[string][]foreign{
 		{"params query-params args", "write query:"},
 		{"data payload json", "write body:"},
 		{"auth authorization token bearer", "write headers: {Authorization: …}"},
+	},
+	"cloudevent": {
+		{"id", "delete it: the id is the Idempotency-Key, by which the receiver recognises an event that comes again"},
+		{"partitionkey partition-key key", "delete it: it is the key of the flow"},
+		{"payload body", "write data:"},
+		{"extensions", "write mode: binary, and headers: {Ce-NAME: …} beside cloudevent:"},
 	},
 	"emit": {
 		{"event name event-type", "write type:"},

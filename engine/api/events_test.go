@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/intake"
 	"procaas/engine/model"
+	"procaas/engine/outbound"
 )
 
 // TestEventsOfTheReferenceSender posts what the Go library of CloudEvents (sdk-go 2.16.2) sends of one event in each mode. It must be the
@@ -65,6 +67,39 @@ func TestEventsOfTheReferenceSender(t *testing.T) {
 		if have.ID != "c-1" || have.Source != "https://orders.example/v1?x=1" || have.Key != "Größe €" || have.Priority != 7 ||
 			!have.Time.Equal(began) || string(payload) != `{"order-id":"o-42","price":10}` {
 			t.Errorf("%s: have %+v", name, have)
+		}
+	}
+}
+
+// TestOwnEventsAreRead posts what requests with an event send, in both modes. It must be the same event.
+func TestOwnEventsAreRead(t *testing.T) {
+	t.Parallel()
+	sent := outbound.CloudEvent{
+		ID: "5e1f", Source: "/shop?a=1", Type: "new-order-created", Subject: "o-42", PartitionKey: "50 % \"Größe\" €", Time: began,
+		Data: map[string]any{"order-id": "o-42", "price": 10},
+	}
+	for _, mode := range []string{"structured", "binary"} {
+		header, body := http.Header{"Content-Type": {"application/json"}}, any(sent.Data)
+		sent.SetHeaders(header)
+		if mode == "structured" {
+			header, body = http.Header{"Content-Type": {outbound.CloudEventMedia}}, sent.Members()
+		}
+		data, err := datum.FormatJSON(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newFake(taxi(t))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/events", bytes.NewReader(data))
+		r.Header = header
+		w := httptest.NewRecorder()
+		api.New(api.Options{Engine: portsOf(f)}).ServeHTTP(w, r)
+		if w.Code != http.StatusAccepted || len(f.seen) != 1 {
+			t.Fatalf("%s: have %d %s", mode, w.Code, w.Body)
+		}
+		have := f.seen[0]
+		if have.ID != sent.ID || have.Source != sent.Source || have.Type != sent.Type || have.Key != sent.PartitionKey ||
+			!have.Time.Equal(began) || !reflect.DeepEqual(have.Payload, sent.Data) {
+			t.Errorf("%s: have %+v", mode, have)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"procaas/engine/definitions"
 	"procaas/engine/intake"
 	"procaas/engine/model"
+	"procaas/engine/outbound"
 )
 
 // This file tells services how runs end. The event is stored in the transaction that ends the run. The run that it starts
@@ -87,10 +88,8 @@ func (j *job) notification(n *tree.Notification, c model.Change, end string, blo
 	if why != "" {
 		data["error"] = map[string]any{"handler": orNull(path), "class": orNull(c.ErrorClass), "message": why}
 	}
-	ev.Payload = map[string]any{
-		"specversion": "1.0", "id": ev.ID, "source": "/" + c.Pipeline, "type": "procaas.run." + end, "subject": claimed.Key,
-		"time": model.TimeData(now), "datacontenttype": "application/json", "data": data,
-	}
+	told := outbound.CloudEvent{ID: ev.ID, Source: "/" + c.Pipeline, Type: "procaas.run." + end, Subject: claimed.Key, Time: now, Data: data}
+	ev.Payload = told.Members()
 	return ev
 }
 
