@@ -116,8 +116,8 @@ func (p *page) work(text string) {
 			p.console(body)
 		case kind == "sh":
 			p.run("set -e\n" + body + "set +e\n")
-		case !slices.Contains([]string{"text", "json", "mermaid", "go", "sql"}, kind):
-			p.failf("a block of %q: want yaml, console, sh, text, json, mermaid, go or sql", kind)
+		case !slices.Contains([]string{"text", "json", "mermaid", "go", "ts", "python", "sql"}, kind): // TestClients runs the programs
+			p.failf("a block of %q: want yaml, console, sh, text, json, mermaid, go, ts, python or sql", kind)
 		}
 	}
 	if len(p.files) > 0 {

@@ -32,6 +32,7 @@ missing() {
 	has dpkg || echo dpkg
 	browser || echo chromium
 	node18 || echo nodejs npm
+	has python3 || echo python3
 	for program in "$@"; do
 		has "$program" || [ -x "/usr/sbin/$program" ] || case $program in
 		etcd) echo etcd-server ;;
@@ -59,21 +60,26 @@ if [ -n "$packages" ]; then
 The tests need programs that are not here, in Debian's packages: $packages
 Install them, then run the tests again. No server needs to be running.
   Debian, Ubuntu:   sudo apt-get install $packages
-  Fedora, RHEL:     sudo dnf install gcc postgresql-server sqlite systemd dpkg chromium nodejs npm
-  Alpine:           sudo apk add build-base postgresql sqlite chromium nodejs npm
-  macOS:            brew install postgresql@17 sqlite node; brew install --cask chromium
-They need PostgreSQL 13, Node.js 18 with npm, or later. PROCAAS_TEST_CHROMIUM names a browser that is elsewhere.
+  Fedora, RHEL:     sudo dnf install gcc postgresql-server sqlite systemd dpkg chromium nodejs npm python3
+  Alpine:           sudo apk add build-base postgresql sqlite chromium nodejs npm python3
+  macOS:            brew install postgresql@17 sqlite node python; brew install --cask chromium
+They need PostgreSQL 13, Node.js 18 with npm, Python 3.9, or later. PROCAAS_TEST_CHROMIUM names a browser that is elsewhere.
 EOF
 	exit 1
 fi
 
-# npm writes this file last; it is as old as what it tells of.
-cd testdata/console
-[ ! node_modules/.package-lock.json -nt package-lock.json ] || exit 0
-echo "installing the packages of the browser test"
-for attempt in 1 2 3; do
-	npm ci >"$log" 2>&1 && touch node_modules/.package-lock.json && exit 0
-	echo "npm ci did not work (attempt $attempt of 3)" >&2
-done
-tail -n 20 "$log" >&2
-exit 1
+# packages installs what the lock file of a folder names. npm writes this file last; it is as old as what it tells of.
+packages() (
+	cd "$1"
+	[ ! node_modules/.package-lock.json -nt package-lock.json ] || exit 0
+	echo "installing the packages of $1"
+	for attempt in 1 2 3; do
+		npm ci --ignore-scripts >"$log" 2>&1 && touch node_modules/.package-lock.json && exit 0
+		echo "npm ci did not work (attempt $attempt of 3)" >&2
+	done
+	tail -n 20 "$log" >&2
+	exit 1
+)
+
+packages testdata/console
+packages clients/typescript

@@ -1,0 +1,3 @@
+module procaas/clients/go
+
+go 1.25
