@@ -161,10 +161,14 @@ def _named(event: Event) -> Event:
 
 
 def _waits(timeout: Optional[float]) -> Iterator[float]:
-    """Yields how long to wait in each request until the timeout."""
+    """Yields how long to wait in each request until the timeout. There is always one request."""
     if timeout is None:
         while True:
             yield _WAIT_AT_ONCE
     end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        yield min(_WAIT_AT_ONCE, end - time.monotonic())
+    left = timeout
+    while True:
+        yield max(0.001, min(_WAIT_AT_ONCE, left))
+        left = end - time.monotonic()
+        if left <= 0:
+            return

@@ -56,6 +56,14 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(again, {"event": "py-1", "run": result["run"], "duplicate": True})
         self.assertEqual(self.client.wait(result["run"], timeout=60)["event"]["id"], "py-1")
 
+    def test_submit_and_wait_submits_without_time_to_wait(self) -> None:
+        event = {"type": "quote", "id": "py-hasty", "payload": {"items": 3}}
+        try:
+            self.client.submit_and_wait(event, timeout=0)
+        except TimeoutError:
+            pass
+        self.assertTrue(self.client.submit(event)["duplicate"])
+
     def test_submit_many_returns_each_outcome(self) -> None:
         first, second = self.client.submit_many([{"type": "quote", "payload": {"items": 1}}, {"type": "nothing"}])
         self.assertTrue(first["run"])
