@@ -50,25 +50,31 @@ func TestReleaseStarts(t *testing.T) {
 		t.Parallel()
 		imageStarts(t, program)
 	})
-	t.Run("package", func(t *testing.T) {
+	t.Run("packages", func(t *testing.T) {
 		t.Parallel()
-		packageIsInstalled(t, program)
+		packagesAreInstalled(t, program)
 	})
 }
 
-// packageIsInstalled makes the package of Debian, and installs, removes and purges it in a folder.
-func packageIsInstalled(t *testing.T, program string) {
+// packagesAreInstalled makes the packages of Debian and Red Hat, and installs, updates and removes each in a folder.
+func packagesAreInstalled(t *testing.T, program string) {
 	t.Helper()
 	dir := t.TempDir()
-	for _, args := range [][]string{
-		{"go", "-C", "../../deploy/tools", "run", "-trimpath", "-buildvcs=false", "./release", "-built", program, "-version", "v1.2.3", "-o", dir},
-		{"sh", "../../deploy/install.sh", filepath.Join(dir, "procaas_1.2.3_"+runtime.GOARCH+".deb"), "v1.2.3"},
-	} {
+	run := func(args ...string) {
+		t.Helper()
 		out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%q: %v\n%s", args, err, out)
 		}
 		t.Logf("%s", out)
+	}
+	run("go", "-C", "../../deploy/tools", "run", "-trimpath", "-buildvcs=false", "./release", "-built", program, "-version", "v1.2.3", "-o", dir)
+	for _, pattern := range []string{"*.deb", "*.rpm"} {
+		made, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(made) != 1 {
+			t.Fatalf("have %q, %v, want one package", made, err)
+		}
+		run("sh", "../../deploy/install.sh", made[0], "v1.2.3")
 	}
 }
 

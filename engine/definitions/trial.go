@@ -40,6 +40,9 @@ func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Orde
 		return diff.Diff{}, &LoadError{Err: err}
 	}
 	old := f.Library.Present()
+	if len(old.Plans) == 0 {
+		return diff.Diff{}, refuse("no pipelines are current, so there is nothing to compare with; leave out --canary and --shadow the first time")
+	}
 	if o.Owners != nil {
 		if err := f.Library.OwnedBy(o.Owners, old.Bundle, b); err != nil {
 			return diff.Diff{}, err

@@ -30,6 +30,10 @@ missing() {
 	has sqlite3 || echo sqlite3
 	has systemd-analyze || echo systemd
 	has dpkg || echo dpkg
+	has rpm || echo rpm
+	has zsh || echo zsh
+	has fish || echo fish
+	[ -e /usr/share/bash-completion/bash_completion ] || echo bash-completion
 	browser || echo chromium
 	node18 || echo nodejs npm
 	has python3 || echo python3
@@ -60,9 +64,9 @@ if [ -n "$packages" ]; then
 The tests need programs that are not here, in Debian's packages: $packages
 Install them, then run the tests again. No server needs to be running.
   Debian, Ubuntu:   sudo apt-get install $packages
-  Fedora, RHEL:     sudo dnf install gcc postgresql-server sqlite systemd dpkg chromium nodejs npm python3
-  Alpine:           sudo apk add build-base postgresql sqlite chromium nodejs npm python3
-  macOS:            brew install postgresql@17 sqlite node python; brew install --cask chromium
+  Fedora, RHEL:     sudo dnf install gcc postgresql-server sqlite systemd dpkg bash-completion zsh fish chromium nodejs npm python3
+  Alpine:           sudo apk add build-base postgresql sqlite bash-completion zsh fish rpm chromium nodejs npm python3
+  macOS:            brew install postgresql@17 sqlite bash-completion@2 zsh fish node python; brew install --cask chromium
 They need PostgreSQL 13, Node.js 18 with npm, Python 3.9, or later. PROCAAS_TEST_CHROMIUM names a browser that is elsewhere.
 EOF
 	exit 1

@@ -27,12 +27,12 @@ func main() {
 	r := release{root: "../.."}
 	flag.StringVar(&r.out, "o", "../../dist", "folder to write; it is emptied first")
 	flag.StringVar(&r.version, "version", "", "version; git describe if empty")
-	built := flag.String("built", "", "program of this machine that is built already: makes only its package of Debian, quickly; for tests")
+	built := flag.String("built", "", "program of this machine that is built already: makes only its packages, quickly; for tests")
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64", "what to build for")
 	flag.Parse()
 	work := func() error { return r.run(strings.Split(*platforms, ",")) }
 	if *built != "" {
-		work = func() error { return r.debian(*built) }
+		work = func() error { return r.packages(*built) }
 	}
 	if err := work(); err != nil {
 		log.Fatal(err)
@@ -81,10 +81,8 @@ func (r *release) run(platforms []string) error {
 			return err
 		}
 		if goos, arch, _ := strings.Cut(p, "/"); goos == "linux" {
-			for _, format := range []string{"deb", "rpm"} {
-				if err := r.packed(format, arch, program); err != nil {
-					return err
-				}
+			if err := r.packed(arch, program); err != nil {
+				return err
 			}
 			images = append(images, p+"="+program)
 		}
@@ -98,8 +96,8 @@ func (r *release) run(platforms []string) error {
 	return r.sums()
 }
 
-// debian makes only the package of Debian, around a program that is built already.
-func (r *release) debian(program string) error {
+// packages makes only the packages of this machine's architecture, around a program that is built already.
+func (r *release) packages(program string) error {
 	program, err := filepath.Abs(program)
 	if err != nil {
 		return err
@@ -109,7 +107,7 @@ func (r *release) debian(program string) error {
 		return err
 	}
 	r.quick = true
-	return r.packed("deb", runtime.GOARCH, program)
+	return r.packed(runtime.GOARCH, program)
 }
 
 // begin empties the folder, and makes the documents in it. The command is the program of this machine.

@@ -222,8 +222,8 @@ func packageVersion(version string) string {
 	return version
 }
 
-// packed makes the package of one format and architecture, by deploy/nfpm.yaml.
-func (r *release) packed(format, arch, program string) error {
+// packed makes the packages of one architecture, by deploy/nfpm.yaml.
+func (r *release) packed(arch, program string) error {
 	values := map[string]string{
 		"VERSION": packageVersion(r.version), "ARCH": arch, "PROGRAM": program, "MAN": r.in("build", "man"), "COMPLETIONS": r.in("build", "completions"),
 		"ROOT": r.root,
@@ -236,6 +236,16 @@ func (r *release) packed(format, arch, program string) error {
 	if err != nil {
 		return fmt.Errorf("deploy/nfpm.yaml: %w", err)
 	}
+	for _, format := range []string{"deb", "rpm"} {
+		if err := r.write(format, &config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes the package of one format.
+func (r *release) write(format string, config *nfpm.Config) error {
 	info, err := config.Get(format)
 	if err != nil {
 		return err
@@ -243,6 +253,7 @@ func (r *release) packed(format, arch, program string) error {
 	info.MTime = r.time
 	if r.quick {
 		info.Deb.Compression = "none"
+		info.RPM.Compression = "gzip:0"
 	}
 	info = nfpm.WithDefaults(info)
 	packager, err := nfpm.Get(format)
