@@ -13,6 +13,9 @@ type Change struct {
 	Bundle   string // empty if the run has not begun after all
 	Pipeline string
 
+	// Flow and Key are those of the run. A store that seals data binds it to them.
+	Flow, Key string
+
 	// Alone says that the run has no place in the order of a key, see [store.Claimed].Ordered: no
 	// other run waits for its end. A store may ignore it.
 	Alone bool

@@ -118,7 +118,7 @@ func (j *job) patience() time.Duration {
 
 // commit writes one step of the run. If the store refuses this step, the run fails.
 func (j *job) commit(c model.Change) error {
-	c.Alone = !j.claimed.Ordered
+	c.Flow, c.Key, c.Alone = j.claimed.Flow, j.claimed.Key, !j.claimed.Ordered
 	c.Emit = append(c.Emit, j.notifications(c)...)
 	err := j.n.steps.commit(c)
 	switch {

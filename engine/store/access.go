@@ -77,6 +77,7 @@ const (
 	AuditEvent      = "event"      // an event submitted by hand in the console; the name is its run
 	AuditFallback   = "fallback"   // fallback turned a handler or a service off or on
 	AuditInbox      = "inbox"      // slots move from one database of the inbox to another; the name is that of the move
+	AuditKeys       = "keys"       // data keys of the encryption were made, adopted or removed; the name is what was done
 	AuditQueue      = "queue"      // the mode of a task type; the name is the type
 	AuditRefusal    = "refusal"    // a token tried a call without permission; the name is the call, After says why
 	AuditRun        = "run"        // before and after are an [AuditedRun]
@@ -92,7 +93,7 @@ const (
 func AuditKinds() []string {
 	return []string{
 		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDeadLetter, AuditDefinition, AuditErase, AuditEvent, AuditFallback,
-		AuditInbox,
+		AuditInbox, AuditKeys,
 		AuditQueue, AuditRefusal, AuditRun, AuditSession, AuditShard, AuditToken, AuditTransfer, AuditTrim,
 	}
 }

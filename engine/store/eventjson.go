@@ -39,9 +39,9 @@ type storedEvent struct {
 // EncodeEvent encodes an event for a store. [DecodeEvent] restores the kind of each number: 100.0
 // does not become 100. The error names the part of the payload that is not data.
 func EncodeEvent(e model.Event) ([]byte, error) {
-	payload, err := appendData(nil, e.Payload)
+	payload, err := EncodePayload(e)
 	if err != nil {
-		return nil, fmt.Errorf("%w: payload of event %q: %w", ErrRefused, e.ID, err)
+		return nil, err
 	}
 	return json.Marshal(storedEvent{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Labels: e.Labels, Payload: payload,
@@ -49,6 +49,15 @@ func EncodeEvent(e model.Event) ([]byte, error) {
 		Hops: e.Hops, ChainSince: e.ChainSince, TraceParent: e.TraceParent, TraceState: e.TraceState,
 		Rerun: e.Rerun, Start: e.Start,
 	})
+}
+
+// EncodePayload encodes the payload of an event. [DecodePayload] restores it.
+func EncodePayload(e model.Event) ([]byte, error) {
+	payload, err := appendData(nil, e.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("%w: payload of event %q: %w", ErrRefused, e.ID, err)
+	}
+	return payload, nil
 }
 
 // event returns a stored event without its payload.
@@ -103,16 +112,34 @@ func DecodeEvent(data []byte) (model.Event, error) {
 		return model.Event{}, fmt.Errorf("stored event: %w", err)
 	}
 	e := s.event()
-	d := json.NewDecoder(bytes.NewReader(s.Payload))
-	d.UseNumber()
-	if err := d.Decode(&e.Payload); err != nil {
-		return model.Event{}, fmt.Errorf("stored event %q: %w", s.ID, err)
-	}
 	var err error
-	if e.Payload, err = exactNumbers(e.Payload); err != nil {
+	if e.Payload, err = DecodePayload(s.Payload); err != nil {
 		return model.Event{}, fmt.Errorf("stored event %q: %w", s.ID, err)
 	}
 	return e, nil
+}
+
+// DecodePayload reads what [EncodePayload] wrote.
+func DecodePayload(data []byte) (payload any, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&payload); err != nil {
+		return nil, err
+	}
+	return exactNumbers(payload)
+}
+
+// ReplaceData replaces the payload of a stored event and the start of its rerun, which may be empty.
+func ReplaceData(stored []byte, replace func(payload, start json.RawMessage) (p, s json.RawMessage, err error)) ([]byte, error) {
+	var s storedEvent
+	err := json.Unmarshal(stored, &s)
+	if err == nil {
+		s.Payload, s.Start, err = replace(s.Payload, s.Start)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stored event %q: %w", s.ID, err)
+	}
+	return json.Marshal(s)
 }
 
 // appendData encodes data. A float64 always looks like one.

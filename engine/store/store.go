@@ -39,6 +39,9 @@ var (
 	// has changed it. Other data may be sound.
 	ErrDamaged = errors.New("the store cannot read what it has kept")
 
+	// ErrSealed reports that a search looks into texts that the store has only in an encrypted form.
+	ErrSealed = errors.New("the store is encrypted, so it cannot search in payloads and errors")
+
 	// ErrCancelled reports that an operator has cancelled the run.
 	ErrCancelled = errors.New("run is cancelled")
 
@@ -515,7 +518,7 @@ type RunFilter struct {
 
 	Awaits bool // only runs that wait for an event
 	// Text is a part of the event as the store writes it: JSON without spaces. No index helps, so
-	// also bound the time.
+	// also bound the time. A store that seals payloads returns [ErrSealed].
 	Text string
 	// Labels chooses runs with all of these labels, as [model.CheckLabelFilter] allows:
 	// city=berlin, or a name for any value.
@@ -528,7 +531,7 @@ type RunFilter struct {
 
 	FailedPath string    // handler that failed the run, or a part of its path: pipeline, pipeline/stage
 	ErrorClass string    // as in the language: timeout, 503, 5xx; status for all statuses
-	Error      string    // a part of the error's text
+	Error      string    // a part of the error's text; like Text, not in a store that seals it
 	Since      time.Time // accepted at this time or later
 	Until      time.Time // accepted before this time
 

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -41,6 +42,19 @@ func pick(ids []string, indexes ...int) []string {
 	return out
 }
 
+// seals reports whether the store refuses a filter, because it has the texts that the filter looks into only sealed. It must
+// refuse it everywhere then.
+func (p *probe) seals(f store.RunFilter) bool {
+	p.Helper()
+	_, _, err := p.Runs.List(p.Context(), f)
+	if !errors.Is(err, store.ErrSealed) {
+		return false
+	}
+	_, err = p.Runs.Count(p.Context(), f)
+	p.wantErr("count", err, store.ErrSealed)
+	return true
+}
+
 var filterCases = []storeCase{
 	{"runs are found by a part of their event", func(p *probe) {
 		node := p.join()
@@ -51,6 +65,9 @@ var filterCases = []storeCase{
 		}
 		ids := p.accept(of(map[string]any{"city": "Köln"}), of(map[string]any{"city": "Kairo"}), of([]any{"Köln"}))
 		node.finish(node.claimOne(ids[0]))
+		if p.seals(store.RunFilter{Text: "x"}) {
+			return
+		}
 		p.equal("by a word", p.oldest(store.RunFilter{Text: "Köln"}), pick(ids, 0, 2))
 		p.equal("by a member", p.oldest(store.RunFilter{Text: `"city":"K`}), pick(ids, 0, 1))
 		p.equal("none", p.oldest(store.RunFilter{Text: "%"}), []string{})
@@ -92,6 +109,9 @@ var filterCases = []storeCase{
 			{store.RunFilter{FailedPath: "made/pay", ErrorClass: "status", Error: "404", Status: model.Failed}, []int{2}},
 			{store.RunFilter{ErrorClass: "status", Status: model.Succeeded}, nil},
 		} {
+			if c.filter.Error != "" && p.seals(c.filter) {
+				continue
+			}
 			if have, want := p.oldest(c.filter), pick(ids, c.want...); !slices.Equal(have, want) {
 				p.Fatalf("%+v: want runs %v, have %v", c.filter, want, have)
 			}

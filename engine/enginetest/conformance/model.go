@@ -151,7 +151,7 @@ func (m *storeModel) claim(t *rapid.T) {
 
 func (m *storeModel) commit(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return r.status == model.Running })
-	c := model.Change{Run: r.in.ID, Version: r.version, Pipeline: m.pipeline()}
+	c := model.Change{Run: r.in.ID, Flow: r.in.Flow, Key: r.in.Key, Version: r.version, Pipeline: m.pipeline()}
 	c.Status = rapid.SampledFrom([]model.Status{
 		model.Running, model.Waiting, model.Failed, model.Succeeded,
 		model.Succeeded, model.Cancelled, model.Ignored,
@@ -184,7 +184,7 @@ func (m *storeModel) commit(t *rapid.T) {
 
 func (m *storeModel) stale(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return r.version > 0 })
-	c := model.Change{Run: r.in.ID, Version: r.version - 1, Status: model.Succeeded}
+	c := model.Change{Run: r.in.ID, Flow: r.in.Flow, Key: r.in.Key, Version: r.version - 1, Status: model.Succeeded}
 	m.p.wantErr("old version", m.node.commitErrs(c)[0], store.ErrStale)
 }
 

@@ -96,7 +96,7 @@ func (p *probe) acceptFor(node int64, runs ...model.Intake) []store.Accepted {
 // change makes the next change of a claimed run.
 func change(c store.Claimed, s model.Status) model.Change {
 	return model.Change{
-		Run: c.ID, Version: c.Version, Status: s, Bundle: "bundle", Pipeline: c.Pipeline,
+		Run: c.ID, Version: c.Version, Status: s, Bundle: "bundle", Pipeline: c.Pipeline, Flow: c.Flow, Key: c.Key,
 		Checkpoint: fmt.Appendf(nil, `{"version":%d}`, c.Version),
 	}
 }

@@ -305,13 +305,18 @@ func checkGivesUpPoisonous(t *testing.T, s *store.TaskStore) {
 		t.Fatalf("have %+v, %v, want one that failed", dead, err)
 	}
 	other := store.TaskFilter{Type: "poison", State: store.TaskFailed, Error: "no space"}
-	if left, err := s.Admin.PeekTasks(ctx, other); err != nil || len(left) > 0 {
+	mine := store.TaskFilter{Type: "poison", Error: "not heard of"}
+	left, err := s.Admin.PeekTasks(ctx, other)
+	seals := errors.Is(err, store.ErrSealed)
+	if seals {
+		mine.Error = "" // it cannot search in errors
+	} else if err != nil || len(left) > 0 {
 		t.Fatalf("have %+v, %v, want none with another error", left, err)
 	}
-	if done, err := s.Admin.RetryTasks(ctx, other); err != nil || len(done) > 0 {
+	if done, err := s.Admin.RetryTasks(ctx, other); !seals && err != nil || len(done) > 0 {
 		t.Fatalf("retried %+v, %v, want none with another error", done, err)
 	}
-	done, err := s.Admin.RetryTasks(ctx, store.TaskFilter{Type: "poison", Error: "not heard of"})
+	done, err := s.Admin.RetryTasks(ctx, mine)
 	if err != nil || len(done) != 1 || done[0].Task != dead[0].ID {
 		t.Fatalf("retried %+v, %v, want %d", done, err, dead[0].ID)
 	}

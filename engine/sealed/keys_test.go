@@ -1,0 +1,185 @@
+package sealed_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine/model"
+	"procaas/engine/sealed"
+	"procaas/engine/store"
+)
+
+func vault(s store.Store, file string) *sealed.Vault {
+	return sealed.NewVault(s.Documents, file, slog.New(slog.DiscardHandler))
+}
+
+var ann = store.Actor{Name: "ann", Reason: "why"}
+
+// refused opens a store with a file, and returns why it cannot.
+func refused(t testing.TB, s store.Store, file string) string {
+	t.Helper()
+	err := (&sealed.Ring{File: file, Log: slog.New(slog.DiscardHandler)}).Store(t.Context(), &s)
+	if _, ok := errors.AsType[*sealed.KeyError](err); !ok {
+		t.Fatalf("with %q: want a KeyError, have %v", file, err)
+	}
+	return err.Error()
+}
+
+// TestKeysOfOthersAreRefused opens a sealed store without its keys, and with those of another one.
+func TestKeysOfOthersAreRefused(t *testing.T) {
+	t.Parallel()
+	bare, mine := inMemory(), file(t)
+	accept(t, seal(t, bare, mine), intake("a"))
+	for _, c := range []struct{ file, want string }{
+		{"", "--encryption-keys"},
+		{file(t), "has only"},
+		{mine + "-none", "procaas store keys new"},
+	} {
+		if text := refused(t, bare, c.file); !strings.Contains(text, c.want) {
+			t.Errorf("with %q: %s", c.file, text)
+		}
+	}
+}
+
+// TestRotatedKeysReadEverything rotates both kinds of keys under a node that is open.
+func TestRotatedKeysReadEverything(t *testing.T) {
+	t.Parallel()
+	bare, keys := inMemory(), file(t)
+	first, err := sealed.ReadFile(keys)
+	must(t, err)
+	old := seal(t, bare, keys)
+	accept(t, old, intake("a"))
+	_, err = sealed.NewKey(keys)
+	must(t, err)
+	_, err = vault(bare, keys).Rotate(t.Context(), ann)
+	must(t, err)
+	_, err = sealed.RemoveKey(keys, first.Primary) // no data key needs it any more
+	must(t, err)
+	fresh := seal(t, bare, keys)
+	accept(t, fresh, intake("b"))
+	for _, s := range []store.Store{old, fresh} {
+		for _, run := range []string{"a", "b"} {
+			r, err := s.Runs.Run(t.Context(), run)
+			must(t, err)
+			equal(t, "payload of "+run, r.Event.Payload, intake(run).Event.Payload)
+		}
+		if again := accept(t, s, intake("a"), intake("b")); !again[0].Duplicate || !again[1].Duplicate {
+			t.Errorf("want duplicates, have %+v", again)
+		}
+	}
+	all, active, err := vault(bare, "").List(t.Context())
+	must(t, err)
+	if len(all) != 3 || active != all[2].ID || all[0].KEK == first.Primary {
+		t.Errorf("have keys %+v, active %s", all, active)
+	}
+	a, err := bare.Runs.Run(t.Context(), "a")
+	must(t, err)
+	b, err := bare.Runs.Run(t.Context(), "b")
+	must(t, err)
+	if text := a.Event.Payload.(string); !strings.Contains(text, all[1].ID) {
+		t.Errorf("run a was sealed again: %s", text)
+	}
+	if text := b.Event.Payload.(string); !strings.Contains(text, active) {
+		t.Errorf("run b is not sealed with the new key: %s", text)
+	}
+}
+
+// TestEncryptionBeginsAndEnds seals what comes after a time, and after another one no more. Everything stays readable, and duplicates
+// are recognised whenever the first event came.
+func TestEncryptionBeginsAndEnds(t *testing.T) {
+	t.Parallel()
+	bare, keys := inMemory(), file(t)
+	accept(t, bare, intake("plain"))
+	s := seal(t, bare, keys)
+	accept(t, s, intake("sealed"))
+	must(t, vault(bare, keys).Stop(t.Context(), ann))
+	ended := seal(t, bare, keys)
+	accept(t, ended, intake("again"))
+	for _, c := range []struct {
+		run    string
+		sealed bool
+	}{{"plain", false}, {"sealed", true}, {"again", false}} {
+		r, err := bare.Runs.Run(t.Context(), c.run)
+		must(t, err)
+		if _, text := r.Event.Payload.(string); text != c.sealed {
+			t.Errorf("%s: have %v in the store", c.run, r.Event.Payload)
+		}
+		for _, s := range []store.Store{s, ended} {
+			r, err := s.Runs.Run(t.Context(), c.run)
+			must(t, err)
+			equal(t, c.run, r.Event.Payload, intake(c.run).Event.Payload)
+			other := intake(c.run)
+			other.Hash = "another"
+			if out := accept(t, s, intake(c.run), other); !out[0].Duplicate || !errors.Is(out[1].Err, store.ErrConflict) {
+				t.Errorf("%s: have %+v", c.run, out)
+			}
+		}
+	}
+	all, _, err := vault(bare, "").List(t.Context())
+	must(t, err)
+	for _, k := range all {
+		refused(t, bare, "")
+		must(t, vault(bare, keys).Remove(t.Context(), k.ID, ann))
+	}
+	accept(t, seal(t, bare, ""), intake("last")) // a node needs no keys now
+	accept(t, ended, intake("last"))             // and one that runs does not begin anew
+}
+
+// TestEncryptionBeginsAlone starts nodes with and without keys beside each other.
+func TestEncryptionBeginsAlone(t *testing.T) {
+	t.Parallel()
+	bare, keys := inMemory(), file(t)
+	plain := seal(t, bare, "")
+	node := join(t, plain)
+	if text := refused(t, bare, keys); !strings.Contains(text, "n") {
+		t.Error(text)
+	}
+	must(t, plain.Ledger.Leave(t.Context(), node, nil))
+	s, other := seal(t, bare, keys), seal(t, bare, keys)
+	late := seal(t, bare, "") // opened before there are keys
+	join(t, s)
+	join(t, other)
+	if _, err := late.Ledger.Join(t.Context(), "late", time.Hour); err == nil {
+		t.Error("a node without keys has joined")
+	}
+	nodes, err := s.Ledger.Nodes(t.Context())
+	must(t, err)
+	for _, n := range nodes {
+		if n.Name == "late" && n.Alive {
+			t.Error("it is still there")
+		}
+	}
+}
+
+// TestWriterWithoutKeysIsSeen lets a node without keys join between the look at the nodes and the first data key.
+func TestWriterWithoutKeysIsSeen(t *testing.T) {
+	t.Parallel()
+	bare, keys := inMemory(), file(t)
+	s := seal(t, bare, keys)
+	node := join(t, bare)
+	if _, err := s.Inbox.Accept(t.Context(), 0, []model.Intake{intake("a")}); err == nil {
+		t.Error("it has sealed an event beside a node without keys")
+	}
+	must(t, bare.Ledger.Leave(t.Context(), node, nil))
+	accept(t, s, intake("a"))
+	join(t, s)
+}
+
+// TestSearchesAreRefused asks for texts that the store has only sealed.
+func TestSearchesAreRefused(t *testing.T) {
+	t.Parallel()
+	s := seal(t, inFile(t, t.TempDir()+"/store.db"), file(t))
+	f := store.TaskFilter{Type: "mail", Error: "x"}
+	_, peek := s.Tasks.Admin.PeekTasks(t.Context(), f)
+	_, retry := s.Tasks.Admin.RetryTasks(t.Context(), f)
+	_, move := s.Tasks.Admin.MoveTasks(t.Context(), f, "other")
+	_, cancel := s.Tasks.Queue.CancelTasks(t.Context(), f)
+	for _, err := range []error{peek, retry, move, cancel} {
+		if !errors.Is(err, store.ErrSealed) {
+			t.Errorf("have %v", err)
+		}
+	}
+}
