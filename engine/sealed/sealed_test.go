@@ -80,7 +80,9 @@ func TestConformance(t *testing.T) {
 		if *whole {
 			only, but = nil, nil
 		}
-		open := func(t *testing.T) store.Store { return seal(t, inFile(t, filepath.Join(t.TempDir(), "store.db")), file(t)) }
+		open := func(t *testing.T) store.Store {
+			return seal(t, inFile(t, filepath.Join(t.TempDir(), "store.db")), file(t))
+		}
 		conformance.Store(t, open, only...)
 		t.Run("Tasks", func(t *testing.T) {
 			t.Parallel()
