@@ -65,7 +65,8 @@ type Options struct {
 	// Memory bounds what runs and replies of services take. Nil is no bound.
 	Memory *budget.Memory
 
-	// Retention is how long ended runs and the ids of events are kept. 0 keeps them forever.
+	// Retention is how long ended runs and the ids of events are kept. 0 keeps them forever. A pipeline may have another retention
+	// for its runs.
 	Retention time.Duration
 
 	// Record is the percentage of runs that keep what a replay by other definitions needs, such as
@@ -238,6 +239,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	loops.Go(func() { e.Follow(ctx) })
 	retention := &records.Retention{
 		Runs: e.Runs, Log: e.o.Log, Failed: e.o.Metrics.Failed, Keep: e.o.Retention, KeepAudit: e.o.AuditRetention,
+		IsBehind: func() bool { return e.Follower.Refused() != nil },
 	}
 	loops.Go(func() { retention.Run(ctx) })
 	loops.Go(func() { e.Answers.Watch.Run(ctx) })

@@ -97,3 +97,44 @@ pipelines:
 		}
 	})
 }
+
+// The retention of a pipeline is that of the current definition, also for runs that have ended before it. A node that cannot run the
+// current one does not know it.
+func TestRunsAreKeptAsLongAsTheirPipelineSays(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		pipelines := `
+pipelines:
+  - {id: brief, retention: %s, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
+  - {id: other, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
+`
+		e, stop := r.start(fmt.Sprintf(pipelines, "1h"))
+		brief, other := r.submit(e, event("brief", "k")), r.submit(e, event("other", "k"))
+		left := func() (ids []string) {
+			for _, id := range []string{brief, other} {
+				if _, err := r.store.Runs.Run(context.Background(), id); err == nil {
+					ids = append(ids, id)
+				}
+			}
+			return ids
+		}
+		if _, err := r.store.Bundles.Activate(context.Background(), "newer", []byte("what only a newer program reads"), false, store.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(62 * time.Minute)
+		if have := left(); len(have) != 2 {
+			t.Errorf("want both runs left while the node cannot run the current definition, have %v", have)
+		}
+		r.activate(e, fmt.Sprintf(pipelines, "64m"))
+		time.Sleep(time.Minute)
+		if have := left(); len(have) != 2 {
+			t.Errorf("want both runs left by the new retention, have %v", have)
+		}
+		time.Sleep(3 * time.Minute)
+		if have := left(); !slices.Equal(have, []string{other}) {
+			t.Errorf("want only run %s of the other pipeline left, have %v", other, have)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

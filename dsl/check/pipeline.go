@@ -59,6 +59,7 @@ func checkPipeline(c *walk) {
 	checkMaxState(c.Pipeline, c.Reporter)
 	checkFinallyPlace(p, c.Reporter)
 	c.checkTargets()
+	c.checkRetention()
 	checkNotify(p, c.Reporter)
 	checkPlaceholders(c.Whole, c.Pipeline, c.Reporter)
 	c.payload = c.PayloadOf(p.On)

@@ -117,6 +117,14 @@ func (c *walk) checkTargets() {
 	}
 }
 
+// checkRetention reports a retention of a pipeline without runs of its own.
+func (c *walk) checkRetention() {
+	if p := c.Declared; p.Retention > 0 && p.IsCalled() {
+		c.Errorf(p.PlaceOf("retention", p.Span), rules.Delays, "set retention at the pipelines that call it", "retention of %q has no effect: "+
+			"other pipelines call it, and it has no runs of its own", p.ID)
+	}
+}
+
 // checkReach reports a target above its deadline.
 func (c *walk) checkReach(at diag.Span, of string, target, deadline time.Duration) {
 	if target > 0 && deadline > 0 && target > deadline {

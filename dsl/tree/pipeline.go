@@ -87,6 +87,11 @@ type Pipeline struct {
 	// Notify lists the services that hear how runs of the pipeline end. They hear of it after the run, each by a delivery of its own.
 	Notify []*Notification `yaml:"notify"`
 
+	// Retention is how long the server keeps ended runs of the pipeline. It may be shorter or longer than the server's own
+	// retention, which holds for other pipelines. The ids of events stay known for the longer of the two. A failed run stays until
+	// somebody retries or cancels it.
+	Retention time.Duration `yaml:"retention" min:"1h" max:"87600h"`
+
 	// Keep is how many of the latest ended runs the server keeps. Use it for pipelines that run by the clock, whose
 	// runs nobody looks at later. The server deletes older ones about once a minute. Without it, the server keeps all
 	// runs for its retention.

@@ -50,7 +50,11 @@ func text(v planner.PlanView) string {
 	if v.Flow != "" {
 		fmt.Fprintf(&b, ", flow %s", v.Flow)
 	}
-	fmt.Fprintf(&b, "%s%s\n", longest(v.Longest, v.Deadline), target(v.Target))
+	fmt.Fprintf(&b, "%s%s", longest(v.Longest, v.Deadline), target(v.Target))
+	if v.Retention != "" {
+		fmt.Fprintf(&b, ", kept for %s after the end", v.Retention)
+	}
+	b.WriteByte('\n')
 	for i, stage := range v.Stages {
 		if stage.Final {
 			fmt.Fprintf(&b, "\nfinally, however the run ends%s\n", longest(stage.Longest, stage.Deadline))

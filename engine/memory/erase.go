@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -48,7 +47,7 @@ func (m *Store) EraseKey(ctx context.Context, flow, key string) (store.KeyData, 
 	}
 	of := func(r *memoryRun) bool { return r.Flow == flow && r.Key == key }
 	maps.DeleteFunc(m.events, func(k eventKey, r *memoryRun) bool {
-		if !of(r) || strings.HasPrefix(k.source, "procaas/trigger/") && k.id == m.lastEvent(k.source) {
+		if !of(r) || m.isLastFiring(k) {
 			return false
 		}
 		gone.Events++

@@ -136,11 +136,11 @@ func New(clock func() time.Time) *Store {
 	return &Store{d, bundlePort{d}, documentPort{d}, fallbackPort{d}, settingPort{d}}
 }
 
-// Ports returns the ports of the store. It has no Trimmer and no Tasks.
+// Ports returns the ports of the store. It has no Tasks.
 func (m *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: m, Ledger: m, Runs: m, Bundles: m, Settings: m, Tokens: m, Audits: m, Degradation: m, Documents: m, Usage: m, Limits: m,
-		Waker: m, Eraser: m, Close: func() error { return nil },
+		Waker: m, Trimmer: m, Eraser: m, Close: func() error { return nil },
 	}
 }
 

@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"testing"
+	"time"
 
 	"procaas/engine/enginetest/conformance"
 	"procaas/engine/memory"
@@ -10,4 +11,10 @@ import (
 
 func TestMemoryKeepsTheContract(t *testing.T) {
 	conformance.Store(t, func(*testing.T) store.Store { return memory.New(nil).Ports() })
+}
+
+func TestRunsAreKeptByTheirPipeline(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	conformance.Retention(t, memory.New(func() time.Time { return now }).Ports(), func(_ *testing.T, by time.Duration) { now = now.Add(by) })
 }

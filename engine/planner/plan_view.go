@@ -9,13 +9,17 @@ import (
 
 // A PlanView is a plan in the form for programs.
 type PlanView struct {
-	Pipeline string      `json:"pipeline"`       // its id
-	Flow     string      `json:"flow,omitempty"` // empty if the pipeline is its own flow
-	On       []string    `json:"on"`             // types of events; empty if it is only called
-	Deadline string      `json:"deadline,omitempty"`
-	Target   string      `json:"target,omitempty"`
-	Longest  string      `json:"longest"` // longest time of a run, or unbounded: see [tree.Longest]
-	Stages   []StageView `json:"stages"`  // in the order in which they run
+	Pipeline string   `json:"pipeline"`       // its id
+	Flow     string   `json:"flow,omitempty"` // empty if the pipeline is its own flow
+	On       []string `json:"on"`             // types of events; empty if it is only called
+	Deadline string   `json:"deadline,omitempty"`
+	Target   string   `json:"target,omitempty"`
+	Longest  string   `json:"longest"` // longest time of a run, or unbounded: see [tree.Longest]
+
+	// Retention is how long ended runs are kept; empty for the retention of the server.
+	Retention string `json:"retention,omitempty"`
+
+	Stages []StageView `json:"stages"` // in the order in which they run
 
 	Notify []NotifyView `json:"notify,omitempty"` // who hears how a run ends
 }
@@ -97,6 +101,7 @@ func (p *Plan) View() PlanView {
 	v := PlanView{
 		Pipeline: p.Pipeline.ID, Flow: p.Pipeline.Flow, On: p.Pipeline.On, Stages: []StageView{},
 		Deadline: durationText(p.Pipeline.Deadline), Target: durationText(p.Pipeline.Target), Longest: p.Longest().String(),
+		Retention: durationText(p.Pipeline.Retention),
 	}
 	switch {
 	case p.Pipeline.IsCalled():

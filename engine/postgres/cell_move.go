@@ -271,7 +271,7 @@ const (
 	// A part reads a fixed number of rows, whatever their slots. A row without a slot goes with
 	// every slot: it is older than the cells.
 	exportEvents = `with page as (
-		select e.source, e.id, e.run, e.hash, e.accepted, coalesce(e.slot, inbox_slot(coalesce(
+		select e.source, e.id, e.run, e.hash, e.accepted, e.kept_for, coalesce(e.slot, inbox_slot(coalesce(
 			(select r.key from runs r where r.id = e.run), (select h.key from history h where h.id = e.run limit 1)))) as slot
 		from events e where (e.source, e.id) > ($2::text, $3::text) and e.accepted >= to_timestamp($4::bigint / 1000000.0)
 		order by e.source, e.id limit $5)
@@ -341,8 +341,8 @@ var imports = map[store.CellPart]string{
 	on conflict do nothing`,
 	store.CellOutbox: `insert into inbox_outbox (slot, origin, intake)
 	select slot, origin, intake from json_populate_recordset(null::inbox_outbox, $1::json) order by number`,
-	store.CellEvents: `insert into events (source, id, run, hash, accepted, slot)
-	select source, id, run, hash, accepted, slot from json_populate_recordset(null::events, $1::json) on conflict do nothing`,
+	store.CellEvents: `insert into events (source, id, run, hash, accepted, kept_for, slot)
+	select source, id, run, hash, accepted, kept_for, slot from json_populate_recordset(null::events, $1::json) on conflict do nothing`,
 }
 
 // Import implements [store.SlotMoves]. It writes only while slots of the move arrive, so a late copy of a move that was undone or has ended

@@ -77,6 +77,8 @@ type Store struct {
 
 	tellChanged chan struct{}
 
+	days trimmedDays
+
 	stop    context.CancelFunc
 	helpers sync.WaitGroup
 }

@@ -5,9 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/conformance"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 )
 
 const week = 7 * 24 * time.Hour
@@ -38,13 +42,68 @@ func join(t *testing.T, s *postgres.Store) int64 {
 func trimAll(t *testing.T, s *postgres.Store) (parts int) {
 	t.Helper()
 	for parts = 1; ; parts++ {
-		more, err := s.Trim(t.Context(), week)
+		more, err := s.Trim(t.Context(), store.Retention{Keep: week})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !more {
 			return parts
 		}
+	}
+}
+
+// partition makes partitions for days in the past.
+func partition(t *testing.T, c *pgx.Conn, ago ...int) {
+	t.Helper()
+	for _, days := range ago {
+		day := time.Now().UTC().AddDate(0, 0, -days).Truncate(24 * time.Hour)
+		run(t, c, fmt.Sprintf("create table history_%s partition of history for values from ('%s') to ('%s')",
+			day.Format("20060102"), day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)))
+	}
+}
+
+func TestRunsAreKeptByTheirPipeline(t *testing.T) {
+	t.Parallel()
+	for name, ago := range map[string][]int{"in partitions of days": {3, 9, 39}, "in the rest": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := enginetest.Postgres(t)
+			s, c := open(t, dsn), connect(t, dsn)
+			partition(t, c, ago...)
+			conformance.Retention(t, s.Ports(), func(t *testing.T, by time.Duration) {
+				run(t, c, fmt.Sprintf("update history set ended = ended - interval '%d seconds'", int(by.Seconds())))
+				run(t, c, fmt.Sprintf("update events set accepted = accepted - interval '%d seconds'", int(by.Seconds())))
+			})
+		})
+	}
+}
+
+// A day that is kept for one pipeline loses the runs of the others, in parts, and is not read again before more may leave.
+func TestADayIsKeptForOnePipeline(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s, c := open(t, dsn), connect(t, dsn)
+	finish(t, s, join(t, s), "a")
+	partition(t, c, 9)
+	run(t, c, `insert into history select (jsonb_populate_record(h, jsonb_build_object('seq', n, 'id', n::text,
+		'ended', now() - interval '9 days', 'pipeline', case when n % 1000 = 0 then 'long' else 'p' || n % 7 end))).*
+		from history h, generate_series(1, 2500) n`)
+	keep := store.Retention{Keep: week, Pipelines: map[string]time.Duration{"long": 30 * 24 * time.Hour}}
+	count := func() (n int) {
+		if err := c.QueryRow(t.Context(), "select count(*) from history").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for part, want := range []int{1501, 501, 3, 3} {
+		more, err := s.Trim(t.Context(), keep)
+		if have := count(); err != nil || have != want || more != (part < 3) {
+			t.Errorf("part %d: want %d runs left, have %d, more %v, %v", part, want, have, more, err)
+		}
+	}
+	keep.Pipelines["long"] = 8 * 24 * time.Hour
+	if more, err := s.Trim(t.Context(), keep); !more || err != nil || count() != 1 {
+		t.Errorf("want the day dropped once nothing of it is kept, have %d runs, more %v, %v", count(), more, err)
 	}
 }
 
@@ -57,15 +116,11 @@ func TestTrimDropsWholePartitions(t *testing.T) {
 	finish(t, s, node, "new")
 	finish(t, s, node, "old")
 	finish(t, s, node, "older")
-	for _, days := range []int{6, 7, 8, 9, 400} { // the seventh may still hold something younger than a week
-		day := time.Now().UTC().AddDate(0, 0, -days).Truncate(24 * time.Hour)
-		run(t, c, fmt.Sprintf("create table history_%s partition of history for values from ('%s') to ('%s')",
-			day.Format("20060102"), day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)))
-	}
+	partition(t, c, 6, 7, 8, 9, 400) // the seventh may still hold something younger than a week
 	run(t, c, "update history set ended = ended - interval '9 days' where id = 'old'")
 	run(t, c, "update history set ended = ended - interval '99 days' where id = 'older'") // the rest has it
-	if parts := trimAll(t, s); parts != 3 {
-		t.Errorf("want 3 parts, one for each old partition, have %d", parts)
+	if parts := trimAll(t, s); parts != 4 {
+		t.Errorf("want 4 parts, one for each old partition and one that finds none, have %d", parts)
 	}
 	var left []string
 	if err := c.QueryRow(t.Context(), "select array_agg(id) from history").Scan(&left); err != nil {
@@ -93,8 +148,8 @@ func TestTrimForgetsOldIDsInParts(t *testing.T) {
 	finish(t, s, node, "young")
 	accept(t, s, intake("unfinished"))
 	run(t, c, "update events set accepted = accepted - interval '8 days' where id = 'unfinished'")
-	run(t, c, `insert into events select 'many', n::text, 'gone', '', now() - interval '8 days' from generate_series(1, 12000) n`)
-	run(t, c, `insert into events select 'procaas/trigger/yearly', n::text, 'gone', '', now() - interval '8 days'
+	run(t, c, `insert into events (source, id, run, hash, accepted) select 'many', n::text, 'gone', '', now() - interval '8 days' from generate_series(1, 12000) n`)
+	run(t, c, `insert into events (source, id, run, hash, accepted) select 'procaas/trigger/yearly', n::text, 'gone', '', now() - interval '8 days'
 		from generate_series(1, 3) n`)
 	if parts := trimAll(t, s); parts != 3 {
 		t.Errorf("want 12,000 ids to go in 3 parts, have %d", parts)
@@ -116,7 +171,7 @@ func TestOneProcessTrimsAtATime(t *testing.T) {
 	dsn := enginetest.Postgres(t)
 	s := open(t, dsn)
 	c := connect(t, dsn)
-	run(t, c, "insert into events values ('s', 'i', 'gone', '', now() - interval '8 days')")
+	run(t, c, "insert into events (source, id, run, hash, accepted) values ('s', 'i', 'gone', '', now() - interval '8 days')")
 	run(t, c, "begin")
 	run(t, c, "select pg_advisory_xact_lock(('runs'::regclass::oid::bigint - 2147483648)::int, 2)")
 	trimAll(t, s)

@@ -26,7 +26,10 @@ type Retention struct {
 	Log    *slog.Logger
 	Failed func(operation string) // counts what the store has refused
 
-	Keep      time.Duration // how long ended runs and ids of events are kept; 0 is forever
+	// IsBehind reports whether the node serves another definition than the current one.
+	IsBehind func() bool
+
+	Keep      time.Duration // how long ended runs and ids of events are kept, unless a pipeline says otherwise; 0 is forever
 	KeepAudit time.Duration // the same for audit records
 }
 
@@ -39,7 +42,7 @@ func (r *Retention) Run(ctx context.Context) {
 			keep time.Duration
 			trim func(context.Context, time.Duration) (bool, error)
 			last *time.Time
-		}{{r.Keep, r.trimRuns, nil}, {r.KeepAudit, r.Runs.Store.Audits.ForgetAudit, &audited}, {-1, r.giveUpFailed, nil}, {-1, r.thinRuns, nil}} {
+		}{{-1, r.trimRuns, nil}, {r.KeepAudit, r.Runs.Store.Audits.ForgetAudit, &audited}, {-1, r.giveUpFailed, nil}, {-1, r.thinRuns, nil}} {
 			if part.keep == 0 || part.last != nil && time.Since(*part.last) < min(trimAudit, part.keep/10) {
 				continue
 			}
@@ -59,10 +62,17 @@ func (r *Retention) Run(ctx context.Context) {
 	}
 }
 
-// trimRuns deletes old runs, if the store supports it.
-func (r *Retention) trimRuns(ctx context.Context, keep time.Duration) (more bool, err error) {
-	if r.Runs.Store.Trimmer == nil {
+// trimRuns deletes old runs, if the store supports it. A node that cannot run the current definition does not know how long its
+// pipelines keep their runs, so it leaves this to other nodes.
+func (r *Retention) trimRuns(ctx context.Context, _ time.Duration) (more bool, err error) {
+	if r.Runs.Store.Trimmer == nil || r.IsBehind() {
 		return false, nil
+	}
+	keep := store.Retention{Keep: r.Keep, Pipelines: map[string]time.Duration{}}
+	for _, p := range r.Runs.Library.Present().Bundle.Pipelines {
+		if p.Retention > 0 {
+			keep.Pipelines[p.ID] = p.Retention
+		}
 	}
 	return r.Runs.Store.Trimmer.Trim(ctx, keep)
 }
@@ -70,7 +80,7 @@ func (r *Retention) trimRuns(ctx context.Context, keep time.Duration) (more bool
 // thinRuns deletes runs of pipelines that limit how many are kept.
 func (r *Retention) thinRuns(ctx context.Context, _ time.Duration) (more bool, err error) {
 	store := r.Runs.Store.Trimmer
-	if store == nil {
+	if store == nil || r.IsBehind() {
 		return false, nil
 	}
 	for _, p := range r.Runs.Library.Present().Bundle.Pipelines {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"strings"
-	"time"
 
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -16,46 +15,71 @@ import (
 const trimRuns = 200
 
 const (
-	// No index is needed, because runs end roughly in the order of acceptance.
-	findOldest  = "select seq, id, ended, event from history order by seq limit ?"
+	// Each step finds the next pipeline in the index, however many runs the one before has.
+	findPipelines = `with recursive p (pipeline) as (select min(pipeline) from history
+		union all select (select min(h.pipeline) from history h where h.pipeline > p.pipeline) from p where p.pipeline is not null)
+	select pipeline from p where pipeline is not null`
+	findOld     = "select seq, id, event from history where pipeline = ? and ended <= ? order by ended limit ?"
 	deletePast  = "delete from history where seq = ?"
 	deleteEvent = "delete from events where source in (?, ?) and id = ? and run = ?"
-	findLast    = "select max(id) from events where source = ?"
+	leaveAlone  = "update events set alone = 1 where source in (?, ?) and id = ? and run = ?"
+	deleteAlone = `delete from events where (source, id) in
+		(select source, id from events where alone = 1 and accepted <= ? order by accepted limit ?)`
+	findLast = "select max(id) from events where source = ?"
 )
 
-// An oldRun is one of the first runs of the history.
+// An oldRun is one of the first runs of a pipeline in the history.
 type oldRun struct {
-	seq, ended int64
-	id         string
-	event      []byte
+	seq   int64
+	id    string
+	event []byte
 }
 
-// Trim implements [store.Trimmer]. It deletes the id of an event together with its run.
-func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
+// Trim implements [store.Trimmer]. It deletes the id of an event together with its run, unless the run leaves before it.
+func (s *Store) Trim(ctx context.Context, keep store.Retention) (more bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
-		oldest, err := rows(t, findOldest, []any{trimRuns}, func(r *sql.Rows) (o oldRun, err error) {
-			return o, r.Scan(&o.seq, &o.id, &o.ended, &o.event)
-		})
+		gone, err := t.trim(keep)
 		if err != nil {
 			return err
 		}
-		removed := 0
-		for _, o := range oldest {
-			if o.ended >= t.now.Add(-keep).UnixMicro() {
-				continue
-			}
-			if err := t.forget(o); err != nil {
-				return err
-			}
-			removed++
+		more = gone == trimRuns
+		if keep.Keep == 0 {
+			return nil
 		}
-		more = removed == trimRuns
-		return nil
+		ids, err := t.count(deleteAlone, t.now.Add(-keep.Keep).UnixMicro(), trimRuns)
+		more = more || ids == trimRuns
+		return err
 	})
 	return more, err
 }
 
-func (t *tx) forget(o oldRun) error {
+// trim deletes up to trimRuns old runs, and returns their number.
+func (t *tx) trim(keep store.Retention) (gone int, err error) {
+	pipelines, err := rows(t, findPipelines, nil, func(r *sql.Rows) (p string, err error) { return p, r.Scan(&p) })
+	for _, p := range pipelines {
+		own := keep.Of(p)
+		if own == 0 || gone == trimRuns {
+			continue
+		}
+		old, err := rows(t, findOld, []any{p, t.now.Add(-own).UnixMicro(), trimRuns - gone}, scanOld)
+		if err != nil {
+			return gone, err
+		}
+		for _, o := range old {
+			if err := t.forget(o, keep.Keep == 0 || own < keep.Keep); err != nil {
+				return gone, err
+			}
+		}
+		gone += len(old)
+	}
+	return gone, err
+}
+
+func scanOld(r *sql.Rows) (o oldRun, err error) { return o, r.Scan(&o.seq, &o.id, &o.event) }
+
+// forget deletes a run. The id of its event goes, too, or stays alone until its own time. That of a firing goes, because a trigger
+// needs no other than the last.
+func (t *tx) forget(o oldRun, alone bool) error {
 	if err := t.exec(deletePast, o.seq); err != nil {
 		return err
 	}
@@ -63,19 +87,22 @@ func (t *tx) forget(o oldRun) error {
 	if err != nil {
 		return nil // a damaged event has no id that could be deleted
 	}
+	id := deleteEvent
 	if strings.HasPrefix(ev.Namespace(), triggers.TriggerSource) {
 		// The latest event of a trigger stays, because it says when the trigger last fired.
 		var last sql.NullString
 		if _, err := t.row(findLast, []any{ev.Namespace()}, &last); err != nil || last.String == ev.ID {
 			return err
 		}
+	} else if alone {
+		id = leaveAlone
 	}
-	return t.exec(deleteEvent, ev.Namespace(), emitted(ev), ev.ID, o.id)
+	return t.exec(id, ev.Namespace(), emitted(ev), ev.ID, o.id)
 }
 
 const (
 	findKept    = "select seq from history where pipeline = ? order by seq desc limit 1 offset ?"
-	findTrimmed = "select seq, id, ended, event from history where pipeline = ? and seq <= ? order by seq limit ?"
+	findTrimmed = "select seq, id, event from history where pipeline = ? and seq <= ? order by seq limit ?"
 )
 
 // TrimRuns implements [store.Trimmer].
@@ -85,20 +112,12 @@ func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more b
 		if found, err := t.row(findKept, []any{pipeline, keep}, &last); err != nil || !found {
 			return err
 		}
-		old, err := rows(t, findTrimmed, []any{pipeline, last, trimRuns}, func(r *sql.Rows) (o oldRun, err error) {
-			return o, r.Scan(&o.seq, &o.id, &o.ended, &o.event)
-		})
+		old, err := rows(t, findTrimmed, []any{pipeline, last, trimRuns}, scanOld)
 		if err != nil {
 			return err
 		}
 		for _, o := range old {
-			ev, err := store.DecodeEvent(o.event)
-			if err == nil && strings.HasPrefix(ev.Namespace(), triggers.TriggerSource) {
-				err = t.forget(o)
-			} else {
-				err = t.exec(deletePast, o.seq)
-			}
-			if err != nil {
+			if err := t.forget(o, true); err != nil {
 				return err
 			}
 		}

@@ -7,9 +7,21 @@ import (
 	"testing"
 	"time"
 
+	"procaas/engine/enginetest/conformance"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
+
+// beside opens the file of a store a second time.
+func beside(t *testing.T, file string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", file+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
 
 func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 	t.Parallel()
@@ -40,7 +52,7 @@ func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 	if _, err := s.Commit(t.Context(), node, ends[:runs]); err != nil {
 		t.Fatal(err)
 	}
-	if more, err := s.Trim(t.Context(), time.Hour); more || err != nil {
+	if more, err := s.Trim(t.Context(), store.Retention{Keep: time.Hour}); more || err != nil {
 		t.Fatalf("want nothing to trim, have %v, %v", more, err)
 	}
 	left := func() (n int) {
@@ -56,17 +68,13 @@ func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 		}
 	}
 	// As the migration has noted it that has set ids of emitted events apart.
-	db, err := sql.Open("sqlite", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "insert into events select 'procaas/emitted/' || source, id, run, hash, accepted from events "+
+	db := beside(t, file)
+	if _, err := db.ExecContext(t.Context(), "insert into events (source, id, run, hash, accepted) select 'procaas/emitted/' || source, id, run, hash, accepted from events "+
 		"where source = 'shop'"); err != nil {
 		t.Fatal(err)
 	}
 	for part, want := range []int{runs + 1 - 200, runs + 1 - 400, 1} {
-		more, err := s.Trim(t.Context(), 0)
+		more, err := s.Trim(t.Context(), store.Retention{Keep: time.Microsecond})
 		if have := left(); err != nil || have != want || more != (want > 1) {
 			t.Errorf("part %d: want %d runs left, have %d, more %v, %v", part, want, have, more, err)
 		}
@@ -79,4 +87,17 @@ func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 			t.Errorf("%s: want %s remembered, have %q, %v", source, want, last, err)
 		}
 	}
+}
+
+func TestRunsAreKeptByTheirPipeline(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "kept.db")
+	conformance.Retention(t, open(t, file).Ports(), func(t *testing.T, by time.Duration) {
+		db := beside(t, file)
+		for _, sql := range []string{"update history set ended = ended - ?", "update events set accepted = accepted - ?"} {
+			if _, err := db.ExecContext(t.Context(), sql, by.Microseconds()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }

@@ -383,15 +383,36 @@ type EntityState struct {
 
 // A Trimmer is a store that can delete old data. If several processes trim at once, only one of them works.
 type Trimmer interface {
-	// Trim deletes a limited number of runs that ended, and of ids of events that were accepted,
-	// longer ago than keep. more reports that there may be others. It keeps unfinished runs with
+	// Trim deletes a limited number of runs that ended longer ago than r says, at the latest a day
+	// after that. It also deletes ids of events that were accepted longer ago than r.Keep, and than r
+	// keeps the run. more reports that there may be others. It keeps unfinished and failed runs with
 	// the ids of their events, and the last firing of each trigger.
-	Trim(ctx context.Context, keep time.Duration) (more bool, err error)
+	Trim(ctx context.Context, r Retention) (more bool, err error)
 
 	// TrimRuns deletes a limited number of ended runs of a pipeline, except the last keep of them.
-	// more reports that there may be others. The ids of their events stay known, except old firings
-	// of triggers.
+	// more reports that there may be others. The ids of their events stay known as long as others,
+	// except old firings of triggers.
 	TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error)
+}
+
+// A Retention says how long ended runs, and the ids of events, stay in a store.
+type Retention struct {
+	Keep      time.Duration            // for which both are kept; 0 is for ever
+	Pipelines map[string]time.Duration // for which ended runs of pipelines with a retention of their own are kept
+}
+
+// Of returns how long ended runs of a pipeline are kept. 0 is for ever.
+func (r Retention) Of(pipeline string) time.Duration {
+	if own, ok := r.Pipelines[pipeline]; ok {
+		return own
+	}
+	return r.Keep
+}
+
+// IsPast reports whether runs of a pipeline that ended so long ago may leave.
+func (r Retention) IsPast(pipeline string, ago time.Duration) bool {
+	keep := r.Of(pipeline)
+	return keep > 0 && ago >= keep
 }
 
 // Runs reads runs and lets operators steer them.

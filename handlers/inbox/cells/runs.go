@@ -309,8 +309,8 @@ func (s runs) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, e
 }
 
 // Trim implements [store.Trimmer].
-func (s runs) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
-	return s.tidy(ctx, func(db *store.Cell) (bool, error) { return db.Trimmer.Trim(ctx, keep) })
+func (s runs) Trim(ctx context.Context, r store.Retention) (more bool, err error) {
+	return s.tidy(ctx, func(db *store.Cell) (bool, error) { return db.Trimmer.Trim(ctx, r) })
 }
 
 // TrimRuns implements [store.Trimmer]. Each cell keeps so many runs.
