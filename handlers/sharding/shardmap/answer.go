@@ -36,7 +36,8 @@ func (s *Service) Resolve(ctx context.Context, shardMap string, q transfers.Shar
 
 // Watch implements [transfers.ShardMaps]. A position belongs to one index. The index is new after a
 // restart and when the files are loaded again. A client with a position of another index forgets
-// all of its answers.
+// all of its answers. There is no position before all placements are loaded: what is loaded is no
+// change, so somebody who had asked before would not learn that it differs from the answer.
 func (s *Service) Watch(ctx context.Context, shardMap, after string) (transfers.ShardChanges, error) {
 	id, number, _ := strings.Cut(after, "-")
 	asked, err := strconv.ParseInt(number, 10, 64)
@@ -47,6 +48,17 @@ func (s *Service) Watch(ctx context.Context, shardMap, after string) (transfers.
 		m, again, err := s.watched(shardMap)
 		if err != nil {
 			return transfers.ShardChanges{}, err
+		}
+		select {
+		case <-m.loaded:
+		default:
+			select {
+			case <-m.loaded:
+			case <-again:
+			case <-ctx.Done():
+				return transfers.ShardChanges{Reset: true, Items: []transfers.ShardPlacement{}}, nil
+			}
+			continue
 		}
 		position := asked
 		if id != m.index.id {

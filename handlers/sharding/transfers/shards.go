@@ -43,7 +43,7 @@ type ShardMaps interface {
 	Resolve(ctx context.Context, shardMap string, q ShardQuestion) (ShardAnswer, error)
 
 	// Watch returns the placements that have changed since a position from an earlier call. It
-	// waits for a change until ctx ends.
+	// waits for a change until ctx ends. The position is empty if there is none yet.
 	Watch(ctx context.Context, shardMap, after string) (ShardChanges, error)
 
 	// MapViews describes all maps.
