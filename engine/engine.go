@@ -231,6 +231,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.tokens.Close()
 	var loops sync.WaitGroup
 	defer loops.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop() // the driver may end first
 	triggers := &triggers.Firer{
 		Clock: &e.clock, Log: e.o.Log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.SubmitFirings,
 	}

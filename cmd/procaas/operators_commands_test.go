@@ -75,12 +75,13 @@ var operatorCommandsPostgres = []string{
 	`/bin/kill -HUP $MAINPID`,
 	`procaas store check --store STORE`,
 	`pg_dump -Fc -f COPY STORE`,
+	`procaas store adopt --store STORE`, // it was not restored
 	`procaas store migrate --store STORE`,
 }
 
 // operatorCommandsStopped are those while no node runs. Then the events are sent again.
 var operatorCommandsStopped = map[string]string{
-	"sqlite":   `rm -f FILE-wal FILE-shm && cp COPY FILE`,
+	"sqlite":   `rm -f FILE-wal FILE-shm && cp COPY FILE && procaas store adopt --store STORE --dry-run && procaas store adopt --store STORE`,
 	"postgres": `pg_restore -d STORE COPY`,
 }
 

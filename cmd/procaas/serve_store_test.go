@@ -42,10 +42,13 @@ func (s *served) said() string {
 }
 
 // serveOn starts procaas serve on a store.
-func serveOn(t *testing.T, store string) *served {
+func serveOn(t *testing.T, store string) *served { return serveFile(t, store, failing) }
+
+// serveFile starts procaas serve with a file of pipelines.
+func serveFile(t *testing.T, store, pipelines string) *served {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(failing), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(pipelines), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	address := freeAddress(t)

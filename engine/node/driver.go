@@ -69,7 +69,8 @@ type Parts struct {
 // NewDriver makes a driver. It does nothing before Run.
 func NewDriver(p Parts) *Driver { return &Driver{Parts: p} }
 
-// Run joins the cluster and works until ctx ends. Then it drains.
+// Run joins the cluster and works until ctx ends. Then it drains. It ends with [store.ErrAdopted] if an operator has adopted a
+// restored store meanwhile.
 func (d *Driver) Run(ctx context.Context) error {
 	defer d.joinError.Store(nil)
 	for {
@@ -83,7 +84,9 @@ func (d *Driver) Run(ctx context.Context) error {
 		if !clock.Pause(ctx, rejoinPause) {
 			return nil
 		}
-		d.part(ctx)
+		if err := d.part(ctx); err != nil {
+			return err
+		}
 	}
 }
 

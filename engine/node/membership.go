@@ -37,24 +37,29 @@ func (d *Driver) regain() {
 }
 
 // part finds out, at the end of a membership, whether other nodes fenced this one or the store was
-// set back. It returns when the store can be joined, or when ctx has ended.
-func (d *Driver) part(ctx context.Context) {
+// set back. It returns when the store can be joined, or when ctx has ended. The error is
+// [store.ErrAdopted].
+func (d *Driver) part(ctx context.Context) error {
 	for backoff := rejoinPause; ; backoff = min(2*backoff, longestPoll) {
-		if d.isFit(ctx, d.known.Number()) || !clock.Pause(ctx, backoff) {
-			return
+		fit, err := d.isFit(ctx, d.known.Number())
+		if errors.Is(err, store.ErrAdopted) {
+			return err
+		}
+		if fit || !clock.Pause(ctx, backoff) {
+			return nil
 		}
 	}
 }
 
 // isFit checks the store once. While the store is refused, nothing is written to it, not even a
 // beat.
-func (d *Driver) isFit(ctx context.Context, node int64) bool {
+func (d *Driver) isFit(ctx context.Context, node int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
 	if d.loss.state() != nil {
 		nodes, err := d.Store.Ledger.Nodes(ctx)
 		if err != nil || !d.known.KnownTo(nodes) {
-			return false
+			return false, err
 		}
 	}
 	b, err := d.Store.Ledger.Beat(ctx, node, d.Lease, d.Library.Present().Bundle.Hash)
@@ -67,5 +72,5 @@ func (d *Driver) isFit(ctx context.Context, node int64) bool {
 	if err == nil { // the node is known after all: release its runs before its lease ends
 		err = d.Store.Ledger.Leave(ctx, node, nil)
 	}
-	return err == nil || errors.Is(err, store.ErrFenced)
+	return err == nil || errors.Is(err, store.ErrFenced), err
 }

@@ -51,6 +51,7 @@ const (
 	readServer = `select system_identifier, pg_is_in_recovery(), pg_postmaster_start_time(),
 	coalesce((pg_last_wal_replay_lsn() - '0/0')::bigint, 0),
 	case when pg_is_in_recovery() then 0 else (pg_current_wal_insert_lsn() - '0/0')::bigint end,
+	case when pg_is_in_recovery() then 0 else ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint end,
 	case when $1::bigint = 0 then true
 		when $1::bigint::text::xid8 >= pg_snapshot_xmax(pg_current_snapshot()) then false
 		else coalesce(pg_xact_status($1::bigint::text::xid8) <> 'aborted', true) end
@@ -60,8 +61,9 @@ const (
 // A server is what a server says about itself.
 type server struct {
 	mark
-	standby bool
-	knows   bool // the transaction that it was asked about, or has forgotten whether it committed
+	timeline int64 // of its log; 0 if it does not say so, or is a standby
+	standby  bool
+	knows    bool // the transaction that it was asked about, or has forgotten whether it committed
 }
 
 // These are the keys of what a connection knows about its server.
@@ -93,28 +95,28 @@ func (a *acknowledged) note(m mark) {
 }
 
 // check asks the server of a connection for the last transaction. The error is [store.ErrLost] if
-// the server lacks it.
-func (a *acknowledged) check(ctx context.Context, c *pgx.Conn) error {
+// the server lacks it. The result is zero if the server does not answer such questions.
+func (a *acknowledged) check(ctx context.Context, c *pgx.Conn) (s server, err error) {
 	a.mu.Lock()
 	last, off := a.last, a.off
 	a.mu.Unlock()
 	if off {
-		return nil
+		return s, nil
 	}
-	var s server
-	err := c.QueryRow(ctx, readServer, pgx.QueryExecModeExec, last.xid).Scan(&s.system, &s.standby, &s.started, &s.replayed, &s.lsn, &s.knows)
+	err = c.QueryRow(ctx, readServer, pgx.QueryExecModeExec, last.xid).Scan(&s.system, &s.standby, &s.started, &s.replayed, &s.lsn,
+		&s.timeline, &s.knows)
 	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && isDenied(code.Code) {
 		a.turnOff(err)
-		return nil
+		return server{}, nil
 	}
 	if err != nil {
-		return err
+		return s, err
 	}
 	c.PgConn().CustomData()[ofSystem] = s.system
 	if lacks := s.lacks(last); lacks != "" {
-		return store.SetBack(lacks, last.heard)
+		return s, store.SetBack(lacks, last.heard)
 	}
-	return nil
+	return s, nil
 }
 
 // lacks says what of a mark the server lacks. It is empty if the server has everything, or cannot
@@ -153,7 +155,11 @@ func formatLSN(lsn int64) string { return fmt.Sprintf("%X/%X", uint64(lsn)>>32, 
 // server when it is made. Behind a pooler, another server may be behind the same connection.
 func (d *database) intact(ctx context.Context) error {
 	return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		if err := d.acked.check(ctx, c.Conn()); err != nil {
+		s, err := d.acked.check(ctx, c.Conn())
+		if err == nil {
+			err = d.inc.confirm(ctx, c, s)
+		}
+		if err != nil {
 			return err
 		}
 		have, err := versions(ctx, d.known, c)

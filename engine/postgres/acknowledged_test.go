@@ -103,7 +103,7 @@ func TestTheLastAcknowledgedEventIsMissed(t *testing.T) {
 	}
 	p.failOverBehind()
 
-	other := open(t, p.standby.URL)
+	other := openRestored(t, p.standby.URL)
 	for range 20 {
 		accept(t, other, intake("after"+time.Now().Format("150405.000000000")))
 	}
@@ -155,11 +155,17 @@ func TestServersThatHaveEverythingAreAccepted(t *testing.T) {
 	try("a restart")
 	p.caughtUp()
 	p.failOver()
+	r, err := openRestored(t, p.standby.URL).Adopt(t.Context(), "triggers/", true, store.Actor{})
+	if err != nil || r.Why != "" {
+		t.Errorf("want a standby that ran before the last sign of a node accepted, have %q, %v", r.Why, err)
+	}
 	try("a failover")
 	s.Pool().Reset()
 	try("a failover, with new connections")
 	restart(p.standby, enginetest.StopImmediate)
 	try("a crash of the new primary")
+	restart(p.standby, enginetest.StopFast)
+	open(t, p.dsn) // nodes have recorded its timeline
 }
 
 // An outage is longer than the lease. When a node reaches the promoted replica, another one has
@@ -187,7 +193,7 @@ func TestFencedNodesRefuseALaggingReplica(t *testing.T) {
 	}
 	p.failOverBehind()
 
-	fresh := open(t, p.standby.URL)
+	fresh := openRestored(t, p.standby.URL)
 	judge := join(t, fresh)
 	c.eventually("the nodes are fenced", func() bool {
 		if _, err := fresh.Beat(t.Context(), judge, time.Minute, ""); err != nil {

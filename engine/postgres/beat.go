@@ -71,6 +71,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 	if err != nil {
 		return store.Beat{Watched: p.Watched, Beats: p.Beats}, fmt.Errorf("beat: %w", err)
 	}
+	s.db.inc.renewed()
 	if p.late {
 		dead, err := s.presence.judge(ctx, s.db.pool)
 		if err != nil {

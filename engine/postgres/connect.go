@@ -109,7 +109,7 @@ func prepareSession(ctx context.Context, c *pgx.Conn, acked *acknowledged, poole
 			return err
 		}
 	}
-	switch err := acked.check(ctx, c); {
+	switch _, err := acked.check(ctx, c); {
 	case errors.Is(err, store.ErrLost) && !pooled: // behind a pooler, the session is not this process's own
 		c.PgConn().CustomData()[ofLoss] = err
 		if _, err := c.Exec(ctx, "set default_transaction_read_only = on"); err != nil {

@@ -39,6 +39,7 @@ var words = strings.NewReplacer(
 	// These allow an index that omits rows without a value.
 	"{and any due}", "and due > '-infinity'", "{and any since}", "and since > '-infinity'",
 	"{place}", "coalesce(was, place)",
+	"{signs}", "leases", "{taken}", "state in (1, 2)",
 	"{current}", "select bundle from settings",
 	"{current, locked}", "select bundle from settings for no key update",
 	"{write current}", "update settings set bundle = $1, serving = $1, served = greatest(served, revision) + 1",
@@ -58,6 +59,7 @@ type database struct {
 	cell   atomic.Bool // it is a cell, which may have any number of slots; see [store.Cell]
 	hints  *hints      // notified when runs become ready
 	acked  *acknowledged
+	inc    incarnation
 	known  []sqlstore.History // the versions of the tables that this program knows
 }
 

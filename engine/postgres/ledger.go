@@ -322,6 +322,9 @@ const listNodes = `select node, name, started, seen, gone is null and lease_unti
 
 // Nodes implements [store.Ledger].
 func (s *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
+	if _, err := s.db.inc.same(ctx, s.db.pool); err != nil {
+		return nil, err
+	}
 	r, err := s.db.pool.Query(ctx, listNodes)
 	if err != nil {
 		return nil, err

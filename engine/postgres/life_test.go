@@ -447,6 +447,9 @@ func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 			t.Error("neither metrics nor log tell that the store was set back")
 		}
 	}
+	if r, err := openRestored(t, standby.URL).Adopt(t.Context(), "triggers/", false, store.Actor{Name: "eve"}); err != nil || r.Why == "" {
+		t.Fatalf("want a server that was started after the last sign of a node refused, have %+v, %v", r, err)
+	}
 	fresh := c.join("fresh", dsn, time.Minute)
 	c.eventually("a node that knows nothing else is ready", ready(fresh))
 	nodes, err := fresh.Nodes(t.Context())

@@ -53,6 +53,10 @@ type Options struct {
 	// synchronous_commit off.
 	Unsafe bool
 
+	// Restored allows a database that was restored from a backup. Without it, Open refuses one. Only what
+	// [Store.Adopt] needs works then.
+	Restored bool
+
 	// Cell allows a database that is one of several of an inbox. Its store has only some of the keys.
 	// Without it, Open refuses such a database, because a node would take it for the whole store.
 	Cell bool
@@ -134,7 +138,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		_, err = Migrate(ctx, dsn, o.Addons...)
 	}
 	if err == nil {
-		err = s.start(ctx, o.Cell)
+		err = s.start(ctx, o)
 	}
 	if err != nil {
 		pool.Close()
@@ -147,10 +151,17 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 // The API uses the rest.
 const maxConns = 12
 
-func (s *Store) start(ctx context.Context, mayBeCell bool) error {
+func (s *Store) start(ctx context.Context, o Options) error {
+	if o.Restored {
+		s.stop = func() {}
+		return nil
+	}
 	enrolled, err := (cell{s.db}).EnrolledAs(ctx)
-	if err == nil && !mayBeCell {
+	if err == nil && !o.Cell {
 		err = refuseCell(enrolled)
+	}
+	if err == nil {
+		err = s.recognize(ctx)
 	}
 	if err != nil {
 		return err

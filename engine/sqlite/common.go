@@ -34,6 +34,7 @@ var words = strings.NewReplacer(
 	"{listens}", "awaits is not null",
 	"{and any due}", "", "{and any since}", "",
 	"{place}", "place",
+	"{signs}", "nodes", "{taken}", "place in ('starting', 'running')",
 	"{current}", "select hash from definition",
 	"{current, locked}", "select hash from definition",
 	"{write current}", `insert into definition (one, hash, serving) values (1, $1, $1)

@@ -137,7 +137,9 @@ const dueAtOnce = 2000
 // Beat implements [store.Ledger]. A node renews its own lease before it judges others, so that it never buries itself. A node that is gone
 // already does not wake up again: it gets an error, and joins under another number.
 func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b store.Beat, err error) {
+	var now time.Time
 	err = s.writer.do(ctx, func(t *tx) error {
+		now = t.now
 		n, err := t.count(renewNode, t.now.UnixMicro(), t.now.Add(lease).UnixMicro(), bundle, node)
 		if err != nil {
 			return err
@@ -155,6 +157,9 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		b, err = t.beat(node)
 		return err
 	})
+	if err == nil {
+		s.seen.write(now)
+	}
 	return b, err
 }
 

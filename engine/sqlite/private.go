@@ -27,7 +27,7 @@ func keepPrivate(path string) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal", "-seen"} {
 		info, err := os.Stat(path + suffix)
 		if err != nil || info.Mode().Perm()&0o077 == 0 {
 			continue

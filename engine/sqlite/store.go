@@ -41,6 +41,9 @@ type Options struct {
 	// Fast lets the operating system decide when to flush. Acknowledged data then survives the
 	// death of the process, but not a power failure.
 	Fast bool
+
+	// Restored allows a file that was restored from a backup. Without it, Open refuses one.
+	Restored bool
 }
 
 // A Store implements the ports of a [store.Store] in one file.
@@ -48,7 +51,8 @@ type Store struct {
 	*common
 
 	owner  *ownership // while open
-	db     *sql.DB    // the writer's connection
+	seen   *seen
+	db     *sql.DB // the writer's connection
 	read   *sql.DB
 	writer *writer
 	wake   chan struct{}
@@ -105,6 +109,14 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	if s.read, err = openReaders(ctx, path); err != nil {
 		return err
 	}
+	if s.seen, err = openSeen(path); err != nil {
+		return err
+	}
+	if !o.Restored && !o.Fast {
+		if err := s.recognize(ctx); err != nil {
+			return err
+		}
+	}
 	if s.writer, err = newWriter(ctx, s.db, path, s.signal); err != nil {
 		return err
 	}
@@ -113,6 +125,9 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	}
 	if err := s.owner.hold.share(); err != nil {
 		return err
+	}
+	if o.Restored {
+		return nil // the runs in flight are still to be listed
 	}
 	return s.writer.do(ctx, releaseAll)
 }
@@ -161,6 +176,9 @@ func (s *Store) Close() error {
 			if db != nil {
 				s.closed = errors.Join(s.closed, db.Close())
 			}
+		}
+		if s.seen != nil {
+			s.closed = errors.Join(s.closed, s.seen.Close())
 		}
 		// It goes last: no process may open the file before it is closed.
 		s.closed = errors.Join(s.closed, s.owner.Close())

@@ -84,6 +84,7 @@ const (
 	AuditSession    = "session"    // the bearer of a token signed in to the console, or out; the name is that of the token
 	// a shard of a map was closed, opened, drained or enrolled, or a placement was split or merged
 	AuditShard    = "shard"
+	AuditStore    = "store"    // a restored store was adopted; After is a [Restored]
 	AuditToken    = "token"    // Before and After are without the hash
 	AuditTransfer = "transfer" // an order to a transfer between shards; the name is its id
 	AuditTrim     = "trim"     // records were removed for their age; After is an [AuditedTrim]
@@ -94,7 +95,7 @@ func AuditKinds() []string {
 	return []string{
 		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDeadLetter, AuditDefinition, AuditErase, AuditEvent, AuditFallback,
 		AuditInbox, AuditKeys,
-		AuditQueue, AuditRefusal, AuditRun, AuditSession, AuditShard, AuditToken, AuditTransfer, AuditTrim,
+		AuditQueue, AuditRefusal, AuditRun, AuditSession, AuditShard, AuditStore, AuditToken, AuditTransfer, AuditTrim,
 	}
 }
 

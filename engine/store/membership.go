@@ -83,7 +83,8 @@ func (m *Membership) lost(what string, args ...any) error {
 // acknowledged it.
 func SetBack(what string, heard time.Time) error {
 	return fmt.Errorf("%w: %s, the last time at %s. It was set back, as by a failover to a replica that lagged behind, or by a backup. "+
-		"Bring back the server that has everything. To go on with what is left, restart this process",
+		"Bring back the server that has everything. To go on with what is left, restart this process. "+
+		"If it then refuses the store: procaas store adopt",
 		ErrLost, what, heard.UTC().Format(time.RFC3339))
 }
 

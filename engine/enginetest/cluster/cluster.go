@@ -170,14 +170,61 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "pg_basebackup"), "-D", filepath.Join(dir, "data"), "-d", c.URL,
-		"-R", "-X", "stream", "-c", "fast", "--no-sync")
-	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, errors.Join(fmt.Errorf("pg_basebackup: %w\n%s", err, out), os.RemoveAll(dir))
+	if err := c.copyTo(ctx, filepath.Join(dir, "data"), "-R"); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return startServer(ctx, c.bin, dir, c.as)
+}
+
+// copyTo copies the data of the running server.
+func (c *Cluster) copyTo(ctx context.Context, to string, flags ...string) error {
+	return c.run(ctx, filepath.Join(c.bin, "pg_basebackup"), append(flags, "-D", to, "-d", c.URL, "-X", "stream", "-c", "fast", "--no-sync")...)
+}
+
+// run runs a program as the user of the server, where its data is.
+func (c *Cluster) run(ctx context.Context, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = c.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(program), err, out)
+	}
+	return nil
+}
+
+// Archiving are the settings of a server that keeps its log, so that it can be recovered to any point in time after a backup.
+var Archiving = []string{"archive_mode = on", "archive_command = 'mkdir -p ../archive && cp %p ../archive/%f'"}
+
+// Backup copies the data of the server, as the base of a recovery.
+func (c *Cluster) Backup(ctx context.Context) error { return c.copyTo(ctx, "base") }
+
+// RecoverTo stops the server, which must be [Archiving], and starts the backup in its place. It recovers the backup from the archive up
+// to a position of the log.
+func (c *Cluster) RecoverTo(ctx context.Context, lsn string) error {
+	if err := c.Halt(StopFast); err != nil { // it archives the rest of its log
+		return err
+	}
+	const replace = `rm -rf data && mv base data && touch data/recovery.signal && cat >>data/postgresql.auto.conf <<END
+restore_command = 'cp ../archive/%f %p'
+recovery_target_lsn = '$0'
+recovery_target_action = 'promote'
+END`
+	if err := c.run(ctx, "sh", "-c", replace, lsn); err != nil {
+		return err
+	}
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	for recovers := true; recovers; time.Sleep(10 * time.Millisecond) {
+		conn, err := pgx.Connect(ctx, c.URL)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(conn.QueryRow(ctx, "select pg_is_in_recovery()").Scan(&recovers), conn.Close(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Promote makes a standby a primary, and returns when it accepts writes.

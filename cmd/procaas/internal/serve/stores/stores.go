@@ -176,8 +176,8 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 
 // Commands returns the commands for stores.
 func Commands() []*cobra.Command {
-	group := &cobra.Command{Use: "store", Short: "Check a store, back it up, and update its schema"}
-	group.AddCommand(migrateCommand(), checkCommand(), backupCommand())
+	group := &cobra.Command{Use: "store", Short: "Check a store, back it up, adopt a restored one, and update its schema"}
+	group.AddCommand(migrateCommand(), checkCommand(), backupCommand(), adoptCommand())
 	old := migrateCommand()
 	old.Hidden = true
 	old.Short += ": now store migrate"
