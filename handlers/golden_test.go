@@ -30,6 +30,9 @@ services:
   - {id: payments, url: "https://payments.example"}
 clusters:
   - {id: fanout, partitions: 4, workers: [{id: w1, url: "http://w1.example"}, {id: w2, url: "http://w2.example"}]}
+brokers:
+  - {id: hub, kind: nats, servers: ["nats://hub.example:4222"]}
+  - {id: log, kind: kafka, servers: ["log.example:9092"]}
 flows:
   - {id: order, key: !$ event.payload.id}
   - {id: driver}

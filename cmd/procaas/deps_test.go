@@ -73,7 +73,7 @@ var homes = []struct {
 	{
 		"github.com/prometheus/client_golang",
 		[]string{
-			"engine", "engine/stats", "handlers/queue/taskrun", "engine/alert", "engine/api", "engine/outbound", "engine/enginetest/conformance", "handlers/subscriptions",
+			"engine", "engine/stats", "handlers/queue/taskrun", "engine/alert", "engine/api", "engine/outbound", "engine/enginetest/conformance", "handlers/subscriptions", "handlers/subscriptions/publish",
 			"cmd/procaas/internal/serve",
 			"cmd/procaas/internal/serve/observe", "cmd/procaas/internal/demo",
 		},

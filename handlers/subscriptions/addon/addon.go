@@ -19,16 +19,21 @@ import (
 	"procaas/handlers/subscriptions/jetstream"
 	"procaas/handlers/subscriptions/kafka"
 	"procaas/handlers/subscriptions/language"
+	"procaas/handlers/subscriptions/publish"
 	"procaas/handlers/subscriptions/remote"
 )
 
-// brokers are the brokers that subscriptions can read.
-var brokers = map[string]broker.Kind{"nats": {Open: jetstream.Open}, "kafka": {Open: kafka.Open, Shared: true}}
+// brokers are the brokers that subscriptions can read, and that handlers can send to.
+var brokers = map[string]broker.Kind{
+	"nats":  {Open: jetstream.Open, Dial: jetstream.Dial},
+	"kafka": {Open: kafka.Open, Dial: kafka.Dial, Shared: true},
+}
 
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "subscriptions", Sections: []tree.Section{language.Section()}, Problems: []problem.Kind{unknownSubscription}, Alerts: alerts,
+		Name: "subscriptions", Sections: []tree.Section{language.Brokers(), language.Section()}, Problems: []problem.Kind{unknownSubscription}, Alerts: alerts,
+		Types:    func() []engine.HandlerType { return publish.Types(nil) },
 		New:      newProcess,
 		Commands: func(t addon.Tools) []addon.Command { return []addon.Command{{Command: subscriptionsCommand(t)}} },
 	}
@@ -37,6 +42,7 @@ func New() addon.Addon {
 // A process is the subscriptions of one process.
 type process struct {
 	readers *subscriptions.Readers // nil before the node runs
+	sends   *publish.Pool          // nil before Open
 }
 
 func newProcess() *addon.Process {
@@ -45,10 +51,24 @@ func newProcess() *addon.Process {
 	return &addon.Process{
 		Open: func(_ context.Context, h *addon.Host) (*addon.Part, error) {
 			host = h
-			return &addon.Part{Run: func(ctx context.Context, _ addon.Running) error {
-				p.readers.Run(ctx)
-				return nil
-			}}, nil
+			p.sends = publish.NewPool(publish.Options{Brokers: brokers, Secrets: h.Secrets, Dial: h.Targets.Dial, Metrics: h.Metrics})
+			return &addon.Part{
+				Types: publish.Types(p.sends),
+				Adopt: func(_ context.Context, b *tree.Bundle) error {
+					p.sends.Keep(b)
+					return nil
+				},
+				Run: func(ctx context.Context, _ addon.Running) error {
+					p.readers.Run(ctx)
+					return nil
+				},
+			}, nil
+		},
+		Close: func() error {
+			if p.sends != nil {
+				p.sends.Close()
+			}
+			return nil
 		},
 		Calls: func(e *engine.Engine) api.Group {
 			if host != nil {

@@ -65,6 +65,7 @@ type Open func(ctx context.Context, o Options) (Source, error)
 // A Kind is a kind of broker.
 type Kind struct {
 	Open Open
+	Dial Dial // to send to it; nil if that is not possible
 
 	// Shared reports that all nodes read, because the broker gives each partition to one of them. Otherwise one node reads.
 	Shared bool

@@ -110,7 +110,7 @@ var rulesFile embed.FS
 
 func readRules() []rules.Rule { return rules.Read(rulesFile, "rules.yaml") }
 
-//go:embed subscription.go connection.go
+//go:embed subscription.go connection.go broker.go
 var source embed.FS
 
 // sectionSpec describes the section.

@@ -1,0 +1,33 @@
+package broker
+
+import "context"
+
+// An Outgoing is a message to send. Every attempt of a call sends the same one.
+type Outgoing struct {
+	ID      string // the same for all attempts, so that the broker or a reader recognises a repeat
+	To      string // subject or topic
+	Key     string // messages with the same key keep their order, if the broker has partitions; empty for none
+	Headers map[string]string
+	Body    []byte
+}
+
+// A Publisher sends messages over one connection. Goroutines may share it.
+type Publisher interface {
+	// Publish returns when the broker has stored the message, and says where. After an error it may be stored all the same.
+	// A [model.Permanent] error is about the message. Others have a class that says whether a retry helps.
+	Publish(ctx context.Context, m *Outgoing) (Stored, error)
+
+	// Broken reports that the connection will send nothing more.
+	Broken() bool
+
+	Close()
+}
+
+// A Stored is where a broker has stored a message, as the reply of a handler.
+type Stored struct {
+	Place     map[string]any
+	Duplicate bool // the broker had it already
+}
+
+// A Dial connects to the broker, to send to it.
+type Dial func(ctx context.Context, c *Connection) (Publisher, error)
