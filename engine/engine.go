@@ -166,7 +166,9 @@ func New(o Options) (*Engine, error) {
 		Sharers:   func() int { return int(e.Guard.Nodes.Load()) },
 		Overspent: func(token string, items int) { o.Metrics.OverQuota.WithLabelValues(token).Add(float64(items)) },
 	}
-	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library, Memory: o.Memory, Erasers: o.Erasers}
+	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{
+		Store: o.Store, Library: &e.library, Memory: o.Memory, Now: e.clock.Now, Erasers: o.Erasers,
+	}
 	e.History = &definitions.History{Library: &e.library, Kept: o.Store}
 	e.Follower = &definitions.Follower{
 		Library: &e.library, Bundles: o.Store.Bundles, Log: o.Log, Node: o.Name, Overrule: o.Overrule, Accepted: e.Runs,

@@ -37,11 +37,11 @@ func (s *steeredRuns) Retry(ctx context.Context, id string, by store.Actor) erro
 	return s.Runs.Retry(ctx, id, by)
 }
 
-func (s *steeredRuns) Cancel(ctx context.Context, id string, by store.Actor) error {
+func (s *steeredRuns) Cancel(ctx context.Context, id string, by store.Actor, tell store.Tell) error {
 	if err := s.change(ctx); err != nil {
 		return err
 	}
-	return s.Runs.Cancel(ctx, id, by)
+	return s.Runs.Cancel(ctx, id, by, tell)
 }
 
 // A call that changes many runs returns what it has done before its time is over, or before the store fails. Its cursor leads to the

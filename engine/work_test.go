@@ -150,7 +150,7 @@ func TestCancelByAnotherNodeIsHeardWithinASecond(t *testing.T) {
 		e, _ := r.start(three)
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
-		if err := r.store.Runs.Cancel(context.Background(), run, store.Actor{Name: "ann", Reason: "elsewhere"}); err != nil {
+		if err := r.store.Runs.Cancel(context.Background(), run, store.Actor{Name: "ann", Reason: "elsewhere"}, store.Tell{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(1100 * time.Millisecond)

@@ -43,11 +43,15 @@ func TestFinallyRunsOnceWhateverCrashes(t *testing.T) {
 	})
 }
 
-// endAs lets the step d of a trial end its run: by its error, or by an operator meanwhile. Other steps succeed.
+// endAs lets the step d of a trial end its run: by its error, or by an operator meanwhile, after whom the node may die. Other steps succeed.
 func endAs(ctx context.Context, tr *trial, c *engine.Call, end string) error {
 	switch {
 	case !strings.HasSuffix(c.Path, "/d"), end == "succeeded":
 		return nil
+	case end == "orphaned":
+		_, err := tr.engine.Engine().Abandon(ctx, tr.run, store.Actor{Name: "ann", Reason: "enough"})
+		tr.engine.Crash()
+		return err
 	case end == "cancelled":
 		if _, err := tr.engine.Engine().Cancel(ctx, tr.run, store.Actor{Name: "ann", Reason: "enough"}); err != nil && !errors.Is(err, store.ErrUndoing) {
 			return err

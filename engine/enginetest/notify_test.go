@@ -86,7 +86,7 @@ func TestEndsAreToldWhateverCrashes(t *testing.T) {
 		d := &desk{t: t, told: map[string]map[string]bool{}}
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
-		for _, end := range []string{"succeeded", "failed", "undone", "cancelled"} {
+		for _, end := range []string{"succeeded", "failed", "given up", "undone", "cancelled", "dropped", "orphaned"} {
 			eachCrash(func(c crash) int { return notifyAfter(t, db, d, server.URL, end, c) })
 		}
 	})
@@ -106,12 +106,26 @@ func notifyAfter(t *testing.T, db store.Store, d *desk, url, end string, crash c
 	d.mu.Lock()
 	d.now = tr.clock.Now
 	d.mu.Unlock()
+	if end == "dropped" {
+		tr.cancel(t) // before it begins
+	}
 	tr.drain(t)
+	if end == "given up" {
+		tr.cancel(t) // after it has failed
+		tr.drain(t)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	want := []string{"/ends " + tr.run + " procaas.run." + strings.Replace(end, "undone", "cancelled", 1) + " false"}
-	if end == "failed" {
+	var want []string
+	if end == "failed" || end == "given up" {
 		want = []string{"/ends " + tr.run + " procaas.run.failed true", "/watch " + tr.run + " procaas.run.blocked true"}
+	}
+	switch end {
+	case "succeeded":
+		want = append(want, "/ends "+tr.run+" procaas.run.succeeded false")
+	case "failed":
+	default:
+		want = append(want, "/ends "+tr.run+" procaas.run.cancelled false")
 	}
 	heard := 0
 	for told, ids := range d.told {
@@ -139,10 +153,18 @@ func notifyAfter(t *testing.T, db store.Store, d *desk, url, end string, crash c
 	return tr.engine.Saves()
 }
 
+// cancel ends the run as it is.
+func (tr *trial) cancel(t *testing.T) {
+	t.Helper()
+	if _, err := tr.engine.Engine().Abandon(t.Context(), tr.run, store.Actor{Name: "ann", Reason: "enough"}); err != nil {
+		t.Fatalf("%s: %v", tr.what, err)
+	}
+}
+
 const parkedFlow = `
 services: [{id: desk, url: URL}]
 flows:
-  - {id: thing, key: !$ event.id, notify: [{id: watch, on: [blocked, succeeded], service: desk, path: /watch, secret: !secret DESK}]}
+  - {id: thing, key: !$ event.id, notify: [{id: watch, on: [blocked, succeeded, cancelled], service: desk, path: /watch, secret: !secret DESK}]}
 pipelines:
   - {id: work, flow: thing, stages: [{id: s, handlers: [{id: a, step: {value: ""}, on-unknown: park}]}]}
 `
@@ -188,6 +210,15 @@ func TestParkedRunsTellThatTheyBlock(t *testing.T) {
 		}
 		if d.told[want] == nil {
 			t.Errorf("%s: %s: want %q told, have %v", c, v.Status, want, d.told)
+		}
+		d.mu.Unlock()
+		if v.Status == model.Parked {
+			tr.cancel(t)
+			tr.drain(t)
+		}
+		d.mu.Lock()
+		if end := "/watch " + tr.run + " procaas.run.cancelled false"; (d.told[end] != nil) != (v.Status == model.Parked) {
+			t.Errorf("%s: %s: want the end of a parked run told, have %v", c, v.Status, d.told)
 		}
 		return tr.engine.Saves()
 	})

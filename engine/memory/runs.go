@@ -127,17 +127,22 @@ func (m *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 }
 
 // Cancel implements [store.Runs].
-func (m *Store) Cancel(ctx context.Context, id string, by store.Actor) error {
+func (m *Store) Cancel(ctx context.Context, id string, by store.Actor, tell store.Tell) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[id]
+	rows, err := encode(tell.Events)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case err != nil:
+		return err
 	case r == nil:
 		return store.ErrNotFound
 	case r.status.Ended() && r.status != model.Failed:
 		return store.ErrConflict
+	case r.node == 0 && tell.Fits(r.generation) != nil:
+		return store.ErrStale
 	}
 	m.audit(r.audited().Cancelled(id, by))
 	if r.node != 0 {
@@ -148,6 +153,9 @@ func (m *Store) Cancel(ctx context.Context, id string, by store.Actor) error {
 	}
 	r.reason = by.Reason
 	m.end(r, model.Cancelled)
+	for i, in := range tell.Events {
+		m.accept(in, rows[i])
+	}
 	m.hint()
 	return nil
 }
@@ -179,12 +187,12 @@ func (m *Store) MakeUp(ctx context.Context, up store.MakeUp, by store.Actor) err
 }
 
 // Undo implements [store.Runs].
-func (m *Store) Undo(ctx context.Context, id string, by store.Actor) error {
+func (m *Store) Undo(ctx context.Context, id string, by store.Actor, tell store.Tell) error {
 	m.mu.Lock()
 	r := m.runs[id]
 	if ctx.Err() != nil || r == nil || r.bundle == "" || r.status.Ended() || r.cancel != nil {
 		m.mu.Unlock()
-		return m.Cancel(ctx, id, by)
+		return m.Cancel(ctx, id, by, tell)
 	}
 	defer m.mu.Unlock()
 	m.audit(r.audited().Undone(id, by))

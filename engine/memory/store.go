@@ -388,6 +388,7 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) store.Claimed {
 		ID: r.ID, Version: r.version, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered,
 		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Move: r.move, Pipeline: r.pipeline,
 		Generation: r.generation, Checkpoint: bytes.Clone(r.checkpoint), Losses: r.losses, Kept: r.class == model.ClassKept,
+		Cancelled: r.cancel != nil,
 	}
 	if r.Ordered {
 		c.Entity = m.entities[entityKey{r.Flow, r.Key}].EntityState
@@ -395,17 +396,13 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) store.Claimed {
 	return c
 }
 
-// takeBack releases a run whose node has died or left. A cancelled run ends.
+// takeBack releases a run whose node has died or left. The next node ends a cancelled run.
 func (m *Store) takeBack(r *memoryRun, died bool) {
 	if died && (r.tried || !model.Suspected(r.losses)) {
 		r.losses++
 	}
 	r.tried = false
 	r.node, r.status, m.idle[r.ID] = 0, model.Waiting, r
-	if r.cancel != nil {
-		r.reason = *r.cancel
-		m.end(r, model.Cancelled)
-	}
 }
 
 // end closes a run.

@@ -26,6 +26,10 @@ import (
 // pipeline that serves its event. It returns false if the run is over, waits, or is lost.
 func (j *job) begin() bool {
 	c := j.claimed
+	if c.Cancelled {
+		j.close(model.Change{Status: model.Cancelled, Reason: model.CancelReason, Bundle: c.Bundle, Checkpoint: c.Checkpoint})
+		return false
+	}
 	if c.Damage != nil {
 		return j.setAside(c.Damage)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"procaas/engine/definitions"
 	"procaas/engine/store"
 )
 
@@ -107,7 +108,7 @@ func TestARunThatPanicsIsOver(t *testing.T) {
 	n := &node{ctx: t.Context(), draining: make(chan struct{}), steps: committer{ctx: ended}}
 	n.steps.start()
 	var text strings.Builder
-	j := &job{n: n, claimed: &store.Claimed{}, begun: true, log: slog.New(slog.NewTextHandler(&text, nil))} // it has no run
+	j := &job{n: n, claimed: &store.Claimed{}, begun: true, def: &definitions.Definition{}, log: slog.New(slog.NewTextHandler(&text, nil))} // it has no run
 	if j.round() || !strings.Contains(text.String(), "run panicked") {
 		t.Errorf("want the run to be over after its panic, have more to do, and the log %q", text.String())
 	}

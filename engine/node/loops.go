@@ -250,6 +250,17 @@ func (n *node) tellAside(c *store.Claimed) {
 	if c.Ordered && c.Block {
 		j.notify(model.NoticeKeyBlocked, "", c.Damage.Error())
 	}
+	told := j.notifications(model.Change{
+		Pipeline: c.Pipeline, Status: model.Failed, Error: model.CleanText(c.Damage.Error()), ErrorClass: model.ClassDamaged,
+	})
+	if len(told) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
+	defer cancel()
+	if _, err := n.d.Store.Inbox.Accept(ctx, 0, told); err != nil {
+		n.log.Error("nobody hears of a damaged run", "run", c.ID, "error", err)
+	}
 }
 
 // isFull reports whether the store may have more runs than a claim has returned.

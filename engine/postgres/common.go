@@ -71,6 +71,24 @@ func keyOf(r *sqlstore.Steered) *keySet {
 	return k
 }
 
+// Prepare implements [sqlstore.Tx]. The lock of the slots comes before all others.
+func (t *tx) Prepare(ctx context.Context, events []model.Intake) (func(*sqlstore.Steered) error, error) {
+	in, err := intakes(events)
+	if err != nil {
+		return nil, err
+	}
+	here, elsewhere, err := t.fenceEmits(ctx, in)
+	return func(from *sqlstore.Steered) error {
+		for _, r := range in {
+			r.from, r.place = &step{key: from.Key}, ready
+		}
+		if t.queueInsert(insertRuns, here, 0, nil) != nil {
+			t.HasReady()
+		}
+		return t.queueOutbox(elsewhere)
+	}, err
+}
+
 // HasReady implements [sqlstore.Tx].
 func (t *tx) HasReady() { t.readyAt(headOfQueue) }
 

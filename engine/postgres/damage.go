@@ -58,7 +58,7 @@ func (s *Store) claimApart(ctx context.Context, node int64, limit int, bundle st
 }
 
 const (
-	findReadyRun = "select id, flow, key, ordered, block, pipeline from runs where seq = $1 and place = 'ready'"
+	findReadyRun = "select id, flow, key, ordered, block, pipeline, generation, accepted from runs where seq = $1 and place = 'ready'"
 	// It writes no column that it cannot read.
 	setRowAside = `update runs set place = case when ordered and block then 'blocked' else 'failed' end, version = version + 1,
 	error = $2, error_class = $3, ended = clock_timestamp(), since = clock_timestamp() where seq = $1 and place = 'ready'`
@@ -73,7 +73,7 @@ func (s *Store) setAside(ctx context.Context, node, seq int64, why error) (run *
 	err = s.db.tx(ctx, func(t *tx) error {
 		c := store.Claimed{Aside: true}
 		at := t.asNode(node)
-		t.queue(findReadyRun, seq).QueryRow(value(&c.ID, &c.Flow, &c.Key, &c.Ordered, &c.Block, &c.Pipeline))
+		t.queue(findReadyRun, seq).QueryRow(value(&c.ID, &c.Flow, &c.Key, &c.Ordered, &c.Block, &c.Pipeline, &c.Generation, &c.Accepted))
 		if err := t.send(ctx); err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ const (
 		bundle = case bundle when '' then (select case serving when '' then $3 else serving end from settings) else bundle end
 	where r.seq = any (array(select seq from c)) and exists (select from nodes where node = $1 and gone is null)
 	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
-	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint, r.losses, r.error_class = 'kept'`
+	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint, r.losses, r.error_class = 'kept', r.cancel is not null`
 )
 
 // claimedRow is a claimed run with the values of its order.
@@ -150,7 +150,7 @@ func (s *Store) give(ctx context.Context, node int64, statement string, args ...
 func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
 	var event []byte
 	if err := r.Scan(&c.seq, &c.ID, &c.Version, &event, &c.Flow, &c.Key, &c.Ordered, &c.Block, &c.Accepted,
-		&c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint, &c.Losses, &c.Kept); err != nil {
+		&c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint, &c.Losses, &c.Kept, &c.Cancelled); err != nil {
 		return c, err
 	}
 	c.Accepted = c.Accepted.UTC()
@@ -227,8 +227,8 @@ func (s *Store) readEntitiesOf(ctx context.Context, runs []store.Claimed) error 
 }
 
 const (
-	findHeld = `select id, flow, key, ordered, coalesce(cancel, ''), cancel is not null
-	from runs where node = $1 and place = 'running' and id <> all ($2::text[]) order by seq + 0`
+	findHeld = `select id, flow, key, ordered from runs
+	where node = $1 and place = 'running' and id <> all ($2::text[]) order by seq + 0`
 	lockHeld = findHeld + " for no key update"
 )
 
@@ -241,8 +241,6 @@ var giveBack = readying(`update runs r set place = 'ready', node = 0, tried = fa
 type heldRun struct {
 	id, flow, key string
 	ordered       bool
-	reason        string
-	cancel        bool
 }
 
 // release takes its runs, except those in keep, from a node that has died or continues. Runs keep the
@@ -253,7 +251,7 @@ func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) 
 	}
 	find := func(sql string) (held []heldRun, err error) {
 		t.queue(sql, node, keep).Query(rows(&held, func(r pgx.CollectableRow) (h heldRun, err error) {
-			return h, r.Scan(&h.id, &h.flow, &h.key, &h.ordered, &h.reason, &h.cancel)
+			return h, r.Scan(&h.id, &h.flow, &h.key, &h.ordered)
 		}))
 		return held, t.send(ctx)
 	}
@@ -265,22 +263,15 @@ func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) 
 	for _, r := range held {
 		keys.add(r.ordered, r.flow, r.key)
 	}
-	// Read again under the locks, because an operator may have cancelled the run.
+	// Read again under the locks, because the node may have committed the end of a run.
 	t.queueLock(keys)
 	if held, err = find(lockHeld); err != nil {
 		return err
 	}
 	var back []string
-	var ends []ending
 	for _, r := range held {
-		if r.cancel {
-			// Nothing else would end it.
-			ends = append(ends, ending{id: r.id, status: model.Cancelled, reason: r.reason})
-			continue
-		}
 		back = append(back, r.id)
 	}
-	t.queueEnds(ends)
 	t.queue(giveBack, back, died, model.SuspectedFrom).QueryRow(t.noteReady)
 	t.queueReorder(keys)
 	return t.send(ctx)

@@ -221,7 +221,7 @@ func TestHistoryGoesToThePartitionOfItsDay(t *testing.T) {
 	dsn := enginetest.Postgres(t)
 	s := open(t, dsn)
 	accept(t, s, intake("a"))
-	if err := s.Cancel(t.Context(), "a", store.Actor{Name: "ann", Reason: "test"}); err != nil {
+	if err := s.Cancel(t.Context(), "a", store.Actor{Name: "ann", Reason: "test"}, store.Tell{}); err != nil {
 		t.Fatal(err)
 	}
 	var have, want string

@@ -23,6 +23,7 @@ type Runs struct {
 	Library *definitions.Library
 	Node    Node
 	Memory  *budget.Memory // of this process; nil for no bound
+	Now     func() time.Time
 
 	// Erasers remove what add-ons have stored of a key, and ForgetValues what the shadow has shown of runs that are gone.
 	Erasers      []store.EraseFunc

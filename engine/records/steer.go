@@ -111,7 +111,7 @@ func (o *Runs) cancelled(ctx context.Context, id string, err error) (checkpoint.
 }
 
 func (o *Runs) abandon(ctx context.Context, id string, by store.Actor) error {
-	err := o.Store.Runs.Cancel(ctx, id, by)
+	err := o.end(ctx, id, by, o.Store.Runs.Cancel)
 	if err == nil {
 		o.Node.Cancel(id)
 	}
@@ -136,7 +136,7 @@ func (o *Runs) cancel(ctx context.Context, id string, by store.Actor) error {
 	if err != nil || def.ByID[r.Pipeline] == nil || !def.ByID[r.Pipeline].EndsOrderly() {
 		return o.abandon(ctx, id, by) // there is nothing to undo, or it is impossible
 	}
-	err = o.Store.Runs.Undo(ctx, id, by)
+	err = o.end(ctx, id, by, o.Store.Runs.Undo)
 	if err == nil {
 		o.Node.Move(id, model.UndoOrder(by.Reason))
 	}

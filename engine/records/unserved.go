@@ -132,7 +132,7 @@ func (o *Runs) eachFresh(ctx context.Context, pipeline string, f func(*store.Run
 func (o *Runs) Drop(ctx context.Context, d *definitions.Definition, by store.Actor) error {
 	by.Reason = strings.TrimSuffix("dropped by a reload, since no pipeline serves its event: "+by.Reason, ": ")
 	return o.eachUnserved(ctx, d, func(run string) error {
-		err := o.Store.Runs.Cancel(ctx, run, by)
+		err := o.abandon(ctx, run, by)
 		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
 			return nil // it has ended meanwhile
 		}

@@ -156,16 +156,22 @@ func (k *keys) change(c *model.Change) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: shared state: %w", store.ErrRefused, err)
 	}
-	c.Emit = slices.Clone(c.Emit)
-	for i, in := range c.Emit {
-		if c.Emit[i], err = k.intake(in); err != nil {
-			return err
+	c.Emit, err = k.emits(c.Emit)
+	return err
+}
+
+// emits seals events that runs emit.
+func (k *keys) emits(events []model.Intake) (_ []model.Intake, err error) {
+	events = slices.Clone(events)
+	for i, in := range events {
+		if events[i], err = k.intake(in); err != nil {
+			return nil, err
 		}
 		forms, err := k.forms(in.Hash)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		c.Emit[i].Hash = forms[0]
+		events[i].Hash = forms[0]
 	}
-	return nil
+	return events, nil
 }

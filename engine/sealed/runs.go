@@ -94,6 +94,33 @@ func (r runs) Entity(ctx context.Context, flow, key string) (store.EntityRecord,
 	return e, r.v.openState(ctx, flow, key, &e.EntityState)
 }
 
+// Cancel implements [store.Runs].
+func (r runs) Cancel(ctx context.Context, id string, by store.Actor, tell store.Tell) error {
+	tell, err := r.v.tell(ctx, tell)
+	if err != nil {
+		return err
+	}
+	return r.Runs.Cancel(ctx, id, by, tell)
+}
+
+// Undo implements [store.Runs].
+func (r runs) Undo(ctx context.Context, id string, by store.Actor, tell store.Tell) error {
+	tell, err := r.v.tell(ctx, tell)
+	if err != nil {
+		return err
+	}
+	return r.Runs.Undo(ctx, id, by, tell)
+}
+
+// tell seals the events about an end.
+func (v *Vault) tell(ctx context.Context, tell store.Tell) (store.Tell, error) {
+	k, err := v.now(ctx)
+	if err == nil && k.active != nil {
+		tell.Events, err = k.emits(tell.Events)
+	}
+	return tell, err
+}
+
 // MakeUp implements [store.Runs].
 func (r runs) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) error {
 	k, err := r.v.now(ctx)

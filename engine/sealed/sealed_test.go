@@ -187,6 +187,7 @@ func TestNothingStaysPlain(t *testing.T) {
 	if len(log) != 1 || !bytes.Contains(log[0].Before, []byte(said)) {
 		t.Errorf("have the audit %+v", log)
 	}
+	must(t, s.Runs.Cancel(t.Context(), "large", store.Actor{Name: "ann"}, store.Tell{Generation: 1, Events: []model.Intake{intake("told")}}))
 
 	spec := store.TaskSpec{Type: "mail", Key: "k", Payload: json.RawMessage(`"` + said + `"`)}
 	_, err = s.Tasks.Queue.PutTasks(t.Context(), []store.TaskSpec{spec})

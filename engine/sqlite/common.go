@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -175,6 +176,12 @@ func (t *sharedTx) Alone(context.Context) (bool, error) { return true, t.err }
 
 // LockKeyOf implements [sqlstore.Tx]. There is only one writer.
 func (t *sharedTx) LockKeyOf(context.Context, string) error { return t.err }
+
+// Prepare implements [sqlstore.Tx].
+func (t *sharedTx) Prepare(_ context.Context, events []model.Intake) (func(*sqlstore.Steered) error, error) {
+	rows, err := encodeEvents(events)
+	return func(*sqlstore.Steered) error { return cmp.Or(t.err, t.emit(events, rows)) }, err
+}
 
 // HasReady implements [sqlstore.Tx].
 func (t *sharedTx) HasReady() { t.ready = true }

@@ -230,7 +230,7 @@ const (
 	claim = `update runs set place = 'running', node = ?, started = coalesce(started, ?),
 	bundle = case bundle when '' then coalesce((select nullif(serving, '') from definition), ?) else bundle end
 	where seq in (%s) returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, coalesce(move, ''),
-	pipeline, generation, checkpoint, losses, error_class = 'kept'`
+	pipeline, generation, checkpoint, losses, error_class = 'kept', cancel is not null`
 	findReadyRuns = "select seq from runs where place = 'ready'%s order by priority desc, deadline, seq limit ?"
 	// It finds as many as have the bytes of the last argument, and one at least.
 	findSomeReady = `select seq from (
@@ -311,7 +311,7 @@ func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
 	var event []byte
 	var accepted sql.NullInt64
 	if err := r.Scan(&c.seq, &c.ID, &c.Version, &event, &c.Flow, &c.Key, &c.Ordered, &c.Block,
-		&accepted, &c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint, &c.Losses, &c.Kept); err != nil {
+		&accepted, &c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint, &c.Losses, &c.Kept, &c.Cancelled); err != nil {
 		return c, err
 	}
 	c.Accepted = fromMicros(accepted)

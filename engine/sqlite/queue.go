@@ -110,9 +110,6 @@ const giveBack = `update runs set place = 'ready', node = 0, losses = losses + (
 // release takes a running run from its node, which has died or continues without it. A cancelled
 // run ends here, because nothing else would end it.
 func (t *tx) release(r row, died bool) error {
-	if r.cancel.Valid {
-		return t.end(r, model.Cancelled, r.cancel.String, nil)
-	}
 	t.ready = true
 	if err := t.exec(giveBack, died, model.SuspectedFrom, r.seq); err != nil || !r.ordered {
 		return err

@@ -113,29 +113,46 @@ func unignore(ctx context.Context, t Tx, id string) error {
 }
 
 // Cancel implements [store.Runs].
-func (s *Store) Cancel(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, "cancel", id, nil, func(t Tx, r *Steered) (store.Audited, error) { return cancel(t, r, by), nil })
+func (s *Store) Cancel(ctx context.Context, id string, by store.Actor, tell store.Tell) error {
+	c := canceller{by: by, tell: tell}
+	return s.steer(ctx, "cancel", id, c.prepare, c.cancel)
+}
+
+// A canceller cancels a run for an operator.
+type canceller struct {
+	by     store.Actor
+	tell   store.Tell
+	accept func(from *Steered) error // the events of tell
+}
+
+func (c *canceller) prepare(ctx context.Context, t Tx, _ string) (err error) {
+	c.accept, err = t.Prepare(ctx, c.tell.Events)
+	return err
 }
 
 const askCancel = "update runs set cancel = coalesce(cancel, $2) where id = $1"
 
-// cancel ends a run, or asks its node to.
-func cancel(t Tx, r *Steered, by store.Actor) store.Audited {
+// cancel ends the run, or asks its node to.
+func (c *canceller) cancel(t Tx, r *Steered) (store.Audited, error) {
 	if r.Place == model.PlaceRunning {
-		t.Queue(askCancel, []any{r.ID, Text(by.Reason)})
-	} else {
-		t.End(r, model.Cancelled, by.Reason)
+		t.Queue(askCancel, []any{r.ID, Text(c.by.Reason)})
+		return r.Cancelled(r.ID, c.by), nil
 	}
-	return r.Cancelled(r.ID, by)
+	if err := c.tell.Fits(r.Generation); err != nil {
+		return store.Audited{}, err
+	}
+	t.End(r, model.Cancelled, c.by.Reason)
+	return r.Cancelled(r.ID, c.by), c.accept(r)
 }
 
 const askUndo = "update runs set move = $2, place = $3, losses = 0 where id = $1"
 
 // Undo implements [store.Runs].
-func (s *Store) Undo(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, "undo", id, nil, func(t Tx, r *Steered) (store.Audited, error) {
+func (s *Store) Undo(ctx context.Context, id string, by store.Actor, tell store.Tell) error {
+	c := canceller{by: by, tell: tell}
+	return s.steer(ctx, "undo", id, c.prepare, func(t Tx, r *Steered) (store.Audited, error) {
 		if r.bundle == "" || r.cancelled || r.Status == model.Failed {
-			return cancel(t, r, by), nil
+			return c.cancel(t, r)
 		}
 		record := r.Undone(id, by)
 		if r.Status == model.Parked {

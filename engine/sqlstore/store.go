@@ -53,6 +53,10 @@ type Tx interface {
 	// committed.
 	LockKeyOf(ctx context.Context, run string) error
 
+	// Prepare returns a function that accepts events which a run emits. It comes before all locks of the transaction. The
+	// function may be called once, when the run is locked.
+	Prepare(ctx context.Context, events []model.Intake) (accept func(from *Steered) error, err error)
+
 	// LockToErase locks a key until the end of the transaction. Nothing accepts an event of the key or steers one of its runs
 	// meanwhile, also if the key has no entity.
 	LockToErase(ctx context.Context, flow, key string) error

@@ -343,6 +343,7 @@ type Claimed struct {
 	Checkpoint []byte    // empty before the first one
 	Losses     int       // how many nodes in a row have died while they owned it
 	Kept       bool      // its event was kept until its time, and no run has taken it
+	Cancelled  bool      // an operator has cancelled it, and its owner died or left before it ended the run
 	Entity     EntityState
 
 	// Damage is an [ErrDamaged] that says what cannot be read of the run's row; nil for a sound row.
@@ -457,12 +458,14 @@ type Runs interface {
 	// Undo is like Cancel, but asks the present or next owner of an unfinished run to compensate
 	// first. If no node owns the run, it becomes ready and its losses are reset. Until a change is
 	// [model.Change].Undoing, a change that parks or fails the run makes it ready again.
-	Undo(ctx context.Context, id string, by Actor) error
+	Undo(ctx context.Context, id string, by Actor, tell Tell) error
 
-	// Cancel ends a run at once if no node owns it, also a failed one. Otherwise it asks the owner
-	// to end the run. If the owner dies first, the run ends. The error is [ErrConflict] if the run
-	// has ended and not failed. Cancel writes the audit record, and the run keeps the reason.
-	Cancel(ctx context.Context, id string, by Actor) error
+	// Cancel ends a run at once if no node owns it, also a failed one, and accepts the events of tell in
+	// the same transaction. Otherwise it asks the owner to end the run. If the owner dies first, the next
+	// one ends it, see [Claimed].Cancelled. The error is [ErrConflict] if the run has ended and not failed,
+	// and [ErrStale] if it has another generation than tell. Cancel writes the audit record, and the run
+	// keeps the reason.
+	Cancel(ctx context.Context, id string, by Actor, tell Tell) error
 
 	// Move gives a run that has begun and has not ended for good another definition, and writes the
 	// audit record. A run that no node owns moves at once if its checkpoint has the version, else
@@ -472,6 +475,20 @@ type Runs interface {
 
 	// Release makes up to limit runs ready that are parked with a cause, oldest first. It returns their number.
 	Release(ctx context.Context, cause string, limit int) (int, error)
+}
+
+// A Tell has the events that tell of the end of a run, for an end that the store makes itself. The zero value tells nobody.
+type Tell struct {
+	Generation int // of the run for which the events were made; ignored if there are none
+	Events     []model.Intake
+}
+
+// Fits returns [ErrStale] if the events are of another end than that of a run with this generation.
+func (t Tell) Fits(generation int) error {
+	if len(t.Events) > 0 && t.Generation != generation {
+		return ErrStale
+	}
+	return nil
 }
 
 // A Seen is the version of a run that somebody knows.

@@ -53,7 +53,7 @@ var accessCases = []storeCase{
 		failed := change(node.wantClaims(ids...)[0], model.Failed)
 		node.commit(failed)
 		p.must(p.Runs.Retry(p.Context(), ids[0], by))
-		p.must(p.Runs.Cancel(p.Context(), ids[1], by))
+		p.must(p.Runs.Cancel(p.Context(), ids[1], by, store.Tell{}))
 		p.activate("a", false)
 		p.control("p", `{"a": 1}`)
 		_, err := p.Settings.SetControl(p.Context(), "p", nil, -1, by)
@@ -162,12 +162,12 @@ var accessCases = []storeCase{
 
 		p.wantErr("retry of nobody", p.Runs.Retry(p.Context(), "nobody", bob), store.ErrNotFound)
 		p.wantErr("retry of an ended run", p.Runs.Retry(p.Context(), ids[1], bob), store.ErrConflict)
-		p.wantErr("cancel of an ended run", p.Runs.Cancel(p.Context(), ids[1], bob), store.ErrConflict)
+		p.wantErr("cancel of an ended run", p.Runs.Cancel(p.Context(), ids[1], bob, store.Tell{}), store.ErrConflict)
 		p.equal("audit of what was refused", p.audits(0, 10), []store.Audited{})
 
 		p.must(p.Runs.Retry(p.Context(), ids[0], bob))
-		p.must(p.Runs.Cancel(p.Context(), ids[0], bob))
-		p.must(p.Runs.Cancel(p.Context(), ids[2], bob))
+		p.must(p.Runs.Cancel(p.Context(), ids[0], bob, store.Tell{}))
+		p.must(p.Runs.Cancel(p.Context(), ids[2], bob, store.Tell{}))
 		before := store.AuditedRun{Pipeline: "made", Status: model.Failed, FailedPath: "made/s/h", ErrorClass: "503", Error: "HTTP 503: no room"}
 		want := []store.Audited{
 			store.AuditedRun{Pipeline: "made", Status: model.Running}.Cancelled(ids[2], bob),

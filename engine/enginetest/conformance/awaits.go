@@ -137,7 +137,7 @@ var awaitCases = []storeCase{
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k", ofType("paid")), p.event("k2"))
 		runs := node.wantClaims(ids[0], ids[2])
-		p.must(p.Runs.Cancel(p.Context(), ids[1], steerer))
+		p.must(p.Runs.Cancel(p.Context(), ids[1], steerer, store.Tell{}))
 		take := change(runs[0], model.Running)
 		take.Take = []model.Taken{{Run: ids[1], Reason: "too late"}}
 		p.wantErr("cancelled", node.commitErrs(take)[0], store.ErrStale)
@@ -216,7 +216,7 @@ var awaitCases = []storeCase{
 		node.commit(take)
 		p.equal("reason", p.wantStatus(paid.ID, model.Succeeded).Reason, "taken")
 		p.equal("kept by k", p.kept("k"), store.Kept{})
-		p.must(p.Runs.Cancel(p.Context(), other.ID, steerer))
+		p.must(p.Runs.Cancel(p.Context(), other.ID, steerer, store.Tell{}))
 		p.wantStatus(other.ID, model.Cancelled)
 		p.equal("kept by k2", p.kept("k2"), store.Kept{})
 	}},
@@ -295,7 +295,7 @@ var awaitCases = []storeCase{
 					errs, err = p.Ledger.Commit(p.Context(), node.id, []model.Change{take})
 					return err
 				}
-				_ = p.Runs.Cancel(p.Context(), ids[1], steerer) // too late, perhaps
+				_ = p.Runs.Cancel(p.Context(), ids[1], steerer, store.Tell{}) // too late, perhaps
 				return nil
 			})
 			want := model.Succeeded

@@ -123,7 +123,7 @@ func Damage(t *testing.T, db store.Store, damage Damager) {
 	for i := range damages {
 		p.must(p.Runs.Retry(t.Context(), bad[i], steerer))
 		p.eventually("it is set aside again", func() bool { return p.run(bad[i]).Status == model.Failed })
-		p.must(p.Runs.Cancel(t.Context(), bad[i], steerer))
+		p.must(p.Runs.Cancel(t.Context(), bad[i], steerer, store.Tell{}))
 		p.wantStatus(bad[i], model.Cancelled)
 		p.eventually("the next run of its key ends", func() bool { return p.run(behind[i]).Status == model.Succeeded })
 	}

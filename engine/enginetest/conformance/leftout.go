@@ -54,7 +54,7 @@ var leftOutCases = []storeCase{
 		end := change(node.claimOne(ids[1]), model.Succeeded)
 		end.Alone = true
 		node.commit(end)
-		if err := p.Runs.Cancel(p.Context(), ids[4], steerer); err != nil {
+		if err := p.Runs.Cancel(p.Context(), ids[4], steerer, store.Tell{}); err != nil {
 			p.Fatal(err)
 		}
 		ignored := change(node.claimOne(ids[2]), model.Ignored)

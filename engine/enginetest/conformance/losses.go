@@ -73,7 +73,7 @@ var lossCases = []storeCase{
 		p.equal("error", p.run(ids[0]).Error, "nodes die of it")
 		p.equal("class", p.run(ids[0]).ErrorClass, model.ClassQuarantined)
 		p.must(p.Runs.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}))
-		p.must(p.Runs.Undo(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop"}))
+		p.must(p.Runs.Undo(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop"}, store.Tell{}))
 		node.leave(nil)
 		node = p.join()
 		for _, c := range node.wantClaims(ids...) {

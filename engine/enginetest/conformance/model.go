@@ -143,7 +143,7 @@ func (m *storeModel) claim(t *rapid.T) {
 	for _, c := range have {
 		r := m.runs[c.ID]
 		r.status, r.deferred = model.Running, false
-		if c.Version != r.version || c.Generation != r.generation || c.Ordered && c.Entity.State != m.state[c.Key] {
+		if c.Version != r.version || c.Generation != r.generation || c.Cancelled != r.cancel || c.Ordered && c.Entity.State != m.state[c.Key] {
 			t.Fatalf("claimed %+v, want %+v in state %q", c, r, m.state[c.Key])
 		}
 	}
@@ -207,7 +207,7 @@ func (m *storeModel) retry(t *rapid.T) {
 
 func (m *storeModel) cancel(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
-	err := m.p.Runs.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "model"})
+	err := m.p.Runs.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "model"}, store.Tell{})
 	switch {
 	case r.status.Ended() && r.status != model.Failed:
 		m.p.wantErr("cancel of a run that is "+string(r.status), err, store.ErrConflict)
@@ -226,9 +226,6 @@ func (m *storeModel) leave(t *rapid.T) {
 	for _, r := range m.list {
 		if r.status == model.Running {
 			r.status = model.Waiting
-			if r.cancel {
-				r.status = model.Cancelled
-			}
 		}
 	}
 }
@@ -258,7 +255,7 @@ func (m *storeModel) clean() {
 	m.node.leave(nil)
 	for _, r := range m.list {
 		// It does not matter here whether that is allowed.
-		if err := m.p.Runs.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "end of round"}); err != nil &&
+		if err := m.p.Runs.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "end of round"}, store.Tell{}); err != nil &&
 			!errors.Is(err, store.ErrConflict) {
 			m.p.Error(err)
 		}

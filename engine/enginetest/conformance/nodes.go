@@ -123,22 +123,26 @@ var nodeCases = []storeCase{
 		p.equal("owned", node.beat().Owned, 0)
 		node.wantClaims(ids[0], ids[2])
 	}},
-	{"a cancelled run ends when its owner dies or leaves", func(p *probe) {
+	{"the next owner ends a cancelled run whose owner has died or left", func(p *probe) {
 		first := p.accept(p.event("k"), p.event("k"))
 		p.dying(first[0])
 		ids := []string{first[0], p.accept(p.event("k2"))[0], first[1]}
 		node := p.join()
 		node.claimOne(ids[1])
 		for _, id := range ids[:2] {
-			p.must(p.Runs.Cancel(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}))
+			p.must(p.Runs.Cancel(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}, store.Tell{}))
 			p.wantStatus(id, model.Running)
 		}
 		node.leave(nil)
-		p.join().takeOver(1)
-		for _, id := range ids[:2] {
-			p.equal("reason", p.wantStatus(id, model.Cancelled).Reason, "enough")
+		next := p.join()
+		next.takeOver(2)
+		for _, c := range next.wantClaims(ids[:2]...) {
+			p.equal("cancelled", c.Cancelled, true)
+			p.wantErr("going on", next.commitErrs(change(c, model.Running))[0], store.ErrCancelled)
+			next.commit(change(c, model.Cancelled))
+			p.equal("reason", p.wantStatus(c.ID, model.Cancelled).Reason, "enough")
 		}
-		p.join().claimOne(ids[2])
+		p.equal("cancelled", next.claimOne(ids[2]).Cancelled, false)
 	}},
 	{"a beat tells the time and what is next", func(p *probe) {
 		node := p.join()

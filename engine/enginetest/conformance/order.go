@@ -210,7 +210,7 @@ var orderCases = []storeCase{
 				p.equal("checkpoint", string(again.Checkpoint), string(c.Checkpoint))
 				node.finish(again)
 			} else {
-				p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "hopeless"}))
+				p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "hopeless"}, store.Tell{}))
 				p.equal("reason", p.wantStatus(ids[0], model.Cancelled).Reason, "hopeless")
 			}
 			p.equal("blocked", p.entity(key).Blocked, "")
@@ -262,7 +262,7 @@ var orderCases = []storeCase{
 		node.finish(node.claimOne(ids[3]))
 		node.wantClaims()
 		p.equal("waiting", p.entity("k").Waiting, 1)
-		p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "no"}))
+		p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "no"}, store.Tell{}))
 		p.equal("waiting", p.entity("k").Waiting, 0)
 	}},
 	{"a run that is given back is claimed again at once", func(p *probe) {

@@ -149,7 +149,7 @@ var raceCases = []storeCase{
 			c := node.claimOne(ids[0])
 			p.together(2, func(i int) error {
 				if i == 0 {
-					if err := p.Runs.Cancel(p.Context(), c.ID, store.Actor{Name: "ann", Reason: "x"}); !errors.Is(err, store.ErrConflict) {
+					if err := p.Runs.Cancel(p.Context(), c.ID, store.Actor{Name: "ann", Reason: "x"}, store.Tell{}); !errors.Is(err, store.ErrConflict) {
 						return err
 					}
 					return nil

@@ -17,7 +17,7 @@ var runCases = []storeCase{
 		_, err = p.Runs.Entity(p.Context(), "orders", "nobody")
 		p.wantErr("entity", err, store.ErrNotFound)
 		p.wantErr("retry", p.Runs.Retry(p.Context(), "nobody", steerer), store.ErrNotFound)
-		p.wantErr("cancel", p.Runs.Cancel(p.Context(), "nobody", store.Actor{Name: "ann", Reason: "x"}), store.ErrNotFound)
+		p.wantErr("cancel", p.Runs.Cancel(p.Context(), "nobody", store.Actor{Name: "ann", Reason: "x"}, store.Tell{}), store.ErrNotFound)
 		p.accept(p.event("alone", unordered))
 		_, err = p.Runs.Entity(p.Context(), "orders", "alone")
 		p.wantErr("entity of an unordered event", err, store.ErrNotFound)
@@ -225,7 +225,7 @@ var runCases = []storeCase{
 		node.finish(c)
 		node.finish(node.claimOne(ids[1]))
 
-		p.must(p.Runs.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "not needed"}))
+		p.must(p.Runs.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "not needed"}, store.Tell{}))
 		p.wantStatus(ids[2], model.Cancelled)
 		p.must(p.Runs.Retry(p.Context(), ids[3], steerer))
 		node.finish(node.claimOne(ids[3]))
@@ -281,16 +281,16 @@ var runCases = []storeCase{
 		park.Due = time.Now().Add(time.Hour)
 		node.commit(change(c[0], model.Waiting), park, change(c[2], model.Failed))
 		for _, i := range []int{1, 0, 3, 4, 5} { // queued, ready, scheduled, parked, failed
-			p.must(p.Runs.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "not needed"}))
+			p.must(p.Runs.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "not needed"}, store.Tell{}))
 			r := p.wantStatus(ids[i], model.Cancelled)
 			p.equal("reason", r.Reason, "not needed")
 			if r.Ended.IsZero() {
 				p.Fatalf("run %s has no end", ids[i])
 			}
-			p.wantErr("cancel again", p.Runs.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "x"}), store.ErrConflict)
+			p.wantErr("cancel again", p.Runs.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "x"}, store.Tell{}), store.ErrConflict)
 		}
 		node.finish(node.claimOne(ids[2]))
-		p.wantErr("cancel of a succeeded run", p.Runs.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "x"}), store.ErrConflict)
+		p.wantErr("cancel of a succeeded run", p.Runs.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "x"}, store.Tell{}), store.ErrConflict)
 		p.equal("next", node.beat().Next, time.Duration(0))
 	}},
 	{"cancel asks the owner of a running run", func(p *probe) {
@@ -298,9 +298,9 @@ var runCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		runs := node.wantClaims(ids...)
 		p.equal("cancelled", node.beat().Cancelled, []string{})
-		p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "stop it"}))
-		p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "again"}))
-		p.must(p.Runs.Cancel(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop it"}))
+		p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "stop it"}, store.Tell{}))
+		p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "again"}, store.Tell{}))
+		p.must(p.Runs.Cancel(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop it"}, store.Tell{}))
 		have := node.beat().Cancelled
 		slices.Sort(have)
 		p.equal("cancelled", have, ids[:2])

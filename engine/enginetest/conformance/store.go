@@ -28,6 +28,7 @@ func Store(t *testing.T, open func(t *testing.T) store.Store, only ...string) {
 		{"Bundles", bundleCases},
 		{"Moves", moveCases},
 		{"Undo", undoCases},
+		{"Tell", tellCases},
 		{"Awaits", awaitCases},
 		{"Fallback", fallbackCases},
 		{"Documents", documentCases},

@@ -26,7 +26,7 @@ var undoCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		c := node.begin(ids...)
 		for _, id := range ids {
-			p.must(p.Runs.Undo(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}))
+			p.must(p.Runs.Undo(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}, store.Tell{}))
 		}
 		order := model.UndoOrder("enough")
 		p.equal("asked", len(node.beat().Moves), 3)
@@ -65,7 +65,7 @@ var undoCases = []storeCase{
 		park.Due, park.Cause = time.Now().Add(time.Hour), "something"
 		node.commit(park, change(c[1], model.Parked), change(c[2], model.Failed))
 		for _, id := range ids {
-			p.must(p.Runs.Undo(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}))
+			p.must(p.Runs.Undo(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}, store.Tell{}))
 		}
 		for _, i := range []int{2, 3, 4} { // failed, queued, scheduled
 			p.equal("reason", p.wantStatus(ids[i], model.Cancelled).Reason, "enough")
@@ -73,20 +73,20 @@ var undoCases = []storeCase{
 		for _, again := range node.wantClaims(ids[0], ids[1]) {
 			p.equal("order", again.Move, model.UndoOrder("enough"))
 		}
-		p.wantErr("an ended one", p.Runs.Undo(p.Context(), ids[2], steerer), store.ErrConflict)
-		p.wantErr("an unknown one", p.Runs.Undo(p.Context(), "nobody", steerer), store.ErrNotFound)
+		p.wantErr("an ended one", p.Runs.Undo(p.Context(), ids[2], steerer, store.Tell{}), store.ErrConflict)
+		p.wantErr("an unknown one", p.Runs.Undo(p.Context(), "nobody", steerer, store.Tell{}), store.ErrNotFound)
 	}},
 	{"a run that is to be undone is not moved, is given back with the order, and can be ended", func(p *probe) {
 		node := p.join()
 		id := p.accept(p.event("k"))[0]
 		node.begin(id)
-		p.must(p.Runs.Undo(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}))
+		p.must(p.Runs.Undo(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}, store.Tell{}))
 		_, err := p.Runs.Move(p.Context(), store.Move{Run: id, Bundle: "other"}, 0, bob)
 		p.wantErr("move", err, store.ErrConflict)
 		node.leave([]string{})
 		c := node.claimOne(id)
 		p.equal("order", c.Move, model.UndoOrder("enough"))
-		p.must(p.Runs.Cancel(p.Context(), id, store.Actor{Name: "ann", Reason: "now"}))
+		p.must(p.Runs.Cancel(p.Context(), id, store.Actor{Name: "ann", Reason: "now"}, store.Tell{}))
 		p.wantErr("going on", node.commitErrs(change(c, model.Running))[0], store.ErrCancelled)
 		node.commit(change(c, model.Cancelled))
 		p.equal("reason", p.wantStatus(id, model.Cancelled).Reason, "now")

@@ -77,11 +77,11 @@ func (f faultyMoves) Freeze(ctx context.Context, move string, slots []int) (int,
 	return left, err
 }
 
-func (f faultyRuns) Cancel(ctx context.Context, run string, by store.Actor) error {
+func (f faultyRuns) Cancel(ctx context.Context, run string, by store.Actor, tell store.Tell) error {
 	if f.cancel != nil {
 		f.once[1].Do(func() { f.cancel(ctx) })
 	}
-	return f.Runs.Cancel(ctx, run, by)
+	return f.Runs.Cancel(ctx, run, by, tell)
 }
 
 // order makes an event of a key that is like no other.
@@ -166,10 +166,10 @@ func TestRunsAreSteeredWhereTheyAre(t *testing.T) {
 		})
 	by := store.Actor{Name: "ann", Reason: "enough"}
 	accept(t, s.Ports(), order("k", "first"), order("k", "second"))
-	if err := s.Cancel(t.Context(), "second", by); err != nil {
+	if err := s.Cancel(t.Context(), "second", by, store.Tell{}); err != nil {
 		t.Errorf("a run that moved meanwhile was not cancelled: %v", err)
 	}
-	if err := s.Undo(t.Context(), "first", by); err != nil {
+	if err := s.Undo(t.Context(), "first", by, store.Tell{}); err != nil {
 		t.Errorf("a run of cell b was not undone: %v", err)
 	}
 	for _, run := range []string{"first", "second"} {

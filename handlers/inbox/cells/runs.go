@@ -207,8 +207,8 @@ func (s runs) Retry(ctx context.Context, id string, by store.Actor) error {
 }
 
 // Cancel implements [store.Runs].
-func (s runs) Cancel(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, id, func(db *store.Cell) error { return db.Runs.Cancel(ctx, id, by) })
+func (s runs) Cancel(ctx context.Context, id string, by store.Actor, tell store.Tell) error {
+	return s.steer(ctx, id, func(db *store.Cell) error { return db.Runs.Cancel(ctx, id, by, tell) })
 }
 
 // MakeUp implements [store.Runs]. A run goes on in the cell in which it ended.
@@ -217,8 +217,8 @@ func (s runs) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) error 
 }
 
 // Undo implements [store.Runs].
-func (s runs) Undo(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, id, func(db *store.Cell) error { return db.Runs.Undo(ctx, id, by) })
+func (s runs) Undo(ctx context.Context, id string, by store.Actor, tell store.Tell) error {
+	return s.steer(ctx, id, func(db *store.Cell) error { return db.Runs.Undo(ctx, id, by, tell) })
 }
 
 // Move implements [store.Runs].

@@ -114,7 +114,7 @@ func TestEachCellHasAChainOfItsAudit(t *testing.T) {
 	if err != nil || done[0].Err != nil {
 		t.Fatal(done, err)
 	}
-	if err := s.Cancel(t.Context(), done[0].Run, by); err != nil {
+	if err := s.Cancel(t.Context(), done[0].Run, by, store.Tell{}); err != nil {
 		t.Fatal(err)
 	}
 	chains, err := s.VerifyAudit(t.Context(), nil)
