@@ -47,7 +47,7 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 		IdempotencyKey: t.IdempotencyKey, TraceParent: t.TraceParent, TraceState: t.TraceState, Now: t.Now,
 		Bundle: t.Definition.Bundle, HTTP: t.Definition.Client, Secured: t.Definition.Secured, Node: t.Node, Documents: e.o.Store.Documents,
 		RunStatus: e.RunStatus, Memory: &e.memory, Log: t.Log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
-		Reserve: t.Reserve,
+		Reserve: t.Reserve, Sent: t.Sent,
 		Authorization: func(ctx context.Context, s *tree.Service, refused string) (string, error) {
 			text, err := e.authorization(ctx, s, refused, secrets)
 			if err != nil {

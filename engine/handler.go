@@ -85,6 +85,9 @@ type Call struct {
 	// may take that is not read yet: if the run may never have as many, it gets what it may have. Reserve
 	// is nil if there is no bound.
 	Reserve func(ctx context.Context, bytes int, most bool) error
+
+	// Sent counts bytes that the call sends, for its costs. Sent is nil in tests of pipelines.
+	Sent func(bytes int64)
 }
 
 // Classify adds the class of a network error to an error of a handler. See [model.ClassOf].

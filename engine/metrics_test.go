@@ -82,6 +82,7 @@ procaas_limit_values_full_total COUNTER
 procaas_pipeline_call_seconds_total COUNTER pipeline
 procaas_pipeline_cpu_seconds_total COUNTER pipeline
 procaas_pipeline_reply_bytes_total COUNTER pipeline
+procaas_pipeline_request_bytes_total COUNTER pipeline
 procaas_pipeline_stored_bytes_total COUNTER pipeline
 procaas_pipeline_tolerance GAUGE owner pipeline
 procaas_run_seconds HISTOGRAM from pipeline

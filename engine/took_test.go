@@ -201,7 +201,10 @@ func TestStagesOfARunThatFailsCount(t *testing.T) {
 // Costs are those of all nodes, by day, and outlive them.
 func TestCostsAreThoseOfAllNodes(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.on("second", slowly(2*time.Second))
+		r.on("second", func(ctx context.Context, c *engine.Call, v any) (model.Result, error) {
+			c.Sent(100)
+			return slowly(2*time.Second)(ctx, c, v)
+		})
 		first, stop := r.start(slowStages)
 		r.settle(first, r.submit(first, event("work", "o-1")), model.Succeeded)
 		if err := stop(); err != nil {
@@ -224,7 +227,7 @@ func TestCostsAreThoseOfAllNodes(t *testing.T) {
 		}
 		everything := func(string) bool { return true }
 		for by, name := range map[string]string{stats.ByPipeline: "work", stats.ByOwner: "team-work"} {
-			if c := costs(by, everything)[name]; c.Calls != 4 || c.CallSeconds < 4 || c.Runs != 2 || c.StoredBytes == 0 || c.Day == "" {
+			if c := costs(by, everything)[name]; c.Calls != 4 || c.CallSeconds < 4 || c.Runs != 2 || c.RequestBytes != 200 || c.StoredBytes == 0 || c.Day == "" {
 				t.Errorf("by %s: want the calls of both nodes, have %+v", by, c)
 			}
 		}

@@ -223,6 +223,9 @@ func (r *Request) try(ctx context.Context, c *engine.Call, left timeLeft, s *sec
 		req.Header.Set("Authorization", credentials)
 		s.authorizes = true
 	}
+	if c.Sent != nil {
+		c.Sent(req.ContentLength)
+	}
 	resp, err := r.send(c, left.traced(req), left, s)
 	if err != nil {
 		return nil, networkError(req, err)

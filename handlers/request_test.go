@@ -232,6 +232,21 @@ func TestRequestBoundsRepliesByTheNode(t *testing.T) {
 	}
 }
 
+func TestRequestCountsWhatItSends(t *testing.T) {
+	t.Parallel()
+	sent := int64(0)
+	call := newCall(replies(200, "", ""))
+	call.Sent = func(bytes int64) { sent += bytes }
+	for _, r := range []handlers.Request{{URL: "http://orders.example/"}, {URL: "http://orders.example/", Body: map[string]any{"a": 1}}} {
+		if _, err := r.Handle(t.Context(), call); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := int64(len(`{"a":1}`)); sent != want {
+		t.Errorf("want %d bytes of two requests, one without a body, have %d", want, sent)
+	}
+}
+
 func TestRequestReportsUnexpectedStatus(t *testing.T) {
 	t.Parallel()
 	r := handlers.Request{

@@ -39,7 +39,7 @@ func TestPageOfCosts(t *testing.T) {
 	t.Parallel()
 	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Version: "v1"})
 	for path, want := range map[string][]string{
-		"/console/costs?by=handler&days=1": {`aria-current="true">by handler`, "2026-01-31", getOrder, "7200", "52m20s", "1 MiB", "1.5s"},
+		"/console/costs?by=handler&days=1": {`aria-current="true">by handler`, "2026-01-31", getOrder, "7200", "52m20s", "3 KiB", "1 MiB", "1.5s"},
 		"/console/costs?by=color":          {"Costs are by pipeline, by owner or by handler, not by color."},
 		"/console/costs?days=91":           {"The store keeps costs of 1 to 90 days, not of 91."},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"procaas/engine/budget"
@@ -30,8 +31,9 @@ type Call struct {
 
 	TraceParent, TraceState string // of the attempt, or of the event if the node does not trace
 
-	// Reserve is that of the handler's call.
+	// Reserve and Sent are those of the handler's call.
 	Reserve func(ctx context.Context, bytes int, most bool) error
+	Sent    func(bytes int64)
 }
 
 // call makes one attempt of a handler, or a verification.
@@ -56,11 +58,12 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	if j.trace != nil {
 		ctx, span = j.trace.Attempt(ctx, t)
 	}
+	var sent atomic.Int64
 	began := time.Now()
 	result, err := j.n.d.Call(ctx, &Call{
 		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, Log: j.ofCall(t), TimeLeft: left,
 		Now:         since(j.n.d.Clock.Latest(), t.Begun),
-		TraceParent: span.Parent, TraceState: span.State, Reserve: reserving(calls, mem),
+		TraceParent: span.Parent, TraceState: span.State, Reserve: reserving(calls, mem), Sent: func(bytes int64) { sent.Add(bytes) },
 	})
 	if err == nil {
 		err = j.checkResult(ctx, t, result, &span)
@@ -73,7 +76,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 		}
 		j.ofCall(t).Debug("attempt failed", "error", err)
 	}
-	j.n.d.Stats.Called(t.Step.Path, now.Sub(began), mem.Has(), j.n.d.Clock.Now())
+	j.n.d.Stats.Called(t.Step.Path, now.Sub(began), sent.Load(), int64(mem.Has()), j.n.d.Clock.Now())
 	if !t.Verify { // a verification says nothing about the handler's own calls
 		if t.Beside {
 			seen.Ended(err, now.Sub(began), now) // the run does not hear of it

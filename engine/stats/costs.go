@@ -28,22 +28,24 @@ const (
 
 // A Cost is what a pipeline, an owner or a handler has cost on a day.
 type Cost struct {
-	Day         string  `json:"day" doc:"The day, by UTC."`
-	Name        string  `json:"name" doc:"The pipeline, owner or handler. (nodes) has the processor time of nodes that called nothing, (unknown) what the definition no longer has."`
-	Calls       int64   `json:"calls" doc:"Attempts of handlers."`
-	CallSeconds float64 `json:"call_seconds" doc:"The time of these calls, added up."`
-	Bytes       int64   `json:"bytes" doc:"What their replies took in the memory of nodes."`
-	CPUSeconds  float64 `json:"cpu_seconds" doc:"The processor time of nodes, divided by calls. It is an estimate."`
-	Runs        int64   `json:"runs" doc:"Runs that ended. Each is a row of the store."`
-	StoredBytes int64   `json:"stored_bytes" doc:"The size of the checkpoints that these runs left in the store."`
+	Day          string  `json:"day" doc:"The day, by UTC."`
+	Name         string  `json:"name" doc:"The pipeline, owner or handler. (nodes) has the processor time of nodes that called nothing, (unknown) what the definition no longer has."`
+	Calls        int64   `json:"calls" doc:"Attempts of handlers."`
+	CallSeconds  float64 `json:"call_seconds" doc:"The time of these calls, added up."`
+	RequestBytes int64   `json:"request_bytes" doc:"The size of the bodies that these calls sent."`
+	Bytes        int64   `json:"bytes" doc:"What their replies took in the memory of nodes."`
+	CPUSeconds   float64 `json:"cpu_seconds" doc:"The processor time of nodes, divided by calls. It is an estimate."`
+	Runs         int64   `json:"runs" doc:"Runs that ended. Each is a row of the store."`
+	StoredBytes  int64   `json:"stored_bytes" doc:"The size of the checkpoints that these runs left in the store."`
 }
 
-// Called counts a call for the costs of its handler.
-func (s *Stats) Called(path string, took time.Duration, bytes int, now time.Time) {
+// Called counts a call for the costs of its handler: how long it took, and the bytes that it sent and got.
+func (s *Stats) Called(path string, took time.Duration, sent, got int64, now time.Time) {
 	pipeline := model.PipelineOf(path)
 	s.Metrics.CallSeconds.WithLabelValues(pipeline).Add(took.Seconds())
-	s.Metrics.ReplyBytes.WithLabelValues(pipeline).Add(float64(bytes))
-	s.used.add(path, now, store.UseCounts{Calls: 1, CallMicros: took.Microseconds(), Bytes: int64(bytes)})
+	s.Metrics.RequestBytes.WithLabelValues(pipeline).Add(float64(sent))
+	s.Metrics.ReplyBytes.WithLabelValues(pipeline).Add(float64(got))
+	s.used.add(path, now, store.UseCounts{Calls: 1, CallMicros: took.Microseconds(), RequestBytes: sent, Bytes: got})
 }
 
 // Left counts an ended run for the costs of its pipeline.
@@ -130,8 +132,8 @@ func (c *CostSum) Costs() []Cost {
 			continue // only counted for a target
 		}
 		out = append(out, Cost{
-			Day: at[0], Name: at[1], Calls: u.Calls, CallSeconds: float64(u.CallMicros) / 1e6, Bytes: u.Bytes,
-			CPUSeconds: float64(u.CPUMicros) / 1e6, Runs: u.Runs, StoredBytes: u.StoredBytes,
+			Day: at[0], Name: at[1], Calls: u.Calls, CallSeconds: float64(u.CallMicros) / 1e6, RequestBytes: u.RequestBytes,
+			Bytes: u.Bytes, CPUSeconds: float64(u.CPUMicros) / 1e6, Runs: u.Runs, StoredBytes: u.StoredBytes,
 		})
 	}
 	slices.SortFunc(out, func(a, b Cost) int {

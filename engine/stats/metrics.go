@@ -36,7 +36,7 @@ type Metrics struct {
 	LateTotal    *prometheus.CounterVec   // by pipeline and stage, which is empty for a run
 
 	// What pipelines cost on this node.
-	CallSeconds, CPUSeconds, ReplyBytes, StoredBytes *prometheus.CounterVec
+	CallSeconds, CPUSeconds, RequestBytes, ReplyBytes, StoredBytes *prometheus.CounterVec
 
 	Quarantined  prometheus.Counter
 	Damaged      prometheus.Counter
@@ -150,6 +150,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.CPUSeconds = cost("procaas_pipeline_cpu_seconds_total",
 		"Processor time of this node, divided by calls, so it is an estimate. The pipeline is empty for the time in which nothing was called.")
 	m.CPUSeconds.WithLabelValues("")
+	m.RequestBytes = cost("procaas_pipeline_request_bytes_total", "Bytes of the bodies that calls sent to services.")
 	m.ReplyBytes = cost("procaas_pipeline_reply_bytes_total", "Bytes that the replies of services took in the memory of this node.")
 	m.StoredBytes = cost("procaas_pipeline_stored_bytes_total", "Bytes of the checkpoints that runs which ended on this node left in the store.")
 	m.Passed = prometheus.NewCounter(prometheus.CounterOpts{

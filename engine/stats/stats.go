@@ -140,7 +140,9 @@ func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 		if now.Sub(last) >= forgetAfter {
 			delete(s.pipelines, pipeline)
 			s.Metrics.Runs.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
-			for _, cost := range []*prometheus.CounterVec{s.Metrics.CallSeconds, s.Metrics.CPUSeconds, s.Metrics.ReplyBytes, s.Metrics.StoredBytes} {
+			for _, cost := range []*prometheus.CounterVec{
+				s.Metrics.CallSeconds, s.Metrics.CPUSeconds, s.Metrics.RequestBytes, s.Metrics.ReplyBytes, s.Metrics.StoredBytes,
+			} {
 				cost.DeleteLabelValues(pipeline)
 			}
 			s.forgetTook(pipeline)

@@ -27,19 +27,21 @@ type Use struct {
 
 // UseCounts are the counts of a [Use].
 type UseCounts struct {
-	Calls       int64 // of a handler: its attempts
-	Bytes       int64 // of these calls, both ways
-	CallMicros  int64 // time of these calls
-	CPUMicros   int64 // processor time of nodes
-	Runs        int64 // of a pipeline: those that ended
-	StoredBytes int64 // that these runs have in the store
-	Timed       int64 // runs, or passes of a stage, that had a target
-	Late        int64 // those of them that took longer
+	Calls        int64 // of a handler: its attempts
+	RequestBytes int64 // of the bodies that these calls sent
+	Bytes        int64 // of their replies, in the memory of nodes
+	CallMicros   int64 // time of these calls
+	CPUMicros    int64 // processor time of nodes
+	Runs         int64 // of a pipeline: those that ended
+	StoredBytes  int64 // that these runs have in the store
+	Timed        int64 // runs, or passes of a stage, that had a target
+	Late         int64 // those of them that took longer
 }
 
 // Add adds other counts.
 func (u *UseCounts) Add(o UseCounts) {
 	u.Calls += o.Calls
+	u.RequestBytes += o.RequestBytes
 	u.Bytes += o.Bytes
 	u.CallMicros += o.CallMicros
 	u.CPUMicros += o.CPUMicros

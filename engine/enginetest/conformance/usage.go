@@ -16,7 +16,7 @@ func (p *probe) usedSince(day string) (all []store.Use) {
 
 var usageCases = []storeCase{
 	{"what was used adds up by day and path, and old days go", func(p *probe) {
-		one := store.UseCounts{Calls: 1, Bytes: 2, CallMicros: 3, CPUMicros: 4, Runs: 5, StoredBytes: 6, Timed: 7, Late: 8}
+		one := store.UseCounts{Calls: 1, RequestBytes: 9, Bytes: 2, CallMicros: 3, CPUMicros: 4, Runs: 5, StoredBytes: 6, Timed: 7, Late: 8}
 		two := one
 		two.Add(one)
 		p.must(p.Usage.AddUsage(p.Context(), []store.Use{

@@ -18,8 +18,8 @@ func costsCommand() *cobra.Command {
 		Use:   "costs",
 		Short: "Show what pipelines, owners and handlers cost, by day",
 		Long: `costs shows what each pipeline cost on each day, on all nodes: calls and their time, the
-size of replies, processor time, and ended runs with what they left in the store. With --by
-it shows owners or handlers instead. Days are those of UTC.
+size of requests and replies, processor time, and ended runs with what they left in the
+store. With --by it shows owners or handlers instead. Days are those of UTC.
 
 Processor time is that of the nodes, divided by calls, so it is an estimate. Nodes add to
 the store once a minute and when they stop. A node that dies loses at most its last minute.
@@ -49,10 +49,10 @@ The store keeps 90 days.`,
 		if len(page.Items) == 0 {
 			return q.Printf("The store has no costs of the last %s. Nodes add theirs once a minute, and when they stop.\n", diag.Plural(*days, "day"))
 		}
-		return cli.Table(q.Out, "DAY\tNAME\tCALLS\tCALL-TIME\tREPLIES\tCPU\tRUNS\tSTORED", page.Items, func(r stats.Cost) cli.Row {
+		return cli.Table(q.Out, "DAY\tNAME\tCALLS\tCALL-TIME\tSENT\tREPLIES\tCPU\tRUNS\tSTORED", page.Items, func(r stats.Cost) cli.Row {
 			return cli.Row{
-				r.Day, r.Name, r.Calls, fmt.Sprintf("%.1fs", r.CallSeconds), words.Bytes(r.Bytes), fmt.Sprintf("%.1fs", r.CPUSeconds), r.Runs,
-				words.Bytes(r.StoredBytes),
+				r.Day, r.Name, r.Calls, fmt.Sprintf("%.1fs", r.CallSeconds), words.Bytes(r.RequestBytes), words.Bytes(r.Bytes),
+				fmt.Sprintf("%.1fs", r.CPUSeconds), r.Runs, words.Bytes(r.StoredBytes),
 			}
 		})
 	})
