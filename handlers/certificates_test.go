@@ -223,7 +223,7 @@ func TestCertificatesAreRenewedUnderCalls(t *testing.T) {
 	cert, key := ours.Leaf("server", nil)
 	bank := newCertifiedService(t, ours, tls.RequireAndVerifyClientCert, cert, key)
 	d := secretsDir{t, t.TempDir()}
-	cert, key = ours.Leaf("first", nil)
+	cert, key = ours.Leaf("first", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(10 * time.Minute) })
 	d.put("tls.crt", cert, "tls.key", key, "ca.crt", ours.CA)
 	var logs lockedBuffer
 	n := startGuarded(t, strings.ReplaceAll(`
@@ -239,6 +239,9 @@ pipelines: [{id: p, stages: [{id: s, handlers: [{id: h, request: {service: bank,
 		}
 	}
 	calls()
+	if own := n.Services()[0].Certificate; own == nil || own.File != "tls.crt" || !own.EndsSoon(time.Now()) {
+		t.Errorf("want a certificate that ends soon, have %+v", own)
+	}
 
 	// Only one of the files is new, so they do not fit. It is logged once, and calls go on.
 	cert, key = ours.Leaf("second", nil)
@@ -254,6 +257,9 @@ pipelines: [{id: p, stages: [{id: s, handlers: [{id: h, request: {service: bank,
 		_, open := bank.heard()
 		return open["second"] > 0 && open["first"] == 0
 	})
+	if own := n.Services()[0].Certificate; own == nil || own.EndsSoon(time.Now()) {
+		t.Errorf("want the end of the new certificate, have %+v", own)
+	}
 	if text := logs.String(); strings.Count(text, unusable) != 1 || !strings.Contains(text, "were read again") || strings.Contains(text, "PRIVATE") {
 		t.Errorf("have logs\n%s", text)
 	}

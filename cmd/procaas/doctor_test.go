@@ -87,17 +87,23 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 	for _, c := range []struct {
 		degraded, version string
 		nodes             []string
+		services          string
 		want              string
 	}{
-		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 3, "abc"), fmt.Sprintf(node, 2, true, 0, "abc")}, ""},
-		{"the cell b is away", cli.Version(), nil, "ready, but the cell b is away"},
-		{"", "v0.0.1", nil, "the server has version v0.0.1"},
-		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 0, "abc"), fmt.Sprintf(node, 2, true, 0, "def")}, "served by different pipelines: abc by n1; def by n2"},
-		{"", cli.Version(), []string{fmt.Sprintf(node, 1, false, 3, "abc")}, "n1 is dead and still has 3 runs"},
+		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 3, "abc"), fmt.Sprintf(node, 2, true, 0, "abc")}, "", ""},
+		{"the cell b is away", cli.Version(), nil, "", "ready, but the cell b is away"},
+		{"", "v0.0.1", nil, "", "the server has version v0.0.1"},
+		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 0, "abc"), fmt.Sprintf(node, 2, true, 0, "def")}, "", "served by different pipelines: abc by n1; def by n2"},
+		{"", cli.Version(), []string{fmt.Sprintf(node, 1, false, 3, "abc")}, "", "n1 is dead and still has 3 runs"},
+		{
+			"", cli.Version(), nil, `{"id": "bank", "certificate": {"file": "bank.crt", "until": "2026-01-02T03:04:05Z", "renew_by": "2026-01-01T03:04:05Z"}}`,
+			"what nodes show to service bank: bank.crt ends at 2026-01-02T03:04:05Z",
+		},
 	} {
 		answers["/readyz"] = fmt.Sprintf(`{"status": "ready", "version": %q, "degraded": %q}`, c.version, c.degraded)
 		answers["/admin/v1/nodes"] = `{"items": [` + strings.Join(c.nodes, ",") + `]}`
 		answers["/admin/v1/tokens"] = `{"items": []}`
+		answers["/admin/v1/services"] = `{"items": [` + c.services + `]}`
 		out := new(strings.Builder)
 		code := Main(t.Context(), []string{"doctor", "--server", server.URL}, cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
 		want := cli.ExitFindings

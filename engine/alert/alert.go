@@ -24,7 +24,7 @@ import (
 // A Kind says what is wrong.
 type Kind string
 
-// These are the kinds. Of the first six, a path has only the gravest. They are ordered by gravity.
+// These are the kinds. Of the first seven, a path has only the gravest. They are ordered by gravity.
 const (
 	RunNotUndone Kind = "RunNotUndone" // a compensation has failed for good, and what its run has done stays
 	// later events of a key wait for a run that has failed or waits for an operator
@@ -33,10 +33,12 @@ const (
 	RunFailed          Kind = "RunFailed"          // runs have failed
 	HandlerDegraded    Kind = "HandlerDegraded"    // fallback has turned a handler off
 	HandlerFailing     Kind = "HandlerFailing"     // a non-critical handler keeps failing
+	EventsUntaken      Kind = "EventsUntaken"      // events were kept for runs that did not take them
 	ServiceDown        Kind = "ServiceDown"        // runs wait for a service that answers hardly any call
 	RunsLate           Kind = "RunsLate"           // the p99 of a pipeline or stage is over its target
 	PipelineMultiplies Kind = "PipelineMultiplies" // runs of a pipeline start more and more of its runs
 	ServiceDegraded    Kind = "ServiceDegraded"    // fallback has turned the handlers of a service off
+	CertificateEnds    Kind = "CertificateEnds"    // the certificate that a node shows to a service ends soon, or has ended
 	FallbacksFrozen    Kind = "FallbacksFrozen"    // half of all services fail at once
 	NodeUnhealthy      Kind = "NodeUnhealthy"      // a node cannot work
 	CanaryRolledBack   Kind = "CanaryRolledBack"   // a new version was worse than the old one
@@ -47,7 +49,7 @@ const (
 // Severity returns the urgency: critical or warning.
 func (k Kind) Severity() string {
 	switch k {
-	case HandlerDegraded, HandlerFailing, RunsLate, ServiceDegraded, CanaryRolledBack, DefinitionOutdated:
+	case HandlerDegraded, HandlerFailing, EventsUntaken, RunsLate, ServiceDegraded, CertificateEnds, CanaryRolledBack, DefinitionOutdated:
 		return "warning"
 	}
 	return "critical"
@@ -57,14 +59,14 @@ func (k Kind) Severity() string {
 type Alert struct {
 	Kind     Kind
 	Path     string // pipeline, or pipeline/stage/handler; empty if it is not about a path
-	Service  string // of a ServiceDown or a ServiceDegraded
+	Service  string // of a ServiceDown, a ServiceDegraded or a CertificateEnds
 	Node     string // of a NodeUnhealthy, DefinitionOutdated or StoreDamaged
 	Owner    string
 	Critical bool // runs cannot succeed without the path
 
 	Since time.Time
 	Ended time.Time // zero while it fires
-	Until time.Time // earliest end of a fallback; zero for others
+	Until time.Time // earliest end of a fallback, or the end of a certificate; zero for others
 
 	Ratio *float64 // success ratio of the path's calls; nil if unknown
 	Error string   // the last error
@@ -99,6 +101,10 @@ func (a *Alert) Summary() string {
 		return fmt.Sprintf("%s is out of the flow by itself: too few of its calls succeed", a.Path)
 	case HandlerFailing:
 		return fmt.Sprintf("%s keeps failing; %s gone on without it", a.Path, count(a.Runs, "run has", "runs have"))
+	case EventsUntaken:
+		return fmt.Sprintf("%s: no run took %s in time", a.Path, count(a.Runs, "event that was kept for it", "events that were kept for it"))
+	case CertificateEnds:
+		return fmt.Sprintf("the certificate that nodes show to service %s ends at %s", a.Service, a.Until.UTC().Format(time.RFC3339))
 	case ServiceDown:
 		return fmt.Sprintf("service %s is down: hardly any call of it succeeds, and %s for it", a.Service,
 			count(a.Runs, "run waits", "runs wait"))
@@ -133,7 +139,7 @@ func count(n int, one, many string) string {
 // SwitchOff returns the command that switches off what the alert is about, or empty. A critical
 // handler is held instead, so nothing is lost.
 func (a *Alert) SwitchOff(server string) string {
-	if a.Kind == RunsLate {
+	if a.Kind == RunsLate || a.Kind == EventsUntaken {
 		return "" // off is no remedy for late
 	}
 	verb := "switch off"
@@ -145,7 +151,7 @@ func (a *Alert) SwitchOff(server string) string {
 
 // SwitchOn returns the command that undoes SwitchOff.
 func (a *Alert) SwitchOn(server string) string {
-	if a.Kind == RunsLate {
+	if a.Kind == RunsLate || a.Kind == EventsUntaken {
 		return ""
 	}
 	return a.commands("switch on", "", server)
@@ -194,6 +200,8 @@ func (a *Alert) Look(server string) string {
 	case a.Kind == RunsLate:
 		pipeline, _, _ := strings.Cut(a.Path, "/")
 		return "procaas runs slow " + pipeline + " --since 10m" + ServerFlag(server) + "; procaas top " + pipeline + ServerFlag(server)
+	case a.Kind == CertificateEnds:
+		return "procaas doctor" + ServerFlag(server)
 	case a.Kind == NodeUnhealthy, a.Kind == DefinitionOutdated, a.Kind == StoreDamaged:
 		return "procaas nodes" + ServerFlag(server)
 	case a.Run != "":

@@ -163,8 +163,14 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	for service, o := range b.services {
 		put(b.ofService(service, o, w, now))
 	}
-	for _, a := range b.downServices(w.Services(), now) {
+	services := w.Services()
+	for _, a := range b.downServices(services, now) {
 		put(a)
+	}
+	for _, s := range services {
+		if c := s.Certificate; c != nil && c.EndsSoon(now) {
+			put(&Alert{Kind: CertificateEnds, Service: s.ID, Owner: s.Owner, Since: c.RenewBy, Until: c.Until, Error: c.Text()})
+		}
 	}
 	for _, p := range w.Backlog().Parked {
 		if p.Reason == stats.ParkedLoop {

@@ -450,3 +450,43 @@ func TestRunsAreLate(t *testing.T) {
 	s.late = nil
 	s.want("- RunsLate work", "- RunsLate work/a")
 }
+
+func TestEventsThatNoRunTook(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.tell(model.NoticeUntaken, "order")
+	s.tell(model.NoticeUntaken, "order")
+	s.want("+ EventsUntaken order")
+	a := s.book.firing[(&Alert{Kind: EventsUntaken, Path: "order"}).ID()]
+	commands := a.SwitchOff("") + a.SwitchOn("") + a.Retry("") + a.Look("")
+	if want := "order: no run took 2 events that were kept for it in time"; a.Summary() != want || commands != "procaas runs show r-1" {
+		t.Errorf("want %q, and only the event to look at, have %q, %+v", want, a.Summary(), a)
+	}
+	s.pass(59 * time.Minute)
+	s.want()
+	s.pass(time.Minute)
+	s.want("- EventsUntaken order")
+	if len(s.book.paths) != 0 {
+		t.Errorf("want nothing remembered, have %v", s.book.paths)
+	}
+}
+
+func TestCertificateThatEndsSoon(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	until := s.now.Add(10 * time.Hour)
+	s.services = []guard.ServiceInfo{{ID: "bank", Certificate: guard.NewServiceCertificate("bank.crt", s.now, until)}}
+	s.pass(8*time.Hour - time.Second) // four fifths of its time
+	s.want()
+	s.pass(time.Second)
+	s.want("+ CertificateEnds bank")
+	a := s.book.firing[(&Alert{Kind: CertificateEnds, Service: "bank"}).ID()]
+	want := "the certificate that nodes show to service bank ends at 2026-01-02T13:00:00Z"
+	if a.Summary() != want || a.Look("") != "procaas doctor" {
+		t.Errorf("want %q, have %q, %q", want, a.Summary(), a.Look(""))
+	}
+	s.services[0].Certificate = guard.NewServiceCertificate("bank.crt", s.now, s.now.Add(365*24*time.Hour))
+	s.want("- CertificateEnds bank")
+	s.pass(351 * 24 * time.Hour) // 14 days before its end
+	s.want("+ CertificateEnds bank")
+}

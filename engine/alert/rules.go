@@ -134,6 +134,18 @@ func nodeRules(server string) []Rule {
 			Annotations: Explain("service {{ $labels.service }} is down", "Hardly any call of it succeeds. It is called once at a time until it "+
 				"is back; runs wait.", ""),
 		}, {
+			Name: "ProcaasCertificateEnds", Expr: "min by (service) (procaas_service_certificate_seconds) and on (service) " +
+				"max by (service) (procaas_service_certificate_ends_soon) == 1", For: "0m", Labels: Severity("warning"),
+			Annotations: Explain("the certificate for service {{ $labels.service }} ends in {{ $value | humanizeDuration }}",
+				"Nodes show it to the service, which refuses them then. Replace its files: nodes read them again within a second of the next call.",
+				"procaas doctor"+ServerFlag(server)),
+		}, {
+			Name: "ProcaasEventsUntaken", Expr: "sum by (reason) (increase(procaas_events_untaken_total[1h])) > 0", For: "0m",
+			Labels: Severity("warning"),
+			Annotations: Explain("events that were kept for an await are not taken: {{ $labels.reason }}",
+				"No run took them within max-age, or their key keeps too many. Either the events for which runs await them do not come, or "+
+					"max-age is too short.", "procaas runs list --status ignored"+ServerFlag(server)),
+		}, {
 			Name: "ProcaasAlertsUnsent", Expr: "sum by (receiver) (rate(procaas_alert_requests_failed_total[15m])) > 0", For: "15m",
 			Labels:      Severity("warning"),
 			Annotations: Explain("alerts do not reach {{ $labels.receiver }}", "What ProcaaS tells by itself does not arrive.", ""),

@@ -261,7 +261,7 @@ func checkExpr(t *testing.T, expr string, known map[string]bool) {
 	bare = exprBy.ReplaceAllString(exprLabels.ReplaceAllString(exprRanges.ReplaceAllString(bare, ""), ""), "")
 	for _, name := range exprNames.FindAllString(bare, -1) {
 		switch {
-		case slices.Contains([]string{"absent", "sum", "max", "rate", "increase", "histogram_quantile", "time", "and"}, name):
+		case slices.Contains([]string{"absent", "sum", "min", "max", "rate", "increase", "histogram_quantile", "time", "and"}, name):
 		case known[name], known[strings.TrimSuffix(name, "_count")]:
 			metrics++
 		default:

@@ -78,6 +78,7 @@ type trouble struct {
 
 	failed  lapse // failed runs
 	givenUp lapse // a non-critical handler has given up
+	untaken lapse // events were kept for nothing
 	recent  [failuresNeeded]time.Time
 	keeps   time.Time // since when it keeps failing; zero: it does not
 	out     *outage
@@ -91,6 +92,8 @@ func (t *trouble) heed(n model.Notice, now time.Time) {
 	case model.NoticeGivenUp:
 		t.givenUp.happened(n, now)
 		t.recent = [failuresNeeded]time.Time(append(t.recent[1:], now))
+	case model.NoticeUntaken:
+		t.untaken.happened(n, now)
 	case model.NoticeRunFailed:
 		t.failed.happened(n, now)
 		if model.IsUndo(n.Path) {
@@ -142,6 +145,9 @@ func (t *trouble) settle(h *stats.HandlerInfo, now time.Time) {
 	if !t.givenUp.since.IsZero() && t.givenUp.over(h, now) {
 		t.forgive()
 	}
+	if !t.untaken.since.IsZero() && now.Sub(t.untaken.last) >= staleAfter {
+		t.untaken = lapse{}
+	}
 	out := h != nil && h.Fallback.IsOut()
 	outByItself := out && h.Fallback.Service == ""
 	if t.out != nil && now.Sub(t.out.since) > outageGrace && !outByItself {
@@ -161,7 +167,7 @@ func (t *trouble) settle(h *stats.HandlerInfo, now time.Time) {
 
 // clear reports whether nothing is left to remember.
 func (t *trouble) clear() bool {
-	return t.failed.since.IsZero() && t.givenUp.since.IsZero() && t.out == nil && len(t.stuck) == 0
+	return t.failed.since.IsZero() && t.untaken.since.IsZero() && t.givenUp.since.IsZero() && t.out == nil && len(t.stuck) == 0
 }
 
 // worst returns the alert of the gravest trouble, or nil.
@@ -215,6 +221,12 @@ func (t *trouble) worst(h *stats.HandlerInfo) *Alert {
 		a.Error = t.givenUp.err
 		a.Run = t.givenUp.run
 		a.Runs = t.givenUp.count
+	case !t.untaken.since.IsZero():
+		a.Kind = EventsUntaken
+		a.Since = t.untaken.since
+		a.Error = t.untaken.err
+		a.Run = t.untaken.run
+		a.Runs = t.untaken.count
 	default:
 		return nil
 	}

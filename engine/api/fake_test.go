@@ -872,7 +872,9 @@ func (f *fakeEngine) Costs(_ context.Context, _ string, _ int, reads func(string
 	if !reads(getOrder) {
 		return nil, nil
 	}
-	return []stats.Cost{{Day: "2026-01-31", Name: getOrder, Calls: 7200, CallSeconds: 3140, RequestBytes: 3 << 10, Bytes: 1 << 20, CPUSeconds: 1.5, Runs: 7200}}, nil
+	return []stats.Cost{{
+		Day: "2026-01-31", Name: getOrder, Calls: 7200, CallSeconds: 3140, RequestBytes: 3 << 10, Bytes: 1 << 20, CPUSeconds: 1.5, Runs: 7200,
+	}}, nil
 }
 
 func (f *fakeEngine) SlowRuns(string, time.Time) []stats.SlowRun {

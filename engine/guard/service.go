@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"time"
 
 	"procaas/engine/model"
@@ -30,7 +31,30 @@ type ServiceInfo struct {
 	Calls   int `json:"calls" doc:"Calls of this node that started in the last 10 seconds."`
 	Repeats int `json:"repeats" doc:"The number of retries among calls."`
 
+	Certificate *ServiceCertificate `json:"certificate,omitempty" doc:"The certificate that this node shows to the service; absent without one."`
+
 	SuccessRatio *float64 `json:"success_ratio" doc:"The share of successful calls of this node in the last 10 seconds; null without calls."`
+}
+
+// A ServiceCertificate is what a node shows to a service.
+type ServiceCertificate struct {
+	File    string    `json:"file" doc:"The file of tls.cert."`
+	Until   time.Time `json:"until" doc:"When it ends."`
+	RenewBy time.Time `json:"renew_by" doc:"When alerts about its end begin: 14 days before, or after four fifths of its time if that is shorter."`
+}
+
+// NewServiceCertificate describes a certificate that is valid between two times.
+func NewServiceCertificate(file string, since, until time.Time) *ServiceCertificate {
+	const soon = 14 * 24 * time.Hour
+	return &ServiceCertificate{File: file, Until: until, RenewBy: until.Add(-min(soon, until.Sub(since)/5))}
+}
+
+// EndsSoon reports whether it is time for another one.
+func (c *ServiceCertificate) EndsSoon(now time.Time) bool { return !now.Before(c.RenewBy) }
+
+// Text says which file ends when.
+func (c *ServiceCertificate) Text() string {
+	return fmt.Sprintf("%s ends at %s", c.File, c.Until.UTC().Format(time.RFC3339))
 }
 
 // These are the states of a service.

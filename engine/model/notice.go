@@ -41,6 +41,10 @@ const (
 	// operator. It follows the notice of the run.
 	NoticeKeyBlocked NoticeKind = "key-blocked"
 
+	// NoticeUntaken: an event was kept for a run that awaits it, or was to be kept, and no run will take it. The path is
+	// the flow.
+	NoticeUntaken NoticeKind = "event-untaken"
+
 	// NoticeFallbackOn and NoticeFallbackOff: fallback turned a handler, or all handlers of a
 	// service, off or on again.
 	NoticeFallbackOn  NoticeKind = "fallback-on"

@@ -232,22 +232,28 @@ func (j *job) choose() (plan *planner.Plan, ok bool) {
 func (j *job) keep(age time.Duration) {
 	c := j.claimed
 	if c.Kept {
-		j.n.d.Metrics.Untaken.WithLabelValues(stats.UntakenExpired).Inc()
-		j.close(model.Change{Status: model.Ignored, Reason: fmt.Sprintf("no run of %s %s took it within %s", c.Flow, c.Key, age)})
+		j.untaken(stats.UntakenExpired, fmt.Sprintf("no run of %s %s took it within %s", c.Flow, c.Key, age))
 		return
 	}
 	kept, ok := j.kept()
 	switch {
 	case !ok:
 	case kept.IsFull():
-		j.n.d.Metrics.Untaken.WithLabelValues(stats.UntakenFull).Inc()
-		j.close(model.Change{Status: model.Ignored, Reason: fmt.Sprintf("no run took it, and %s %s already keeps %d events, or %d MiB of them",
-			c.Flow, c.Key, store.KeptEvents, store.KeptBytes>>20)})
+		j.untaken(stats.UntakenFull, fmt.Sprintf("no run took it, and %s %s already keeps %d events, or %d MiB of them",
+			c.Flow, c.Key, store.KeptEvents, store.KeptBytes>>20))
 	default:
 		j.close(model.Change{
 			Status: model.Waiting, Due: j.n.d.Clock.Now().Add(age), ErrorClass: model.ClassKept,
 			Error: "kept for a run that awaits it",
 		})
+	}
+}
+
+// untaken ends an event that no run will take.
+func (j *job) untaken(reason, why string) {
+	if j.close(model.Change{Status: model.Ignored, Reason: why}) {
+		j.n.d.Metrics.Untaken.WithLabelValues(reason).Inc()
+		j.notify(model.NoticeUntaken, j.claimed.Flow, why)
 	}
 }
 

@@ -39,6 +39,8 @@ func (j *job) notify(kind model.NoticeKind, path, text string) {
 		if s != nil {
 			n.Owner, n.Critical = s.Owner, s.Handler.IsCritical()
 		}
+	} else if flow := def.Bundle.Flow(n.Path); flow != nil {
+		n.Owner = flow.Owner
 	}
 	tell(n)
 }

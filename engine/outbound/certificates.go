@@ -31,6 +31,10 @@ type Certificates struct {
 // certificateFiles are the files of a service. The owner decides which files the service may have.
 type certificateFiles struct{ service, owner, cert, key, ca string }
 
+func filesOf(s *tree.Service) certificateFiles {
+	return certificateFiles{s.ID, s.Owner, s.TLS.Cert, s.TLS.Key, s.TLS.CA}
+}
+
 // lookAgain is how long a change of the files may stay unseen.
 const lookAgain = time.Second
 
@@ -78,7 +82,7 @@ func (c *Certificates) Secured(client *http.Client, b *tree.Bundle) map[string]*
 		if s.TLS == nil {
 			continue
 		}
-		files := certificateFiles{s.ID, s.Owner, s.TLS.Cert, s.TLS.Key, s.TLS.CA}
+		files := filesOf(s)
 		c.mu.Lock()
 		if c.known == nil {
 			c.known = map[certificateFiles]*certificate{}
@@ -109,6 +113,24 @@ func (c *Certificates) Err() error {
 		own.mu.Unlock()
 	}
 	return errors.Join(all...)
+}
+
+// Own returns the certificate that the node shows to a service, with its file; nil for none.
+func (c *Certificates) Own(s *tree.Service) (own *x509.Certificate, file string) {
+	if s.TLS == nil {
+		return nil, ""
+	}
+	c.mu.Lock()
+	known := c.known[filesOf(s)]
+	c.mu.Unlock()
+	if known == nil {
+		return nil, ""
+	}
+	now, err := known.present()
+	if err != nil {
+		return nil, ""
+	}
+	return now.own, now.file
 }
 
 // present returns the content of the files, or the last one that could be used. The error is that of files that never could.

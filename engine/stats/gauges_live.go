@@ -113,6 +113,17 @@ func newServiceGauges() *liveGauges[guard.ServiceInfo] {
 			gauge("procaas_service_down", "1 while hardly any call of the service succeeds, and one call at a time tries whether it is "+
 				"back; else 0.",
 				func(s *guard.ServiceInfo) (float64, bool) { return oneIf(s.Down), true }),
+			gauge("procaas_service_certificate_seconds", "Time until the end of the certificate that this node shows to the service; absent without one.",
+				func(s *guard.ServiceInfo) (float64, bool) {
+					if s.Certificate == nil {
+						return 0, false
+					}
+					return time.Until(s.Certificate.Until).Seconds(), true
+				}),
+			gauge("procaas_service_certificate_ends_soon", "1 when it is time to renew that certificate, else 0; absent without one.",
+				func(s *guard.ServiceInfo) (float64, bool) {
+					return oneIf(s.Certificate != nil && s.Certificate.EndsSoon(time.Now())), s.Certificate != nil
+				}),
 		},
 	}
 }

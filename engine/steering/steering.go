@@ -175,6 +175,9 @@ func (st *Steering) Services() []guard.ServiceInfo {
 	for _, s := range d.Bundle.Services {
 		info := guard.ServiceInfo{ID: s.ID, URL: s.Address(), Owner: s.Owner}
 		st.Guard.Gate(s.ID).Fill(&info, guard.ServiceTerms(s, nodes), now)
+		if own, file := st.Library.Certificates.Own(s); own != nil {
+			info.Certificate = guard.NewServiceCertificate(file, own.NotBefore, own.NotAfter)
+		}
 		parked := waits.ParkedFor(s.ID)
 		info.Parked, info.Critical = parked.Runs, d.Needed[s.ID]
 		if info.Parked > 0 {

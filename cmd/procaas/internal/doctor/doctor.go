@@ -29,9 +29,10 @@ func Command() *cobra.Command {
 		Use:   "doctor [PATH…]",
 		Short: "Look for what is wrong with a server and its store",
 		Long: `doctor asks a server how it is: whether it works, whether its nodes serve the same pipelines, and
-which tokens are about to end. With paths it says how the files there differ from what is current on
-the server. With --store it also does what procaas store check does. There it finds clocks that
-differ, locks that hold others up, and tables that grow. With --store alone, no server is asked.
+which tokens, and which certificates for services, are about to end. With paths it says how the files
+there differ from what is current on the server. With --store it also does what procaas store check
+does. There it finds clocks that differ, locks that hold others up, and tables that grow. With --store
+alone, no server is asked.
 
 It changes nothing, and says for each finding what to do. What a node makes of its flags is not asked:
 procaas serve --check says that.
@@ -96,7 +97,7 @@ func (d *doctor) server() error {
 	for _, look := range []struct {
 		name string
 		at   func() error
-	}{{"nodes", d.nodes}, {"tokens", d.tokens}, {"definitions", d.definitions}} {
+	}{{"nodes", d.nodes}, {"tokens", d.tokens}, {"certificates", d.certificates}, {"definitions", d.definitions}} {
 		err := look.at()
 		if refused, ok := errors.AsType[*problem.Problem](err); ok {
 			d.note(look.name, store.CheckWarning, "use a token that may do that", "not looked at: %s", refused.Detail)
@@ -136,6 +137,30 @@ func (d *doctor) nodes() error {
 			"new events are served by different pipelines: %s", strings.Join(who, "; "))
 	} else {
 		d.note("nodes", store.CheckFine, "", "%s alive, with the same pipelines", diag.Plural(alive, "node"))
+	}
+	return nil
+}
+
+// certificates looks for those that nodes show to services and that are about to end.
+func (d *doctor) certificates() error {
+	all, err := d.Services(d.Ctx)
+	if err != nil {
+		return err
+	}
+	shown, ending := 0, 0
+	for _, s := range all {
+		if s.Certificate == nil {
+			continue
+		}
+		shown++
+		if s.Certificate.EndsSoon(time.Now()) {
+			ending++
+			d.note("certificates", store.CheckWarning, "replace the files of tls of the service: nodes read them again by themselves",
+				"what nodes show to service %s: %s", s.ID, s.Certificate.Text())
+		}
+	}
+	if shown > 0 && ending == 0 {
+		d.note("certificates", store.CheckFine, "", "%s for services, none of which ends soon", diag.Plural(shown, "certificate"))
 	}
 	return nil
 }
