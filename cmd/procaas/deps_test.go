@@ -90,6 +90,7 @@ var homes = []struct {
 	{"github.com/go-jose/go-jose", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
 	{"github.com/nats-io", []string{"handlers/subscriptions/jetstream", "handlers/subscriptions/brokertest"}, "only this package knows NATS"},
 	{"github.com/twmb/franz-go", []string{"handlers/subscriptions/kafka"}, "only this package knows Kafka"},
+	{"github.com/rabbitmq/amqp091-go", []string{"handlers/subscriptions/rabbitmq"}, "only this package knows RabbitMQ"},
 	{"github.com/coreos/go-systemd", []string{"cmd/procaas/internal/serve"}, "only a node that serves has a supervisor"},
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
 }

@@ -59,6 +59,10 @@ type Declaration struct {
 	// Path is where operators may hold what the declaration does by itself. Empty is for one that waits for others.
 	Path string
 
+	// Event is the type of the events that it brings in, and From says for people where they come from. Event is empty for none,
+	// and for types that only what comes tells.
+	Event, From string
+
 	File   string // that the declaration names; empty for none
 	FileAt diag.Span
 }

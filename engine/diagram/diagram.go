@@ -55,6 +55,9 @@ func text(v planner.PlanView) string {
 		fmt.Fprintf(&b, ", kept for %s after the end", v.Retention)
 	}
 	b.WriteByte('\n')
+	for _, s := range v.Sources {
+		fmt.Fprintf(&b, "  from %s\n", sourceCaption(s, ": "))
+	}
 	for i, stage := range v.Stages {
 		if stage.Final {
 			fmt.Fprintf(&b, "\nfinally, however the run ends%s\n", longest(stage.Longest, stage.Deadline))
@@ -206,6 +209,11 @@ func callOf(v planner.StepView) string {
 		return "placeholder"
 	}
 	return v.Type
+}
+
+// sourceCaption is the caption of what brings in events.
+func sourceCaption(s planner.SourceView, separator string) string {
+	return s.Kind + " " + s.ID + separator + s.From
 }
 
 // stepCaption is the caption of a handler in pictures.

@@ -31,6 +31,11 @@ func drawDOT(v planner.PlanView) *dot.Graph {
 			// Graphviz draws edges between nodes only. These attributes cut the edge at the boxes.
 			g.Edge(last, first).Attr("ltail", lastBox).Attr("lhead", box.GetID()).Bold()
 		}
+		if i == 0 {
+			for _, s := range v.Sources {
+				g.Edge(g.Node(s.Kind+" "+s.ID).Label(sourceCaption(s, "\n")).Attr("shape", "cds"), first).Attr("lhead", box.GetID()).Bold()
+			}
+		}
 		last, lastBox = first, box.GetID()
 	}
 	return g
@@ -63,6 +68,9 @@ func dotStage(box *dot.Graph, stage planner.StageView) dot.Node {
 func drawMermaid(v planner.PlanView) string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")
+	for i, s := range v.Sources {
+		fmt.Fprintf(&b, "  e%d>%s] ==> s0\n", i, mermaidText(sourceCaption(s, " · ")))
+	}
 	for i, stage := range v.Stages {
 		fmt.Fprintf(&b, "  subgraph s%d[%s]\n", i, mermaidText(stageCaption(stage)))
 		number := map[string]int{}

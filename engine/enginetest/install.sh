@@ -34,6 +34,7 @@ missing() {
 	has zsh || echo zsh
 	has fish || echo fish
 	[ -e /usr/share/bash-completion/bash_completion ] || echo bash-completion
+	has rabbitmq-server || [ -x /usr/sbin/rabbitmq-server ] || echo rabbitmq-server
 	browser || echo chromium
 	node18 || echo nodejs npm
 	has python3 || echo python3
@@ -55,8 +56,9 @@ if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && has apt-get; then
 	# The package of PostgreSQL would start a cluster of its own. The tests need none.
 	mkdir -p /etc/postgresql-common
 	[ -e /etc/postgresql-common/createcluster.conf ] || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+	# RUNLEVEL=1 keeps packages from starting their services.
 	# shellcheck disable=SC2086 # a list of packages
-	{ apt-get update && apt-get install -y --no-install-recommends $packages; } >"$log" 2>&1 || tail -n 20 "$log" >&2
+	{ apt-get update && RUNLEVEL=1 apt-get install -y --no-install-recommends $packages; } >"$log" 2>&1 || tail -n 20 "$log" >&2
 	packages=$(missing "$@" | tr '\n' ' ')
 fi
 if [ -n "$packages" ]; then
@@ -64,9 +66,9 @@ if [ -n "$packages" ]; then
 The tests need programs that are not here, in Debian's packages: $packages
 Install them, then run the tests again. No server needs to be running.
   Debian, Ubuntu:   sudo apt-get install $packages
-  Fedora, RHEL:     sudo dnf install gcc postgresql-server sqlite systemd dpkg bash-completion zsh fish chromium nodejs npm python3
-  Alpine:           sudo apk add build-base postgresql sqlite bash-completion zsh fish rpm chromium nodejs npm python3
-  macOS:            brew install postgresql@17 sqlite bash-completion@2 zsh fish node python; brew install --cask chromium
+  Fedora, RHEL:     sudo dnf install gcc postgresql-server sqlite systemd dpkg bash-completion rabbitmq-server zsh fish chromium nodejs npm python3
+  Alpine:           sudo apk add build-base postgresql sqlite bash-completion rabbitmq-server zsh fish rpm chromium nodejs npm python3
+  macOS:            brew install postgresql@17 sqlite bash-completion@2 zsh fish rabbitmq node python; brew install --cask chromium
 They need PostgreSQL 13, Node.js 18 with npm, Python 3.9, or later. PROCAAS_TEST_CHROMIUM names a browser that is elsewhere.
 EOF
 	exit 1

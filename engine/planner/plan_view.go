@@ -21,7 +21,16 @@ type PlanView struct {
 
 	Stages []StageView `json:"stages"` // in the order in which they run
 
-	Notify []NotifyView `json:"notify,omitempty"` // who hears how a run ends
+	Sources []SourceView `json:"sources,omitempty"` // what brings in its events, besides callers and triggers
+	Notify  []NotifyView `json:"notify,omitempty"`  // who hears how a run ends
+}
+
+// A SourceView is a declaration of an add-on that brings in events, such as a webhook.
+type SourceView struct {
+	Kind string `json:"kind"`
+	ID   string `json:"id"`
+	From string `json:"from"` // where they come from, for people
+	At   string `json:"at"`   // file:line:column
 }
 
 // A NotifyView is a service that hears how runs end.
@@ -134,6 +143,11 @@ func (p *Plan) View() PlanView {
 		}
 		v.Stages = append(v.Stages, sv)
 	}
+	p.Bundle.EachDeclaration(func(x tree.Declaration) {
+		if x.Event != "" && slices.Contains(v.On, x.Event) {
+			v.Sources = append(v.Sources, SourceView{Kind: x.Kind, ID: x.ID, From: x.From, At: x.At.String()})
+		}
+	})
 	for _, n := range p.Notifications() {
 		v.Notify = append(v.Notify, NotifyView{Pipeline: n.Sender().ID, On: n.On, Service: n.Service, Path: n.Path})
 	}

@@ -13,7 +13,6 @@ import (
 	"procaas/engine/budget"
 	"procaas/engine/clock"
 	"procaas/engine/intake"
-	"procaas/engine/secrets"
 	"procaas/handlers/subscriptions/broker"
 	"procaas/handlers/subscriptions/language"
 	"procaas/handlers/subscriptions/remote"
@@ -79,9 +78,9 @@ func (r *reader) turn(ctx context.Context) (read bool, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	source, err := r.m.Brokers[s.Broker].Open(ctx, r.options())
+	source, err := r.open(ctx)
 	if err != nil {
-		return false, fmt.Errorf("connect to %s: %w", s.Broker, err)
+		return false, err
 	}
 	defer source.Close()
 	r.connected(ctx)
@@ -292,15 +291,4 @@ func (r *reader) bury(ctx context.Context, s *language.Subscription, lost []dead
 		r.trouble(ctx, err)
 		backoff.Pause(ctx)
 	}
-}
-
-// options returns what the broker needs of this node.
-func (r *reader) options() broker.Options {
-	s := r.sub.Load()
-	return broker.Options{Subscription: s, Connection: &broker.Connection{
-		Connection: s.Connection(), Client: "procaas-" + s.ID, Dial: r.m.Dial,
-		Secret: func(name string) (string, error) {
-			return r.m.Secrets(secrets.Use{Name: name, To: s.ID, Owner: s.Owner})
-		},
-	}}
 }

@@ -76,22 +76,15 @@ func (m *Readers) Run(ctx context.Context) {
 
 // follow starts and stops readers. One goes on if only its mapping has changed.
 func (m *Readers) follow(ctx context.Context, want []*language.Subscription) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var stopped []*reader
-	for id, r := range m.all {
-		i := slices.IndexFunc(want, func(s *language.Subscription) bool { return s.ID == id })
-		if i >= 0 && want[i].Reads() == r.sub.Load().Reads() {
-			r.sub.Store(want[i])
-			continue
-		}
+	stopped := m.remove(want)
+	for _, r := range stopped {
 		r.stop()
-		stopped = append(stopped, r)
-		delete(m.all, id)
 	}
 	for _, r := range stopped {
-		<-r.done
+		<-r.done // without the mutex, which it may need to end
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, s := range want {
 		if m.all[s.ID] != nil {
 			continue
@@ -103,6 +96,22 @@ func (m *Readers) follow(ctx context.Context, want []*language.Subscription) {
 		m.all[s.ID] = r
 		go r.run(inner)
 	}
+}
+
+// remove removes the readers that must stop, and gives the others their present definition.
+func (m *Readers) remove(want []*language.Subscription) (stopped []*reader) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, r := range m.all {
+		i := slices.IndexFunc(want, func(s *language.Subscription) bool { return s.ID == id })
+		if i >= 0 && want[i].Reads() == r.sub.Load().Reads() {
+			r.sub.Store(want[i])
+			continue
+		}
+		stopped = append(stopped, r)
+		delete(m.all, id)
+	}
+	return stopped
 }
 
 // patience is how long a reader waits before it looks again whether its subscription is free. A node that reads many waits longer, so

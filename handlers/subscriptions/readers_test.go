@@ -53,6 +53,7 @@ type world struct {
 	asked    int      // how often a reader asked whether it is
 	events   []string // in the order in which they were stored
 	repeated int
+	known    []string // what the store knew at each open
 	changed  chan struct{}
 }
 
@@ -173,9 +174,10 @@ type topic struct {
 	next int
 }
 
-func (n *node) open(context.Context, broker.Options) (broker.Source, error) {
+func (n *node) open(_ context.Context, o broker.Options) (broker.Source, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.known = append(n.known, o.Known)
 	return &topic{node: n, next: n.acked}, nil
 }
 
@@ -209,6 +211,7 @@ func (s *topic) Done(_ context.Context, messages []broker.Message) error {
 }
 
 func (s *topic) Lag(context.Context) (int64, error) { return 0, nil }
+func (s *topic) Origin() string                     { return "1" }
 func (s *topic) Most() int                          { return 1 << 10 }
 func (s *topic) Close()                             {}
 
@@ -266,6 +269,9 @@ func TestOneNodeReadsAndAnotherTakesOver(t *testing.T) {
 	w.do(func() { w.sent = 100 })
 	w.await("the second node", func() bool { return w.acked == 100 })
 	w.inOrder()
+	if !slices.Equal(w.known, []string{"", "1"}) {
+		t.Errorf("want that the store knows of the topic after the first node has opened it, have %q", w.known)
+	}
 	if w.repeated > 0 {
 		t.Errorf("want each message read once, have %d again", w.repeated)
 	}
@@ -273,6 +279,59 @@ func TestOneNodeReadsAndAnotherTakesOver(t *testing.T) {
 	if err != nil || all[0].Node != "b" {
 		t.Errorf("want that b reads, have %+v (%v)", all, err)
 	}
+}
+
+// A stuckStore does not say who owns a subscription.
+type stuckStore struct {
+	store.Documents
+
+	asked chan struct{}
+}
+
+func (s stuckStore) Document(ctx context.Context, kind, name string) (store.Document, error) {
+	if kind != "subscription-owner" {
+		return s.Documents.Document(ctx, kind, name)
+	}
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return store.Document{}, ctx.Err()
+}
+
+// TestAReaderThatAsksTheStoreCanStop stops a node while the store does not answer it.
+func TestAReaderThatAsksTheStoreCanStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stuck := stuckStore{w.store.Documents, make(chan struct{}, 1)}
+	w.store.Documents = stuck
+	n := w.node("a")
+	<-stuck.asked
+	n.stop()
+	select {
+	case <-n.ended:
+	case <-time.After(patience.For(30 * time.Second)):
+		t.Fatal("the readers of a stopped node must end")
+	}
+}
+
+// TestTheListSaysTheLastProblem makes a second thing fail after the first one.
+func TestTheListSaysTheLastProblem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.down = errors.New("the store is away")
+	n := w.node("a")
+	w.do(func() { w.sent = 1 })
+	for _, problem := range []string{"the store is away", "the store is full"} {
+		w.do(func() { w.down = errors.New(problem) })
+		patience.Until(t, problem, func() bool {
+			all, err := n.readers.List(t.Context())
+			return err == nil && all[0].Problem == "store events: "+problem
+		})
+	}
+	w.do(func() { w.down = nil })
+	w.await("the message", func() bool { return w.acked == 1 })
 }
 
 // TestAHeldSubscriptionReadsNothing holds a subscription, and lets it go on.

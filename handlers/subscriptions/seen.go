@@ -145,12 +145,12 @@ func (r *reader) recovered(ctx context.Context) {
 	}
 }
 
-// trouble notes an error. The log says it once.
+// trouble notes an error. The log says the first one, and the list the last one.
 func (r *reader) trouble(ctx context.Context, err error) {
 	if begins, _ := r.seen.state(remote.Failing, err.Error()); begins {
 		r.m.Log.Warn("a subscription is not read, trying again", "subscription", r.seen.id, "error", err)
-		r.publish(ctx)
 	}
+	r.publish(ctx)
 }
 
 // tell notes a state, or none, and tells the other nodes.

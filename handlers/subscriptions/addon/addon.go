@@ -20,19 +20,22 @@ import (
 	"procaas/handlers/subscriptions/kafka"
 	"procaas/handlers/subscriptions/language"
 	"procaas/handlers/subscriptions/publish"
+	"procaas/handlers/subscriptions/rabbitmq"
 	"procaas/handlers/subscriptions/remote"
 )
 
 // brokers are the brokers that subscriptions can read, and that handlers can send to.
 var brokers = map[string]broker.Kind{
-	"nats":  {Open: jetstream.Open, Dial: jetstream.Dial},
-	"kafka": {Open: kafka.Open, Dial: kafka.Dial, Shared: true},
+	"nats":     {Open: jetstream.Open, Dial: jetstream.Dial},
+	"kafka":    {Open: kafka.Open, Dial: kafka.Dial, Shared: true},
+	"rabbitmq": {Open: rabbitmq.Open},
 }
 
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "subscriptions", Sections: []tree.Section{language.Brokers(), language.Section()}, Problems: []problem.Kind{unknownSubscription}, Alerts: alerts,
+		Name: "subscriptions", Sections: []tree.Section{language.Brokers(), language.Section()}, Compare: compare,
+		Problems: []problem.Kind{unknownSubscription}, Alerts: alerts,
 		Types:    func() []engine.HandlerType { return publish.Types(nil) },
 		New:      newProcess,
 		Commands: func(t addon.Tools) []addon.Command { return []addon.Command{{Command: subscriptionsCommand(t)}} },

@@ -4,6 +4,8 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"procaas/handlers/subscriptions/language"
@@ -17,7 +19,8 @@ const (
 
 // A Message is a message of a broker.
 type Message struct {
-	// ID is the place of the message. A repeated delivery has the same one, and no other message ever has.
+	// ID is the place of the message with its time. A repeated delivery has the same one, and no other message ever has: a broker that
+	// has lost messages uses their places again.
 	ID string
 
 	Subject string // or topic
@@ -47,6 +50,9 @@ type Source interface {
 	// Lag returns how many messages of the subscription are not acknowledged yet.
 	Lag(ctx context.Context) (int64, error)
 
+	// Origin tells a stream or topic from another one of the same name that was made later.
+	Origin() string
+
 	// Most is the size of the largest message that the broker may send, in bytes.
 	Most() int
 
@@ -57,6 +63,23 @@ type Source interface {
 type Options struct {
 	Subscription *language.Subscription
 	Connection   *Connection
+	Log          *slog.Logger
+
+	// Known is the [Source.Origin] that was read before, as this group; empty for none.
+	Known string
+}
+
+// Begin decides where a group begins that the broker does not know: with new messages, or at the first one. The origin is what is read now.
+func (o *Options) Begin(origin string) (fresh bool, err error) {
+	s := o.Subscription
+	switch {
+	case o.Known == "":
+		return s.Start == "new", nil
+	case o.Known != origin: // it was made anew, and nobody has read any of it
+		return false, nil
+	}
+	return false, fmt.Errorf("the broker has forgotten how far the group %s has read %s, so messages would be missed or come again: "+
+		"give the subscription another group:, which begins as start: says", s.GroupName(), s.From())
 }
 
 // An Open connects to the broker, and returns the source of a subscription. It is called again after errors.

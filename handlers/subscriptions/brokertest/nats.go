@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -18,13 +19,20 @@ import (
 type NATS struct {
 	t       testing.TB
 	options server.Options
+	client  []nats.Option
 	server  *server.Server
 }
 
 // StartNATS starts a server that ends with the test.
-func StartNATS(t testing.TB) *NATS {
+func StartNATS(t testing.TB) *NATS { return StartGuardedNATS(t, server.Options{}) }
+
+// StartGuardedNATS starts a server with options, which lets the test itself in as client says.
+func StartGuardedNATS(t testing.TB, o server.Options, client ...nats.Option) *NATS {
 	t.Helper()
-	n := &NATS{t: t, options: server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}}
+	o.Host, o.Port = "127.0.0.1", server.RANDOM_PORT
+	o.JetStream, o.StoreDir = true, t.TempDir()
+	o.NoSigs, o.NoLog = true, true
+	n := &NATS{t: t, options: o, client: client}
 	n.Start()
 	t.Cleanup(n.Stop)
 	return n
@@ -58,13 +66,37 @@ func (n *NATS) Stop() {
 	n.server.WaitForShutdown()
 }
 
+// Keep copies what the stopped server has stored.
+func (n *NATS) Keep() (copied string) {
+	n.t.Helper()
+	copied = n.t.TempDir()
+	n.restore(copied, n.options.StoreDir)
+	return copied
+}
+
+// Restore returns the stopped server to what Keep has copied.
+func (n *NATS) Restore(kept string) {
+	n.t.Helper()
+	if err := os.RemoveAll(n.options.StoreDir); err != nil {
+		n.t.Fatal(err)
+	}
+	n.restore(n.options.StoreDir, kept)
+}
+
+func (n *NATS) restore(to, from string) {
+	n.t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 // URL is the address of the server.
 func (n *NATS) URL() string { return fmt.Sprint("nats://127.0.0.1:", n.options.Port) }
 
 // JetStream connects to the server.
 func (n *NATS) JetStream() jetstream.JetStream {
 	n.t.Helper()
-	nc, err := nats.Connect(n.URL())
+	nc, err := nats.Connect(n.URL(), n.client...)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -37,7 +38,7 @@ type source struct {
 	nc       *nats.Conn
 	stream   jetstream.Stream
 	consumer jetstream.Consumer
-	name     string // of the stream, with the time at which it was made: a stream made anew counts from 1
+	made     time.Time // when the consumer was made: one that is made anew counts from 1
 	filter   string
 
 	batch jetstream.MessageBatch // under way; nil for none
@@ -73,13 +74,9 @@ func (s *source) open(ctx context.Context, o broker.Options) error {
 	if s.stream, err = js.Stream(ctx, o.Subscription.Stream); err != nil {
 		return fmt.Errorf("stream %s: %w", o.Subscription.Stream, err)
 	}
-	s.name = fmt.Sprintf("%s/%x", o.Subscription.Stream, s.stream.CachedInfo().Created.UnixMilli())
 	want := jetstream.ConsumerConfig{
 		Durable: o.Subscription.GroupName(), FilterSubject: s.filter, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
 		MaxAckPending: mostPending, MaxDeliver: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
-	}
-	if o.Subscription.Start == "new" {
-		want.DeliverPolicy = jetstream.DeliverNewPolicy
 	}
 	known, err := s.stream.Consumer(ctx, want.Durable)
 	switch {
@@ -88,6 +85,14 @@ func (s *source) open(ctx context.Context, o broker.Options) error {
 		want.DeliverPolicy, want.OptStartSeq, want.OptStartTime = c.DeliverPolicy, c.OptStartSeq, c.OptStartTime
 	case !errors.Is(err, jetstream.ErrConsumerNotFound):
 		return fmt.Errorf("consumer %s of stream %s: %w", want.Durable, o.Subscription.Stream, err)
+	default:
+		fresh, err := o.Begin(s.Origin())
+		if err != nil {
+			return err
+		}
+		if fresh {
+			want.DeliverPolicy = jetstream.DeliverNewPolicy
+		}
 	}
 	if s.consumer, err = s.stream.CreateOrUpdateConsumer(ctx, want); err != nil {
 		return fmt.Errorf("consumer %s of stream %s: %w", want.Durable, o.Subscription.Stream, err)
@@ -96,7 +101,7 @@ func (s *source) open(ctx context.Context, o broker.Options) error {
 	if err != nil {
 		return err
 	}
-	s.last, s.upTo, s.assigned = at.AckFloor.Stream, at.Delivered.Stream, at.Delivered.Consumer
+	s.made, s.last, s.upTo, s.assigned = at.Created, at.AckFloor.Stream, at.Delivered.Stream, at.Delivered.Consumer
 	s.durable.Store(s.last)
 	return nil
 }
@@ -130,6 +135,12 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 		}
 		gap := meta.Sequence.Consumer != s.assigned+1
 		s.assigned = meta.Sequence.Consumer
+		floor := uint64(0)
+		if gap {
+			if floor, err = s.floor(ctx); err != nil {
+				return nil, err
+			}
+		}
 		switch {
 		case meta.Sequence.Stream <= s.durable.Load():
 			if err := in.Ack(); err != nil {
@@ -137,11 +148,7 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 			}
 		case meta.Sequence.Stream <= s.last: // it is being stored, and acknowledged then
 		case gap:
-			at, err := s.consumer.Info(ctx)
-			if err != nil {
-				return nil, err
-			}
-			s.held, s.last, s.upTo = in, max(s.last, at.AckFloor.Stream), meta.Sequence.Stream-1
+			s.held, s.last, s.upTo = in, max(s.last, floor), meta.Sequence.Stream-1
 			if len(out) > 0 {
 				return out, nil
 			}
@@ -155,6 +162,18 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 		}
 	}
 	return out, nil
+}
+
+// floor returns up to where all messages are acknowledged. The consumer must be the one that the source knows.
+func (s *source) floor(ctx context.Context) (uint64, error) {
+	at, err := s.consumer.Info(ctx)
+	if err == nil && !at.Created.Equal(s.made) {
+		err = fmt.Errorf("consumer %s of stream %s was made anew", at.Name, at.Stream)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return at.AckFloor.Stream, nil
 }
 
 // next returns the next message that the server has assigned. Without wait, it is nil if none is here already.
@@ -230,7 +249,10 @@ func (s *source) message(at uint64, subject string, h nats.Header, body []byte, 
 	for name, values := range h {
 		headers[strings.ToLower(name)] = strings.Join(values, ", ")
 	}
-	return broker.Message{ID: fmt.Sprintf("%s/%d", s.name, at), Subject: subject, Headers: headers, Body: body, Time: sent}
+	return broker.Message{
+		ID:      fmt.Sprintf("%s/%d-%x", s.stream.CachedInfo().Config.Name, at, sent.UnixNano()),
+		Subject: subject, Headers: headers, Body: body, Time: sent,
+	}
 }
 
 // reread reads messages from the stream that another reader has or had.
@@ -281,6 +303,11 @@ func (s *source) Lag(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return int64(at.NumPending) + int64(at.NumAckPending), nil
+}
+
+// Origin implements [broker.Source].
+func (s *source) Origin() string {
+	return strconv.FormatInt(s.stream.CachedInfo().Created.UnixNano(), 16)
 }
 
 // Most implements [broker.Source].

@@ -23,13 +23,21 @@ type rig struct {
 	nats *brokertest.NATS
 	js   natsjs.JetStream
 	sub  language.Subscription
+
+	secrets map[string]string
+	known   string // what the store knows of the stream
 }
 
 func newRig(t *testing.T, config natsjs.StreamConfig) *rig {
 	t.Helper()
+	return rigAt(t, brokertest.StartNATS(t), config)
+}
+
+func rigAt(t *testing.T, server *brokertest.NATS, config natsjs.StreamConfig) *rig {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	r := &rig{t: t, ctx: ctx, nats: brokertest.StartNATS(t)}
+	r := &rig{t: t, ctx: ctx, nats: server}
 	r.js = r.nats.JetStream()
 	config.Name, config.Subjects = "ORDERS", []string{"orders.>"}
 	if _, err := r.js.CreateStream(ctx, config); err != nil {
@@ -49,9 +57,22 @@ func (r *rig) send(subject string, from, to int) {
 	}
 }
 
+func (r *rig) options() broker.Options {
+	o := brokertest.Options(&r.sub, r.secrets)
+	o.Known = r.known
+	return o
+}
+
+// restart starts the server, and connects to it.
+func (r *rig) restart() {
+	r.t.Helper()
+	r.nats.Start()
+	r.js = r.nats.JetStream()
+}
+
 func (r *rig) open() broker.Source {
 	r.t.Helper()
-	s, err := jetstream.Open(r.ctx, brokertest.Options(&r.sub, nil))
+	s, err := jetstream.Open(r.ctx, r.options())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -219,6 +240,111 @@ func TestLargeMessagesAreBounded(t *testing.T) {
 		got += len(more)
 		r.done(s, more)
 	}
+}
+
+// TestAServerThatLosesMessagesReusesTheirNumbers restores what a server had stored earlier. Messages that get the numbers of lost ones are
+// other messages.
+func TestAServerThatLosesMessagesReusesTheirNumbers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, natsjs.StreamConfig{})
+	r.send("orders.eu", 0, 10)
+	s := r.open()
+	r.done(s, r.read(s, 0, 10))
+	r.settled(s, 0)
+	s.Close()
+	r.nats.Stop()
+	kept := r.nats.Keep()
+	r.restart()
+	r.send("orders.eu", 10, 20)
+	s = r.open()
+	lost := r.read(s, 10, 20)
+	r.done(s, lost)
+	s.Close()
+	r.nats.Stop()
+	r.nats.Restore(kept)
+	r.restart()
+	r.send("orders.eu", 10, 20)
+	for i, m := range r.read(r.open(), 10, 20) {
+		if m.ID == lost[i].ID {
+			t.Errorf("want another id for the message after the loss, have %s again", m.ID)
+		}
+	}
+}
+
+// TestAConsumerMadeAnewIsNotTheOldOne deletes a stream under a reader, makes it again, and lets another reader make the consumer again. The
+// first one must not take the new messages for those that it has read.
+func TestAConsumerMadeAnewIsNotTheOldOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, natsjs.StreamConfig{})
+	r.send("orders.eu", 0, broker.MaxMessages)
+	a := r.open()
+	r.done(a, r.read(a, 0, broker.MaxMessages)) // it waits for no more
+	r.settled(a, 0)
+	if err := r.js.DeleteStream(r.ctx, "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.js.CreateStream(r.ctx, natsjs.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	b := r.open()
+	r.send("orders.eu", 0, 10)
+	if got, err := a.Fetch(r.ctx); err == nil {
+		t.Errorf("want an error of the reader that knows the old consumer, have %d messages", len(got))
+	}
+	a.Close()
+	r.done(b, r.read(b, 0, 10))
+}
+
+// TestWhatIsReadIsReadOnAfterTheServerWasAway stops the server under a reader, with messages that are not acknowledged.
+func TestWhatIsReadIsReadOnAfterTheServerWasAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, natsjs.StreamConfig{})
+	r.send("orders.eu", 0, 100)
+	s := r.open()
+	got := r.read(s, 0, 100)
+	r.done(s, got[:20])
+	r.settled(s, 80)
+	failed := make(chan error)
+	go func() {
+		_, err := s.Fetch(r.ctx)
+		failed <- err
+	}()
+	r.nats.Stop()
+	if err := <-failed; err == nil {
+		t.Error("want an error when the server goes away")
+	}
+	s.Close()
+	r.restart()
+	s = r.open()
+	r.done(s, r.read(s, 20, 100))
+}
+
+// TestAForgottenGroup deletes what the server knows of the reader. The next one reads nothing, until the stream is made anew, too.
+func TestAForgottenGroup(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, natsjs.StreamConfig{})
+	r.sub.Start = "new"
+	s := r.open()
+	r.send("orders.eu", 0, 5)
+	r.done(s, r.read(s, 0, 5))
+	r.known = s.Origin()
+	s.Close()
+	if err := r.js.DeleteConsumer(r.ctx, "ORDERS", "procaas-orders"); err != nil {
+		t.Fatal(err)
+	}
+	r.send("orders.eu", 0, 5) // nobody knows that these were not read
+	if _, err := jetstream.Open(r.ctx, r.options()); err == nil || !strings.Contains(err.Error(), "group procaas-orders") {
+		t.Fatalf("want an error that names the group, have %v", err)
+	}
+	if err := r.js.DeleteStream(r.ctx, "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.js.CreateStream(r.ctx, natsjs.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.send("orders.eu", 0, 5)
+	s = r.open()
+	r.read(s, 0, 5)
 }
 
 // TestNobodyListens returns an error that says which address did not answer.

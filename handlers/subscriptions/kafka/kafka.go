@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,8 @@ type source struct {
 	client       *kgo.Client
 	admin        *kadm.Client
 	topic, group string
+	origin       string // the id of the topic; brokers before Kafka 3.1 have none
+	log          *slog.Logger
 
 	mu     sync.Mutex    // guards epochs
 	epochs map[int32]int // how often a partition was taken from this node
@@ -52,7 +55,7 @@ func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	sub := o.Subscription
-	s := &source{topic: sub.Topic, group: sub.GroupName(), epochs: map[int32]int{}}
+	s := &source{topic: sub.Topic, group: sub.GroupName(), log: o.Log.With("subscription", sub.ID), epochs: map[int32]int{}}
 	options, err := Connect(o.Connection)
 	if err != nil {
 		return nil, err
@@ -69,7 +72,7 @@ func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 		return nil, err
 	}
 	s.admin = kadm.NewClient(outside)
-	err = s.begin(ctx, sub.Start == "new") // before it is a member: only then may it say where a group begins
+	err = s.begin(ctx, &o) // before it is a member: only then may it say where a group begins
 	if err == nil {
 		s.client, err = kgo.NewClient(append(options, member...)...)
 	}
@@ -80,21 +83,40 @@ func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 	return s, nil
 }
 
-// begin checks that the topic is there. With new, a group that the broker does not know begins after the present messages. That is
-// acknowledged at once: a node that died before its first acknowledgement must not skip any.
-func (s *source) begin(ctx context.Context, fresh bool) error {
-	ends, err := s.ends(ctx)
-	if err != nil || !fresh {
-		return err
+// begin finds the topic, and lets a group that the broker does not know begin. That is acknowledged at once: a node that died before its
+// first acknowledgement must not skip any message, and a group without any would look like one that the broker has forgotten.
+func (s *source) begin(ctx context.Context, o *broker.Options) error {
+	topics, err := s.admin.ListTopics(ctx, s.topic)
+	if err == nil {
+		err = topics.Error()
 	}
+	if err != nil {
+		return fmt.Errorf("topic %s: %w", s.topic, err)
+	}
+	id := topics[s.topic].ID
+	s.origin = fmt.Sprintf("%x", id[:6])
 	known, err := s.admin.FetchOffsets(ctx, s.group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return fmt.Errorf("group %s: %w", s.group, err)
 	}
-	if len(known.Offsets()[s.topic]) > 0 {
+	isOther := o.Known != "" && o.Known != s.origin // offsets of a topic that is gone say nothing
+	if len(known.Offsets()[s.topic]) > 0 && !isOther {
 		return nil
 	}
-	if err := s.admin.CommitAllOffsets(ctx, s.group, ends.Offsets()); err != nil {
+	fresh, err := o.Begin(s.origin)
+	if err != nil {
+		return err
+	}
+	list := s.admin.ListStartOffsets
+	if fresh {
+		list = s.admin.ListEndOffsets
+	}
+	from, err := list(ctx, s.topic)
+	if err != nil {
+		return fmt.Errorf("topic %s: %w", s.topic, err)
+	}
+	err = s.admin.CommitAllOffsets(ctx, s.group, from.Offsets())
+	if err != nil && !errors.Is(err, kerr.UnknownMemberID) { // another node has just let it begin, and is a member
 		return fmt.Errorf("group %s: %w", s.group, err)
 	}
 	return nil
@@ -135,7 +157,9 @@ func (s *source) Fetch(ctx context.Context) (out []broker.Message, err error) {
 		return nil, context.Cause(ctx)
 	}
 	fetches.EachError(func(_ string, _ int32, e error) {
-		if !errors.Is(e, context.DeadlineExceeded) {
+		if _, lost := errors.AsType[*kgo.ErrDataLoss](e); lost {
+			s.log.Warn("the broker has lost messages, and the subscription reads on where its log goes on", "error", e)
+		} else if !errors.Is(e, context.DeadlineExceeded) {
 			err = errors.Join(err, e)
 		}
 	})
@@ -148,8 +172,9 @@ func (s *source) Fetch(ctx context.Context) (out []broker.Message, err error) {
 	return out, nil
 }
 
-// message makes a message of a record. A topic that is made anew counts from 0 again, and has another id. What says that a key has
-// been deleted has no body, which is null.
+// message makes a message of a record. Its offset is used again in a topic that is made anew, which has another id, and after a broker has
+// lost the end of its log, which another leader continues. Its time tells them apart if brokers keep neither. What says that a key has been
+// deleted has no body, which is null.
 func (s *source) message(topic [16]byte, r *kgo.Record) broker.Message {
 	headers := make(map[string]any, len(r.Headers))
 	for _, h := range r.Headers {
@@ -160,8 +185,8 @@ func (s *source) message(topic [16]byte, r *kgo.Record) broker.Message {
 		body = []byte("null")
 	}
 	return broker.Message{
-		ID: fmt.Sprintf("%s/%x/%d/%d", r.Topic, topic[:6], r.Partition, r.Offset), Subject: r.Topic, Key: string(r.Key), Headers: headers,
-		Body: body, Time: r.Timestamp,
+		ID:      fmt.Sprintf("%s/%x/%d/%d-%x-%x", r.Topic, topic[:6], r.Partition, r.Offset, r.LeaderEpoch, r.Timestamp.UnixMilli()),
+		Subject: r.Topic, Key: string(r.Key), Headers: headers, Body: body, Time: r.Timestamp,
 		Receipt: receipt{r.Partition, kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, s.epoch(r.Partition)},
 	}
 }
@@ -229,6 +254,9 @@ func (s *source) Lag(ctx context.Context) (lag int64, err error) {
 	})
 	return lag, nil
 }
+
+// Origin implements [broker.Source].
+func (s *source) Origin() string { return s.origin }
 
 // Most implements [broker.Source]. What the library has fetched and a Fetch has not returned counts, too.
 func (s *source) Most() int { return 2 * broker.MaxBytes }

@@ -23,9 +23,10 @@ func Section() tree.Section {
 		},
 		Each: func(value any, visit func(tree.Declaration)) {
 			for _, s := range value.([]*Subscription) {
+				kind, _ := s.Type.Text()
 				visit(tree.Declaration{
 					Kind: "subscription", ID: s.ID, Span: s.Span, At: s.PlaceOf("id", s.Span),
-					Owner: &s.Owner, OwnerAt: s.PlaceOf("owner", s.Span), Path: s.Path(),
+					Owner: &s.Owner, OwnerAt: s.PlaceOf("owner", s.Span), Path: s.Path(), Event: kind, From: s.Origin(),
 				})
 			}
 		},
@@ -77,16 +78,26 @@ func checkServed(s *Subscription, kind string, c *tree.Checking) {
 func checkGroup(s *Subscription, groups map[string]*Subscription, c *tree.Checking) {
 	name := s.Broker + " " + s.From() + " " + s.GroupName()
 	if other := groups[name]; other != nil {
-		c.Errorf(s.PlaceOf("group", s.Span), rules.Subscription, "give one of them another group:",
+		at, remedy := s.PlaceOf("group", s.Span), "give one of them another group:"
+		if s.Queue != "" {
+			at, remedy = s.PlaceOf("queue", s.Span), "bind a queue for each to the same exchange"
+		}
+		c.Errorf(at, rules.Subscription, remedy,
 			"subscriptions %q and %q share the group %s of %s: each would miss messages", other.ID, s.ID, s.GroupName(), s.From())
 	}
 	groups[name] = s
 }
 
+// maxName is how long the name of what is read may be, because it is a part of the id of each event, which has at most 200 bytes.
+const maxName = 120
+
+// reads is what is read of each broker.
+var reads = map[string]string{"nats": "stream", "kafka": "topic", "rabbitmq": "queue"}
+
 // checkBroker reports fields that are for another broker, and what is missing for this one.
 func checkBroker(s *Subscription, c *tree.Checking) {
-	of := map[string]string{"nats": "stream", "kafka": "topic"}[s.Broker]
-	for _, f := range []struct{ name, value string }{{"stream", s.Stream}, {"topic", s.Topic}} {
+	of := reads[s.Broker]
+	for _, f := range []struct{ name, value string }{{"stream", s.Stream}, {"topic", s.Topic}, {"queue", s.Queue}} {
 		switch {
 		case of == "":
 		case f.name == of && f.value == "":
@@ -95,7 +106,16 @@ func checkBroker(s *Subscription, c *tree.Checking) {
 			c.Errorf(s.PlaceOf(f.name, s.Span), rules.Subscription, "write "+of+":", "%s has no %s", s.Broker, f.name)
 		}
 	}
-	if s.Broker == "kafka" && s.Filter != "" {
-		c.Errorf(s.PlaceOf("filter", s.Span), rules.Subscription, "write when:, or drop it", "kafka has no filter; the node reads the whole topic %q", s.Topic)
+	if from := s.From(); len(from) > maxName {
+		c.Errorf(s.PlaceOf(of, s.Span), rules.Subscription, "read one with a shorter name",
+			"the name of the %s of subscription %q has %d characters, and the ids of its events have room for %d", of, s.ID, len(from), maxName)
+	}
+	if (s.Broker == "kafka" || s.Broker == "rabbitmq") && s.Filter != "" {
+		c.Errorf(s.PlaceOf("filter", s.Span), rules.Subscription, "write when:, or drop it", "%s has no filter; the node reads the whole %s %q",
+			s.Broker, of, s.From())
+	}
+	if s.Broker == "rabbitmq" && s.Group != "" {
+		c.Errorf(s.PlaceOf("group", s.Span), rules.Subscription, "drop it; a queue for each reader is bound to the same exchange",
+			"rabbitmq has no groups: a queue has what nobody has acknowledged")
 	}
 }

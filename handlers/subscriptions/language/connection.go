@@ -75,10 +75,10 @@ func (k *Connection) text() string {
 }
 
 // schemes are what addresses of a broker begin with. The empty one is for addresses without any.
-var schemes = map[string][]string{"nats": {"nats", "tls"}, "kafka": {""}}
+var schemes = map[string][]string{"nats": {"nats", "tls"}, "kafka": {""}, "rabbitmq": {"amqp", "amqps"}}
 
 // examples are addresses of brokers.
-var examples = map[string]string{"nats": "nats://broker.internal:4222", "kafka": "broker.internal:9092"}
+var examples = map[string]string{"nats": "nats://broker.internal:4222", "kafka": "broker.internal:9092", "rabbitmq": "amqp://broker.internal:5672"}
 
 // A Placed has the places of its fields.
 type Placed interface {
@@ -107,6 +107,9 @@ func (k *Connection) checkServers(of, kind string, at, whole diag.Span, c *tree.
 		if !has {
 			scheme, rest = "", server
 		}
+		if kind == "rabbitmq" {
+			rest, _, _ = strings.Cut(rest, "/") // a virtual host
+		}
 		_, port, err := net.SplitHostPort(rest)
 		switch {
 		case len(known) == 0: // the broker is unknown, which was reported
@@ -133,8 +136,8 @@ func (a *Login) check(of, kind string, c *tree.Checking) {
 	case given != 1:
 		c.Errorf(a.Span, rules.Subscription, "keep one of username with password, token and credentials",
 			"auth of %s: want exactly one way to prove who connects, have %d", of, given)
-	case kind == "kafka" && a.Username == "" && a.Password == nil:
-		c.Errorf(a.Span, rules.Subscription, remedy, "auth of %s: kafka knows usernames with passwords", of)
+	case kind != "nats" && a.Username == "" && a.Password == nil:
+		c.Errorf(a.Span, rules.Subscription, remedy, "auth of %s: %s knows usernames with passwords", of, kind)
 	case (a.Username == "") != (a.Password == nil):
 		c.Errorf(a.Span, rules.Subscription, remedy, "auth of %s: a username and a password belong together", of)
 	}

@@ -24,9 +24,10 @@ type Subscription struct {
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
 	// Broker is the kind of broker. nats means JetStream.
-	Broker string `yaml:"broker" required:"true" enum:"nats,kafka"`
+	Broker string `yaml:"broker" required:"true" enum:"nats,kafka,rabbitmq"`
 
-	// Servers are the addresses of the broker: nats://127.0.0.1:4222, or 127.0.0.1:9092 for Kafka. One of them must answer.
+	// Servers are the addresses of the broker: nats://127.0.0.1:4222, 127.0.0.1:9092 for Kafka, or amqp://127.0.0.1:5672 for RabbitMQ, with
+	// /NAME for a virtual host. One of them must answer.
 	Servers []string `yaml:"servers" required:"true"`
 
 	// Stream is the stream of JetStream to read.
@@ -34,6 +35,9 @@ type Subscription struct {
 
 	// Topic is the topic of Kafka to read.
 	Topic string `yaml:"topic"`
+
+	// Queue is the queue of RabbitMQ to read.
+	Queue string `yaml:"queue"`
 
 	// Filter is the subject of JetStream whose messages are read, such as orders.*.paid. Without it, all of the stream are.
 	Filter string `yaml:"filter"`
@@ -58,7 +62,8 @@ type Subscription struct {
 	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// EventID names what happened, if the sender has a name for it. Messages with the same id are one event. Without it, the id
-	// is the place of the message: its stream and sequence, or its topic, partition and offset.
+	// is the place of the message, which is its stream and sequence, or its topic, partition and offset, with its time. RabbitMQ
+	// has no places: without an id, a message that it sends again becomes a second run.
 	EventID *expr.Value `yaml:"event-id" kind:"string"`
 
 	// Type is the type of the event. A message whose type no pipeline serves is a dead letter.
@@ -80,12 +85,18 @@ type Subscription struct {
 // Path is where operators hold the subscription, and the source of its events.
 func (s *Subscription) Path() string { return sectionName + "/" + s.ID }
 
-// From is what it reads: the stream or the topic.
-func (s *Subscription) From() string { return s.Stream + s.Topic }
+// From is what it reads: the stream, topic or queue.
+func (s *Subscription) From() string { return s.Stream + s.Topic + s.Queue }
 
-// GroupName is the name by which the broker remembers what was read.
+// Origin is what it reads, for people.
+func (s *Subscription) Origin() string { return reads[s.Broker] + " " + s.From() + " of " + s.Broker }
+
+// GroupName is the name by which the broker remembers what was read. A queue remembers that itself.
 func (s *Subscription) GroupName() string {
-	if s.Group != "" {
+	switch {
+	case s.Queue != "":
+		return s.Queue
+	case s.Group != "":
 		return s.Group
 	}
 	return "procaas-" + s.ID

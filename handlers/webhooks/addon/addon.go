@@ -18,7 +18,7 @@ import (
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "webhooks", Sections: []tree.Section{language.Section()}, Problems: problems(), Alerts: alerts, New: newProcess,
+		Name: "webhooks", Sections: []tree.Section{language.Section()}, Compare: compareWebhooks, Problems: problems(), Alerts: alerts, New: newProcess,
 		Commands: func(t addon.Tools) []addon.Command { return []addon.Command{{Command: webhooksCommand(t)}} },
 	}
 }

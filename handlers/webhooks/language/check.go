@@ -23,9 +23,10 @@ func Section() tree.Section {
 		},
 		Each: func(value any, visit func(tree.Declaration)) {
 			for _, w := range value.([]*Webhook) {
+				kind, _ := w.Type.Text()
 				visit(tree.Declaration{
 					Kind: "webhook", ID: w.ID, Span: w.Span, At: w.PlaceOf("id", w.Span),
-					Owner: &w.Owner, OwnerAt: w.PlaceOf("owner", w.Span),
+					Owner: &w.Owner, OwnerAt: w.PlaceOf("owner", w.Span), Event: kind, From: w.Scheme + " provider",
 				})
 			}
 		},
