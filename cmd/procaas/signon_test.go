@@ -96,7 +96,7 @@ rules:
 			t.Fatalf("%s: want %s, have\n%s", address, want, have)
 		}
 	}
-	page(browser, at+"/console/audit", `200 /console/sign-in(?s).*/v1/sign-on/start\?next=%2fconsole%2faudit"`)
+	page(browser, at+"/console/audit", `200 /console/sign-in(?s).*/v1/sign-on/start\?next=%2Fconsole%2Faudit"`)
 	issuer.QueueUser(bob)
 	page(browser, at+"/v1/sign-on/start", `403 /v1/sign-on/callback(?s).*wants the claim groups with platform, and the token has design`)
 	page(browser, at+"/v1/sign-on/callback?code=x&state=y", `401 /v1/sign-on/callback(?s).*was not begun in this browser`)

@@ -199,6 +199,9 @@ type Part struct {
 	// a later definition.
 	Adopt func(context.Context, *tree.Bundle) error
 
+	// Degraded returns what of the add-on does not work although the node does, for people, or nil. The node stays ready.
+	Degraded func() error
+
 	// Free closes connections that nobody needs now.
 	Free func()
 

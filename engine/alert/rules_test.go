@@ -232,6 +232,7 @@ func metricNames() map[string]bool {
 	n.names["procaas_cluster_unserved_partitions"] = true // serve has the metrics of clusters
 	n.names["procaas_subscription_connected"] = true      // those of subscriptions
 	n.names["procaas_subscription_dead_letters"] = true
+	n.names["procaas_sign_on_issuer_up"] = true        // that of sign-on
 	n.names["procaas_webhook_deliveries_total"] = true // and those of webhooks
 	return n.names
 }

@@ -22,7 +22,7 @@ import (
 func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
 		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Play: s.Play, Caller: rest.Granted,
-		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut, Entrance: s.access.Entrance, Submit: s.submit,
+		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut, Entrances: s.access.Entrances, Submit: s.submit,
 		NoteRefusal: s.access.NoteRefusal, Pages: s.Pages, Files: s.Files,
 	}
 	return ui.New(o)

@@ -46,6 +46,12 @@ type Identity struct {
 	Until  time.Time       `json:"until,omitzero"` // when they must be identified again
 }
 
+// An Entrance is where people sign in to the console without a token of the server.
+type Entrance struct {
+	Address string // on this server
+	Name    string // of who signs them in, for people
+}
+
 // A Session says who has signed in: the bearer of a token with this hash, or an identity.
 type Session struct {
 	Token    [sha256.Size]byte

@@ -90,9 +90,13 @@ func (c Claims) vouched() Claims {
 const longestName = 128
 
 // nameIn returns what the audit calls somebody, by the claim that is to name them, or sub. Only addresses stand alone. Other names
-// have the claim before them, so that nobody is called as a token or as the engine is.
-func (f *File) nameIn(c Claims) (string, error) {
-	for _, claim := range []string{f.Name, "sub"} {
+// have the claim before them, so that nobody is called as a token or as the engine is. The id of the issuer stands before all of it.
+func (i *Issuer) nameIn(c Claims) (string, error) {
+	before := ""
+	if i.ID != "" {
+		before = i.ID + ":"
+	}
+	for _, claim := range []string{i.Name, "sub"} {
 		name, ok := c.vouched().get(claim).(string)
 		if !ok || name == "" {
 			continue
@@ -101,9 +105,9 @@ func (f *File) nameIn(c Claims) (string, error) {
 			return "", &ClaimError{claim, fmt.Sprintf("want a name of at most %d bytes without spaces", longestName)}
 		}
 		if claim != "sub" && strings.Contains(name, "@") {
-			return name, nil
+			return before + name, nil
 		}
-		return claim + ":" + name, nil
+		return before + claim + ":" + name, nil
 	}
 	return "", &ClaimError{"sub", "it is missing"}
 }
@@ -122,8 +126,9 @@ const mostTold = 5
 
 // A NoRuleError says why no rule fits somebody.
 type NoRuleError struct {
-	File string
-	Why  []string // for each rule
+	File   string
+	Issuer string   // its id; may be empty
+	Why    []string // for each rule
 }
 
 // Error implements error.
@@ -134,17 +139,25 @@ func (e *NoRuleError) Error() string {
 		more = fmt.Sprintf("; and %d more", len(why)-mostTold)
 		why = why[:mostTold]
 	}
-	return fmt.Sprintf("no rule of %s fits: %s%s", e.File, strings.Join(why, "; "), more)
+	whose := e.File
+	if e.Issuer != "" {
+		whose = "issuer " + e.Issuer + " in " + e.File
+	}
+	return fmt.Sprintf("no rule of %s fits: %s%s", whose, strings.Join(why, "; "), more)
 }
 
-// Grant returns what somebody with these claims may do, by the first rule that fits.
+// Grant returns what somebody with these claims may do, by the first rule of their issuer that fits.
 func (f *File) Grant(c Claims) (credentials.Grant, error) {
-	no := &NoRuleError{}
-	for _, rule := range f.Rules {
+	by, err := f.issuerOf(c)
+	if err != nil {
+		return credentials.Grant{}, err
+	}
+	no := &NoRuleError{Issuer: by.ID}
+	for _, rule := range by.Rules {
 		why := rule.misfit(c)
 		if why == "" {
 			g := rule.grant()
-			name, err := f.nameIn(c)
+			name, err := by.nameIn(c)
 			g.Name = name
 			return g, err
 		}

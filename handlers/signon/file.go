@@ -1,5 +1,5 @@
-// Package signon signs people and programs on by the tokens of a company's own issuer, with OpenID Connect. One file says who issues
-// them, and what their bearers may do.
+// Package signon signs people and programs on by the tokens of issuers that a company trusts, with OpenID Connect. One file says who
+// issues them, and what their bearers may do.
 package signon
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +21,19 @@ import (
 
 // A File says who issues tokens, and what their bearers may do.
 type File struct {
+	// Issuers are those whose tokens are accepted. Each has its own audience, clients and rules. The claim iss of a token chooses among
+	// them. A file with one issuer may have its fields themselves instead.
+	Issuers []*Issuer `yaml:"issuers" required:"true"`
+}
+
+// An Issuer issues tokens, by the rules of OpenID Connect.
+type Issuer struct {
+	Span        diag.Span `yaml:"-"`
 	spec.Places `yaml:"-"`
+
+	// ID is what people call the issuer. Names in the audit begin with it, since two issuers may know different people by one name.
+	// It is required among several issuers.
+	ID string `yaml:"id" pattern:"id"`
 
 	// Issuer is the address of the issuer, exactly as the claim iss of its tokens has it.
 	Issuer string `yaml:"issuer" required:"true"`
@@ -83,17 +96,33 @@ type Rule struct {
 //go:embed file.go
 var source embed.FS
 
-var fileSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[File](), spec.Read(source)) })
+// The specs of a file with a list of issuers, and of one with the fields of its only issuer.
+var (
+	listSpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[File](), spec.Read(source)) })
+	onlySpec = sync.OnceValue(func() *spec.Spec { return spec.OfFile(reflect.TypeFor[Issuer](), spec.Read(source)) })
+)
+
+// isList finds whether a file has a list of issuers.
+var isList = regexp.MustCompile(`(?m)^issuers\s*:|\A\s*\{\s*issuers\s*:`)
 
 // Parse reads a file. It is nil exactly if a finding is an error.
 func Parse(f diag.File) (*File, []diag.Diagnostic) {
-	file := new(File)
+	file, only := new(File), new(Issuer)
 	r := new(diag.Reporter)
-	for _, d := range decode.File(f, fileSpec(), file, nil) {
+	what, into := onlySpec(), any(only)
+	if isList.Match(f.Data) {
+		what, into = listSpec(), file
+	}
+	for _, d := range decode.File(f, what, into, nil) {
 		r.Report(d)
 	}
+	begin := diag.Span{File: f.Name, Start: diag.Pos{Line: 1, Column: 1}, End: diag.Pos{Line: 1, Column: 1}}
+	if into == any(only) {
+		only.Span = begin
+		file.Issuers = []*Issuer{only}
+	}
 	if !diag.HasErrors(r.Found) {
-		file.check(r, diag.Span{File: f.Name, Start: diag.Pos{Line: 1, Column: 1}, End: diag.Pos{Line: 1, Column: 1}})
+		file.check(r, begin)
 	}
 	found := r.Diagnostics()
 	if diag.HasErrors(found) {
@@ -103,32 +132,51 @@ func Parse(f diag.File) (*File, []diag.Diagnostic) {
 }
 
 // check reports what tags cannot say.
-func (f *File) check(r *diag.Reporter, whole diag.Span) {
-	if u, err := url.Parse(f.Issuer); err != nil || !isSafe(u) || u.RawQuery != "" || u.Fragment != "" {
-		r.Errorf(f.PlaceOf("issuer", whole), rules.Body, "want an address such as https://login.example.com; http is only for this machine",
-			"issuer: %q is no address of an issuer", f.Issuer)
+func (f *File) check(r *diag.Reporter, begin diag.Span) {
+	if len(f.Issuers) == 0 {
+		r.Errorf(begin, rules.Body, "name an issuer", "the list of issuers is empty, so the file signs nobody on")
 	}
-	if len(f.Audience) == 0 && f.Console == nil && f.Login == nil {
-		r.Errorf(whole, rules.Body, "add audience for calls with tokens, console for the console, or login for the command line",
-			"the file signs nobody on")
+	ids, addresses := map[string]bool{}, map[string]bool{}
+	for _, i := range f.Issuers {
+		i.check(r)
+		switch {
+		case len(f.Issuers) > 1 && i.ID == "":
+			r.Errorf(i.Span, rules.Body, "add an id such as id: staff", "one of several issuers has no id")
+		case ids[i.ID]:
+			r.Errorf(i.PlaceOf("id", i.Span), rules.Body, "give each issuer another id", "id: %q is the id of another issuer", i.ID)
+		case addresses[i.Issuer]:
+			r.Errorf(i.PlaceOf("issuer", i.Span), rules.Body, "put the rules of both into one", "issuer: %s is in the list already", i.Issuer)
+		}
+		ids[i.ID], addresses[i.Issuer] = true, true
 	}
-	if f.Login != nil && (f.Login.SecretFile != "" || f.Login.Address != "") {
-		r.Errorf(f.Login.Span, rules.Body, "remove secret-file and address", "the client of the command line has neither a secret nor an address")
+}
+
+func (i *Issuer) check(r *diag.Reporter) {
+	if u, err := url.Parse(i.Issuer); err != nil || !isSafe(u) || u.RawQuery != "" || u.Fragment != "" {
+		r.Errorf(i.PlaceOf("issuer", i.Span), rules.Body, "want an address such as https://login.example.com; http is only for this machine",
+			"issuer: %q is no address of an issuer", i.Issuer)
 	}
-	if c := f.Console; c != nil && c.Address != "" {
+	if len(i.Audience) == 0 && i.Console == nil && i.Login == nil {
+		r.Errorf(i.Span, rules.Body, "add audience for calls with tokens, console for the console, or login for the command line",
+			"the file signs nobody on by %s", i.Issuer)
+	}
+	if i.Login != nil && (i.Login.SecretFile != "" || i.Login.Address != "") {
+		r.Errorf(i.Login.Span, rules.Body, "remove secret-file and address", "the client of the command line has neither a secret nor an address")
+	}
+	if c := i.Console; c != nil && c.Address != "" {
 		if u, err := url.Parse(c.Address); err != nil || !isSafe(u) || strings.Trim(u.Path, "/") != "" {
 			r.Errorf(c.PlaceOf("address", c.Span), rules.Body, "want an address such as https://procaas.example.com, without a path",
 				"address: %q is no address of a console", c.Address)
 		}
 	}
 	all := 0 // number of the rule for everybody
-	for i, rule := range f.Rules {
-		rule.number = i + 1
+	for n, rule := range i.Rules {
+		rule.number = n + 1
 		rule.check(r)
 		if all > 0 {
-			r.Errorf(rule.Span, rules.Body, "put the rule without when last", "rule %d never counts, because rule %d fits everybody", i+1, all)
+			r.Errorf(rule.Span, rules.Body, "put the rule without when last", "rule %d never counts, because rule %d fits everybody", n+1, all)
 		} else if len(rule.When) == 0 {
-			all = i + 1
+			all = n + 1
 		}
 	}
 }
@@ -177,10 +225,42 @@ func (rule *Rule) grant() credentials.Grant {
 }
 
 // Audiences lists the values of the claim aud with which a token is one for calls of this server.
-func (f *File) Audiences() []string {
-	all := slices.Clone([]string(f.Audience))
-	if f.Login != nil {
-		all = append(all, f.Login.ID)
+func (i *Issuer) Audiences() []string {
+	all := slices.Clone([]string(i.Audience))
+	if i.Login != nil {
+		all = append(all, i.Login.ID)
 	}
 	return all
+}
+
+// Title returns how people are asked to sign in: with what they call the issuer, or with its host.
+func (i *Issuer) Title() string {
+	u, err := url.Parse(i.Issuer)
+	if i.ID != "" || err != nil {
+		return i.ID
+	}
+	return u.Host
+}
+
+// issuerOf returns who has issued a token, by what it says itself. Only one issuer need not be named.
+func (f *File) issuerOf(c Claims) (*Issuer, error) {
+	have, named := c["iss"].(string)
+	var known []string
+	for _, i := range f.Issuers {
+		if have == i.Issuer || !named && len(f.Issuers) == 1 {
+			return i, nil
+		}
+		known = append(known, i.Issuer)
+	}
+	return nil, &ClaimError{"iss", fmt.Sprintf("want %s, have %q", strings.Join(known, " or "), shortened(have))}
+}
+
+// forConsole returns the issuer that signs people in to the console: the one with this id, or the first one that does. Nil for none.
+func (f *File) forConsole(id string) *Issuer {
+	for _, i := range f.Issuers {
+		if i.Console != nil && (id == "" || i.ID == id) {
+			return i
+		}
+	}
+	return nil
 }

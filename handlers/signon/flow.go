@@ -37,22 +37,19 @@ type flow struct {
 	Nonce    string `json:"nonce"`    // the token has it, so it was made for this flow
 	Verifier string `json:"verifier"` // only who began the flow can use the code
 	Next     string `json:"next"`     // the page to show then
+	Issuer   string `json:"issuer"`   // the id of the issuer; empty for the only one
 }
 
 // ErrOff reports that the file names no client for what is asked.
 var ErrOff = errors.New("the access file of this server names no such client of the issuer")
 
-// oauth returns how a client talks to the issuer.
-func (d *Desk) oauth(ctx context.Context, c *Client, back string) (*oauth2.Config, *known, error) {
-	if c == nil {
-		return nil, nil, ErrOff
-	}
-	_, i := d.now()
-	now, err := i.get(ctx)
+// oauth returns how the client for the console talks to its issuer.
+func (d *Desk) oauth(ctx context.Context, c *Client, p *provider, back string) (*oauth2.Config, *known, error) {
+	now, err := p.get(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	o := &oauth2.Config{ClientID: c.ID, Endpoint: now.provider.Endpoint(), RedirectURL: back, Scopes: c.scopes()}
+	o := &oauth2.Config{ClientID: c.ID, Endpoint: now.oidc.Endpoint(), RedirectURL: back, Scopes: c.scopes()}
 	if c.SecretFile != "" {
 		name := c.SecretFile
 		if !filepath.IsAbs(name) {
@@ -89,17 +86,18 @@ func (c *Client) callback(r *http.Request) string {
 	return u.String()
 }
 
-// Start sends a browser to the issuer. The console shows next afterwards.
-func (d *Desk) Start(w http.ResponseWriter, r *http.Request, next string) error {
-	f, _ := d.now()
-	if f.Console == nil {
+// Start sends a browser to an issuer, by its id. The console shows next afterwards.
+func (d *Desk) Start(w http.ResponseWriter, r *http.Request, issuer, next string) error {
+	f, providers := d.now()
+	by := f.forConsole(issuer)
+	if by == nil {
 		return ErrOff
 	}
-	o, _, err := d.oauth(r.Context(), f.Console, f.Console.callback(r))
+	o, _, err := d.oauth(r.Context(), by.Console, providers[by.Issuer], by.Console.callback(r))
 	if err != nil {
 		return err
 	}
-	begun := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Next: next}
+	begun := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Next: next, Issuer: by.ID}
 	value, err := json.Marshal(begun)
 	if err != nil {
 		return err
@@ -123,37 +121,36 @@ type SignInError struct{ Text string }
 // Error implements error.
 func (e *SignInError) Error() string { return e.Text }
 
-// Finish returns who has come back from the issuer, and the page to show.
+// Finish returns who has come back from their issuer, and the page to show.
 func (d *Desk) Finish(w http.ResponseWriter, r *http.Request) (who credentials.Identity, next string, err error) {
-	f, i := d.now()
-	if f.Console == nil {
-		return who, "", ErrOff
-	}
 	begun, err := flowOf(r)
 	setFlow(w, r, "", -1) // a code is good for one attempt
 	if err != nil {
 		return who, "", err
 	}
+	f, providers := d.now()
+	by := f.forConsole(begun.Issuer)
+	if by == nil {
+		return who, begun.Next, ErrOff
+	}
 	q := r.URL.Query()
 	if refused := q.Get("error"); refused != "" {
 		return who, begun.Next, &SignInError{"The issuer refuses to sign you in: " + shortened(strings.TrimSpace(refused+" "+q.Get("error_description")))}
 	}
-	o, _, err := d.oauth(r.Context(), f.Console, f.Console.callback(r))
+	p := providers[by.Issuer]
+	o, known, err := d.oauth(r.Context(), by.Console, p, by.Console.callback(r))
 	if err != nil {
 		return who, begun.Next, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), issuerTime)
-	defer cancel()
-	if d.client != nil {
-		ctx = oidc.ClientContext(ctx, d.client)
+	// Another issuer must get no code of this one.
+	if from := q.Get("iss"); from != by.Issuer && (from != "" || known.named) {
+		return who, begun.Next, &SignInError{fmt.Sprintf("The answer is of the issuer %q, and you were sent to %s. Sign in again.", shortened(from), by.Issuer)}
 	}
-	got, err := o.Exchange(ctx, q.Get("code"), oauth2.VerifierOption(begun.Verifier))
+	token, err := d.exchanged(r.Context(), o, by, begun, q.Get("code"))
 	if err != nil {
-		d.log.Warn("the issuer of tokens gives no token for a code", "issuer", f.Issuer, "error", err)
-		return who, begun.Next, &SignInError{"The issuer gave no token: " + exchangeError(err)}
+		return who, begun.Next, err
 	}
-	token, _ := got.Extra("id_token").(string)
-	who, c, err := d.identify(r.Context(), f, i, token, []string{f.Console.ID})
+	who, c, err := identify(r.Context(), by, p, token, []string{by.Console.ID})
 	if err != nil {
 		return who, begun.Next, err
 	}
@@ -161,6 +158,22 @@ func (d *Desk) Finish(w http.ResponseWriter, r *http.Request) (who credentials.I
 		return who, begun.Next, &ClaimError{"nonce", "the token was made for another sign-in"}
 	}
 	return who, begun.Next, nil
+}
+
+// exchanged returns the token for a code.
+func (d *Desk) exchanged(ctx context.Context, o *oauth2.Config, by *Issuer, begun flow, code string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, issuerTime)
+	defer cancel()
+	if d.client != nil {
+		ctx = oidc.ClientContext(ctx, d.client)
+	}
+	got, err := o.Exchange(ctx, code, oauth2.VerifierOption(begun.Verifier))
+	if err != nil {
+		d.log.Warn("the issuer of tokens gives no token for a code", "issuer", by.Issuer, "error", err)
+		return "", &SignInError{"The issuer gave no token: " + exchangeError(err)}
+	}
+	token, _ := got.Extra("id_token").(string)
+	return token, nil
 }
 
 // exchangeError says why an issuer gave no token, without what only concerns the node.
@@ -186,13 +199,14 @@ func flowOf(r *http.Request) (begun flow, err error) {
 	return begun, nil
 }
 
-// End returns the address where people sign out of the issuer, or "". back is the page of this server to come back to.
-func (d *Desk) End(ctx context.Context, r *http.Request, back string) string {
-	f, _ := d.now()
-	if f.Console == nil {
+// End returns the address where people sign out of an issuer, by its id, or "". back is the page of this server to come back to.
+func (d *Desk) End(r *http.Request, issuer, back string) string {
+	f, providers := d.now()
+	by := f.forConsole(issuer)
+	if by == nil {
 		return ""
 	}
-	_, now, err := d.oauth(ctx, f.Console, "")
+	now, err := providers[by.Issuer].get(r.Context())
 	if err != nil || now.end == "" {
 		return ""
 	}
@@ -201,16 +215,16 @@ func (d *Desk) End(ctx context.Context, r *http.Request, back string) string {
 		return ""
 	}
 	q := u.Query()
-	q.Set("client_id", f.Console.ID)
-	q.Set("post_logout_redirect_uri", strings.TrimSuffix(f.Console.callback(r), CallbackPath)+back)
+	q.Set("client_id", by.Console.ID)
+	q.Set("post_logout_redirect_uri", strings.TrimSuffix(by.Console.callback(r), CallbackPath)+back)
 	u.RawQuery = q.Encode()
 	return u.String()
 }
 
-// Login returns the client for the command line, and the issuer. It is nil if the file names none.
-func (d *Desk) Login() (*Client, string) {
+// Issuers returns those of the file. It changes no more.
+func (d *Desk) Issuers() []*Issuer {
 	f, _ := d.now()
-	return f.Login, f.Issuer
+	return f.Issuers
 }
 
 // LoginScopes lists what that client asks for.

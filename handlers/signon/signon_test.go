@@ -228,7 +228,7 @@ func TestKeysRotate(t *testing.T) {
 		head := strings.NewReplacer("+", "-", "/", "_").Replace("eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ") // kid x
 		h.want("an unknown key", head+other[strings.Index(other, "."):], `claim kid: the key "x" is none of `)
 	}
-	if h.desk.issuer.unknown.Tokens() >= 1 {
+	if h.desk.providers[h.Issuer()].unknown.Tokens() >= 1 {
 		t.Error("want readings for unknown keys used up")
 	}
 	h.want("a known key meanwhile", h.sign(nil), "is admin")
@@ -242,10 +242,13 @@ func TestIssuerIsAway(t *testing.T) {
 	if err := h.Shutdown(); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.desk.issuer.read(t.Context()); err == nil {
+	if err := h.desk.providers[h.Issuer()].read(t.Context()); err == nil {
 		t.Fatal("want the issuer away")
 	}
 	h.want("with the keys that were read", token, "is admin")
+	if h.desk.Away()[h.Issuer()] == nil {
+		t.Error("want the issuer known to be away")
+	}
 
 	h.desk = h.opened()
 	_, _, err := h.desk.Identify(t.Context(), token)
@@ -289,6 +292,12 @@ func TestFileIsChecked(t *testing.T) {
 		"issuer: https://a.example\nlogin: {id: x, secret-file: y}\nrules: [{role: viewer}]":                 "has neither a secret",
 		"issuer: https://a.example\nconsole: {id: x, address: https://b.example/c}\nrules: [{role: viewer}]": "is no address of a console",
 		"issuer: https://a.example\nissuer: https://b.example":                                               "issuer",
+		"issuers: []": "the list of issuers is empty",
+		"issuers: [{issuer: https://a.example, audience: x, rules: [{role: viewer}]}, {id: b, issuer: https://b.example, audience: x, rules: [{role: viewer}]}]":        "one of several issuers has no id",
+		"issuers: [{id: a, issuer: https://a.example, audience: x, rules: [{role: viewer}]}, {id: a, issuer: https://b.example, audience: x, rules: [{role: viewer}]}]": `"a" is the id of another issuer`,
+		"issuers: [{id: a, issuer: https://a.example, audience: x, rules: [{role: viewer}]}, {id: b, issuer: https://a.example, audience: x, rules: [{role: viewer}]}]": "https://a.example is in the list already",
+		"issuers:\n  - {id: a, issuer: https://a.example, audience: x, rules: [{role: viewer}]}\n  - {id: b, issuer: https://b.example, rules: [{role: viewer}]}":       "the file signs nobody on by https://b.example",
+		"issuers: [{id: a, issuer: https://a.example, audience: x, rules: [{role: viewer}]}]\nrules: [{role: viewer}]":                                                  "rules",
 		"- a": "a file must be a mapping",
 	} {
 		f, found := Parse(diag.File{Name: "access.yaml", Data: []byte(text)})
@@ -299,5 +308,61 @@ func TestFileIsChecked(t *testing.T) {
 		if f != nil || !strings.Contains(have, want) {
 			t.Errorf("%s\nwant %s\nhave %s", text, want, have)
 		}
+	}
+}
+
+// The claim iss chooses among several issuers: the keys, the audience, the rules and the name in the audit are those of one.
+func TestSeveralIssuers(t *testing.T) {
+	t.Parallel()
+	staff, ci := newHouse(t), newHouse(t)
+	key, err := mockoidc.RandomKeypair(2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ci.Keypair = key
+	write := func(of string) {
+		t.Helper()
+		text := "issuers:\n" + of
+		if err := os.WriteFile(staff.file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entry := func(id, issuer, audience, role string) string {
+		return fmt.Sprintf("  - id: %s\n    issuer: %s\n    audience: %s\n    console: {id: web}\n    rules: [{when: {groups: platform}, role: %s}]\n", id, issuer, audience, role)
+	}
+	write(entry("staff", staff.Issuer(), "procaas", "operator") + entry("ci", ci.Issuer(), "deploys", "deployer"))
+	staff.desk = staff.opened()
+	staff.want("of the first", staff.sign(nil), "staff:ann@example.com is operator")
+	staff.want("of the second", ci.sign(jwt.MapClaims{"aud": "deploys", "email": nil}), "ci:sub:17 is deployer")
+	staff.want("of the second for the audience of the first", ci.sign(nil), "claim aud: want deploys, have procaas")
+	staff.want("of the first by the key of the second", ci.sign(jwt.MapClaims{"iss": staff.Issuer()}), "claim kid: ")
+	staff.want("of nobody here", staff.sign(jwt.MapClaims{"iss": "https://evil.example"}),
+		fmt.Sprintf("claim iss: want %s or %s, have %q", staff.Issuer(), ci.Issuer(), "https://evil.example"))
+	staff.want("of no issuer", staff.sign(jwt.MapClaims{"iss": nil}), "claim iss: want ")
+	staff.want("whom no rule of theirs fits", ci.sign(jwt.MapClaims{"aud": "deploys", "groups": "design"}), "no rule of issuer ci in "+staff.file+" fits")
+	if have := staff.desk.Entrances("/console/audit"); len(have) != 2 || have[1].Name != "ci" || have[1].Address != StartPath+"?issuer=ci&next=%2Fconsole%2Faudit" {
+		t.Errorf("have %+v, want an entrance for each", have)
+	}
+
+	// The second one goes away: only its people notice. What was known of the first is kept when the file changes.
+	if err := ci.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	if err := staff.desk.providers[ci.Issuer()].read(t.Context()); err == nil {
+		t.Fatal("want the issuer away")
+	}
+	if away := staff.desk.Away(); away[staff.Issuer()] != nil || away[ci.Issuer()] == nil {
+		t.Errorf("have %v, want only the second away", away)
+	}
+	before := staff.desk.providers[staff.Issuer()]
+	write(entry("staff", staff.Issuer(), "procaas", "viewer"))
+	staff.desk.mu.Lock()
+	staff.desk.looked = time.Time{}
+	staff.desk.mu.Unlock()
+	token := ci.sign(jwt.MapClaims{"aud": "deploys"})
+	staff.want("of one that was removed", token, "claim iss: ")
+	staff.want("of the one that stayed", staff.sign(nil), "staff:ann@example.com is viewer")
+	if staff.desk.providers[staff.Issuer()] != before {
+		t.Error("want the keys of an issuer that stays kept")
 	}
 }

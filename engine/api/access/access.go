@@ -299,8 +299,8 @@ type Identifier interface {
 	// Grant returns what somebody may do now. The error says why it is nothing.
 	Grant(who credentials.Identity) (credentials.Grant, error)
 
-	// Entrance returns the address on this server where people sign in with a browser, and its name for them. Empty for none.
-	Entrance() (address, name string)
+	// Entrances returns where people sign in with a browser, to see a page of the console then.
+	Entrances(next string) []credentials.Entrance
 }
 
 // admitEvery is how often a long call checks whether its caller may still make it.

@@ -224,7 +224,7 @@ func (o *office) Grant(who credentials.Identity) (credentials.Grant, error) {
 	return credentials.Grant{Role: credentials.Role(role), By: "rule 1"}, nil
 }
 
-func (*office) Entrance() (address, name string) { return "/in", "office" }
+func (*office) Entrances(string) []credentials.Entrance { return nil }
 
 // Callers whom an add-on identifies get in where their role may, and tokens of the server work as before.
 func TestOthersAreIdentified(t *testing.T) {

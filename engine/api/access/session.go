@@ -107,12 +107,12 @@ func (d *Checker) SignInAs(w http.ResponseWriter, r *http.Request, who credentia
 	return nil
 }
 
-// Entrance returns where people sign in without a token of the server, and its name. Empty for nowhere.
-func (d *Checker) Entrance() (address, name string) {
+// Entrances returns where people sign in without a token of the server, to see a page of the console then.
+func (d *Checker) Entrances(next string) []credentials.Entrance {
 	if d.others == nil {
-		return "", ""
+		return nil
 	}
-	return d.others.Entrance()
+	return d.others.Entrances(next)
 }
 
 // AdmitToConsole admits callers who may view it, and to the page of events also those who may only

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // A KeptToken is a token that commands send to one server, if the command line and the environment have none.
@@ -53,28 +55,44 @@ func readKept() (name string, all map[string]KeptToken, err error) {
 	return name, all, nil
 }
 
-// KeepToken makes commands send a token to a server until it expires. Only this user can read it. The zero value forgets it.
-func KeepToken(server string, t KeptToken) (name string, err error) {
-	name, all, err := readKept()
-	if err != nil {
-		return name, err
-	}
-	server = strings.TrimRight(server, "/")
-	t.Expires = t.Expires.UTC()
-	all[server] = t
-	if t.Token == "" {
-		delete(all, server)
-	}
-	data, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
+// lockWithin is how long a command waits for another one that changes the file, which may ask an issuer meanwhile.
+const lockWithin = 2 * renewWithin
+
+// changeKept changes the tokens while no other process does, on all systems. After an error the file is as it was.
+func changeKept(ctx context.Context, change func(all map[string]KeptToken) error) (name string, err error) {
+	if name, err = keptFile(); err != nil {
 		return name, err
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return name, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".tokens-") // with mode 0600
+	ctx, cancel := context.WithTimeout(ctx, lockWithin)
+	defer cancel()
+	// The file itself is replaced, so a lock on it would be one on a file of before.
+	lock := flock.New(name+".lock", flock.SetPermissions(0o600))
+	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+		return name, fmt.Errorf("lock %s: %w", lock.Path(), err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	_, all, err := readKept()
 	if err != nil {
 		return name, err
+	}
+	if err := change(all); err != nil {
+		return name, err
+	}
+	return name, writeKept(name, all)
+}
+
+// writeKept replaces the file. Only this user can read it.
+func writeKept(name string, all map[string]KeptToken) error {
+	data, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), ".tokens-") // with mode 0600
+	if err != nil {
+		return err
 	}
 	_, err = f.Write(append(data, '\n'))
 	err = errors.Join(err, f.Close())
@@ -82,9 +100,22 @@ func KeepToken(server string, t KeptToken) (name string, err error) {
 		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
-		return name, errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return name, nil
+	return nil
+}
+
+// KeepToken makes commands send a token to a server until it expires. The zero value forgets it.
+func KeepToken(ctx context.Context, server string, t KeptToken) (name string, err error) {
+	return changeKept(ctx, func(all map[string]KeptToken) error {
+		server = strings.TrimRight(server, "/")
+		t.Expires = t.Expires.UTC()
+		all[server] = t
+		if t.Token == "" {
+			delete(all, server)
+		}
+		return nil
+	})
 }
 
 // renewBefore is how long before its end a token is renewed, so that it is good for the whole command.
@@ -105,12 +136,9 @@ func (q *Call) kept(server string) string {
 	}
 	why := ""
 	if t.Refresh != "" {
-		next, err := t.renewed(q.Ctx)
+		token, err := renewKept(q.Ctx, strings.TrimRight(server, "/"))
 		if err == nil {
-			_, err = KeepToken(server, next)
-		}
-		if err == nil {
-			return next.Token
+			return token
 		}
 		why = fmt.Sprintf(", and the issuer does not renew it (%v)", err)
 	}
@@ -120,6 +148,25 @@ func (q *Call) kept(server string) string {
 	fmt.Fprintf(q.Err, "procaas: the login at %s ended at %s%s; sign in again: procaas login --server %[1]s\n", server,
 		t.Expires.Format(time.RFC3339), why)
 	return ""
+}
+
+// renewKept renews the token for a server, unless another command has just done so: an issuer may take what renews it only once, and
+// may end the login when it sees it twice.
+func renewKept(ctx context.Context, server string) (token string, err error) {
+	_, err = changeKept(ctx, func(all map[string]KeptToken) error {
+		t := all[server]
+		if t.Refresh != "" && time.Until(t.Expires) <= renewBefore {
+			next, err := t.renewed(ctx)
+			if err != nil {
+				return err
+			}
+			next.Expires = next.Expires.UTC()
+			all[server] = next
+		}
+		token = all[server].Token
+		return nil
+	})
+	return token, err
 }
 
 // renewWithin bounds the request for another token.

@@ -4,19 +4,21 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"procaas/engine/credentials"
 )
 
 type signInData struct {
 	Error string
 	Next  string
 
-	Entrance, EntranceName string // where people sign in without a token; empty for nowhere
+	Entrances []credentials.Entrance // where people sign in without a token
 }
 
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	d := signInData{Next: OwnPage(r.FormValue("next"))}
-	if c.o.Entrance != nil {
-		d.Entrance, d.EntranceName = c.o.Entrance()
+	if c.o.Entrances != nil {
+		d.Entrances = c.o.Entrances(d.Next)
 	}
 	status := http.StatusOK
 	if r.Method == http.MethodPost {

@@ -58,8 +58,8 @@ type Options struct {
 	// for people.
 	SignIn func(w http.ResponseWriter, r *http.Request, token string) error
 
-	// Entrance returns where else people sign in, and its name for them. Empty for nowhere.
-	Entrance func() (address, name string)
+	// Entrances returns where else people sign in, to see a page then. Nil for nowhere.
+	Entrances func(next string) []credentials.Entrance
 
 	// SignOut ends the session of the caller.
 	SignOut func(w http.ResponseWriter, r *http.Request) error

@@ -19,8 +19,8 @@ import (
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "signon", Problems: []problem.Kind{signOnOff}, New: newProcess, Commands: commands,
-		ServeHelp: `With --access FILE, people sign in at an issuer of OpenID Connect, and their tokens are
+		Name: "signon", Problems: []problem.Kind{signOnOff}, New: newProcess, Commands: commands, Alerts: alerts,
+		ServeHelp: `With --access FILE, people sign in at issuers of OpenID Connect, and their tokens are
 accepted. The file says who they are here; see procaas access test.`,
 	}
 }
@@ -40,7 +40,7 @@ func newProcess() *addon.Process {
 	p := &process{}
 	return &addon.Process{
 		ServeFlags: func(f *pflag.FlagSet) {
-			f.StringVar(&p.file, "access", "", "YAML file that says which issuer signs people on, and what they may do; read again when it changes")
+			f.StringVar(&p.file, "access", "", "YAML file that says which issuers sign people on, and what they may do; read again when it changes")
 		},
 		Identifier: p.identifier,
 		Open:       p.open,
@@ -62,12 +62,16 @@ func (p *process) identifier() (access.Identifier, error) {
 }
 
 func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
+	h.Metrics.MustRegister(issuers{p.desk})
 	if p.desk == nil {
 		return &addon.Part{}, nil
 	}
 	p.desk.Use(h.HTTP("the issuer of tokens", issuerPause), h.Log)
-	return &addon.Part{Run: func(ctx context.Context, _ addon.Running) error {
-		p.desk.Run(ctx)
-		return nil
-	}}, nil
+	return &addon.Part{
+		Degraded: func() error { return away(p.desk) },
+		Run: func(ctx context.Context, _ addon.Running) error {
+			p.desk.Run(ctx)
+			return nil
+		},
+	}, nil
 }

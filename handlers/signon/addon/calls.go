@@ -36,7 +36,13 @@ func (p *process) calls() api.Group {
 
 // A startQuery says what to show after signing in.
 type startQuery struct {
-	Next string `query:"next" doc:"The page of the console to show afterwards."`
+	Issuer string `query:"issuer" doc:"The id of the issuer; the first one that signs people in to the console without."`
+	Next   string `query:"next" doc:"The page of the console to show afterwards."`
+}
+
+// An endQuery says where to sign out.
+type endQuery struct {
+	Issuer string `query:"issuer" doc:"The id of the issuer; the first one that signs people in to the console without."`
 }
 
 // A callbackQuery is what an issuer sends a browser back with.
@@ -63,17 +69,13 @@ func (p *process) operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/sign-on", ID: "get-sign-on", Need: rest.Anybody, Tag: "sign-on",
 			Summary:  "Get who signs people on, for the command line",
-			Replies:  []rest.Reply{{About: "The issuer.", Example: remote.Issuer{Issuer: "https://login.example.com", Client: "procaas-cli", Scopes: []string{"openid", "email"}}}},
+			Replies:  []rest.Reply{{About: "The issuers.", Example: remote.SignOn{Issuer: exampleIssuer, Issuers: []remote.Issuer{exampleIssuer}}}},
 			Problems: []problem.Kind{signOnOff},
-		}, func(*rest.Call, *rest.Nothing) (remote.Issuer, error) {
+		}, func(*rest.Call, *rest.Nothing) (remote.SignOn, error) {
 			if p.desk == nil {
-				return remote.Issuer{}, off()
+				return remote.SignOn{}, off()
 			}
-			client, issuer := p.desk.Login()
-			if client == nil {
-				return remote.Issuer{Issuer: issuer}, nil
-			}
-			return remote.Issuer{Issuer: issuer, Client: client.ID, Scopes: client.LoginScopes()}, nil
+			return signOnOf(p.desk.Issuers()), nil
 		}),
 		rest.WithParameters(browser(signon.StartPath, "start-sign-on", "Send a browser to the issuer to sign in to the console",
 			"The flow is that of an authorization code with PKCE.", toIssuer),
@@ -81,17 +83,17 @@ func (p *process) operations() []rest.Operation {
 				if p.desk == nil {
 					return off()
 				}
-				return known(p.desk.Start(c.W, c.R, ui.OwnPage(in.Next)))
+				return known(p.desk.Start(c.W, c.R, in.Issuer, ui.OwnPage(in.Next)))
 			}),
 		rest.WithParameters(browser(signon.CallbackPath, "finish-sign-on", "Take a browser back from the issuer, and sign its person in to the console",
 			"The session ends with the token of the issuer at the latest.", page),
 			func(c *rest.Call, _ *callbackQuery) error { return p.finish(c) }),
 		rest.WithParameters(browser(endPath, "end-sign-on", "Send a browser to the issuer to sign out there, too", "", toIssuer),
-			func(c *rest.Call, _ *rest.Nothing) error {
+			func(c *rest.Call, in *endQuery) error {
 				if p.desk == nil {
 					return off()
 				}
-				to := p.desk.End(c.Context(), c.R, ui.SignInPage)
+				to := p.desk.End(c.R, in.Issuer, ui.SignInPage)
 				if to == "" {
 					to = ui.SignInPage
 				}
@@ -99,6 +101,23 @@ func (p *process) operations() []rest.Operation {
 				return nil
 			}),
 	}
+}
+
+var exampleIssuer = remote.Issuer{ID: "staff", Issuer: "https://login.example.com", Client: "procaas-cli", Scopes: []string{"openid", "email"}}
+
+// signOnOf describes the issuers. Commands that know only one take the first one with a client for them.
+func signOnOf(all []*signon.Issuer) (on remote.SignOn) {
+	for _, i := range all {
+		one := remote.Issuer{ID: i.ID, Issuer: i.Issuer}
+		if i.Login != nil {
+			one.Client, one.Scopes = i.Login.ID, i.Login.LoginScopes()
+		}
+		if on.Client == "" && (on.Issuer.Issuer == "" || one.Client != "") {
+			on.Issuer = one
+		}
+		on.Issuers = append(on.Issuers, one)
+	}
+	return on
 }
 
 // known converts errors of package signon.

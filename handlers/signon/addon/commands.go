@@ -15,7 +15,7 @@ import (
 func commands(addon.Tools) []addon.Command {
 	access := &cobra.Command{
 		Use: "access", Short: "Check the file of serve --access",
-		Long: `access works with the file of procaas serve --access. It names an issuer of tokens, and has
+		Long: `access works with the file of procaas serve --access. It names issuers of tokens, and has
 rules for what their bearers may do.`,
 	}
 	access.AddCommand(testCommand())
@@ -38,7 +38,7 @@ func testCommand() *cobra.Command {
 		Use: "test FILE", Short: "Show what somebody may do by an access file", Args: cobra.ExactArgs(1),
 		Long: `test checks an access file. With --claims, it shows what the bearer of a token with these
 claims may do, and by which rule. The claims are a mapping in JSON, as they stand in the
-token. - is stdin. Nothing is asked of the issuer.
+token. Among several issuers, the claim iss chooses. - is stdin. No issuer is asked.
 
 It ends with 1 if the file has errors, or if no rule fits.`,
 		Example: "  procaas access test access.yaml\n  procaas access test access.yaml --claims claims.json",
@@ -61,7 +61,12 @@ It ends with 1 if the file has errors, or if no rule fits.`,
 			return cli.ErrFindings
 		}
 		if *claims == "" {
-			return s.Printf("%s has %s for %s\n", args[0], diag.Plural(len(f.Rules), "rule"), f.Issuer)
+			for _, i := range f.Issuers {
+				if err := s.Printf("%s has %s for %s\n", args[0], diag.Plural(len(i.Rules), "rule"), i.Issuer); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		data, err := s.Input(*claims)
 		if err != nil {

@@ -309,3 +309,20 @@ func (n *Node) follow(ctx context.Context) {
 		}
 	}
 }
+
+// A wholeNode is an engine with the add-ons of its node.
+type wholeNode struct {
+	*engine.Engine
+	parts []*plugged
+}
+
+// Degraded returns what does not work although the node works: of the engine, or else of an add-on.
+func (n wholeNode) Degraded() error {
+	err := n.Engine.Degraded()
+	for _, p := range n.parts {
+		if err == nil && p.Degraded != nil {
+			err = p.Degraded()
+		}
+	}
+	return err
+}

@@ -494,7 +494,8 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 			return errNoToken(beyond)
 		}
 	}
-	n.metrics.MustRegister(observe.NewDegraded(e))
+	whole := wholeNode{e, n.parts}
+	n.metrics.MustRegister(observe.NewDegraded(whole))
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
 		return err
 	}
@@ -508,6 +509,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 		}
 	}
 	served.Engine = api.Of(e)
+	served.Engine.Health, served.Engine.Console.Node = whole, whole
 	served.Log = n.log
 	served.Registry = n.metrics
 	served.Version = cli.Version()

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	keysFresh   = 5 * time.Minute  // after that long, keys are read again: the issuer may have withdrawn one
+	keysFresh   = time.Minute      // after that long, keys are read again: the issuer may have withdrawn one
 	keysAgain   = 10 * time.Second // the pause after a failure, and between readings for keys that nobody knows
 	keysAtOnce  = 3                // readings for keys that nobody knows, without a pause
 	issuerTime  = 5 * time.Second  // of one request to the issuer
@@ -35,8 +35,8 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// An issuer knows the addresses and the keys of an issuer of tokens. What it has read stays while the issuer is away.
-type issuer struct {
+// A provider knows the addresses and the keys of an issuer of tokens. What it has read stays while the issuer is away.
+type provider struct {
 	address string
 	client  *http.Client // nil for the default
 	log     *slog.Logger
@@ -46,25 +46,27 @@ type issuer struct {
 	unknown *rate.Limiter // readings for keys that nobody knows
 
 	mu   sync.Mutex // guards the rest
-	away bool       // the log says so
+	away error      // why it could not be asked the last time; nil if it could
+	told bool       // it was asked once
 }
 
 // known is what was read of an issuer at once. It never changes.
 type known struct {
-	provider *oidc.Provider
-	keys     []jose.JSONWebKey
-	end      string // address where people sign out there; empty for none
+	oidc  *oidc.Provider
+	keys  []jose.JSONWebKey
+	end   string // address where people sign out there; empty for none
+	named bool   // its answers to browsers say who it is, as RFC 9207 has it
 }
 
-func newIssuer(address string, client *http.Client, log *slog.Logger) *issuer {
-	return &issuer{address: address, client: client, log: log, unknown: rate.NewLimiter(rate.Every(keysAgain), keysAtOnce)}
+func newProvider(address string, client *http.Client, log *slog.Logger) *provider {
+	return &provider{address: address, client: client, log: log, unknown: rate.NewLimiter(rate.Every(keysAgain), keysAtOnce)}
 }
 
 // run reads the keys again and again until ctx ends.
-func (i *issuer) run(ctx context.Context) {
+func (p *provider) run(ctx context.Context) {
 	for {
 		pause := keysFresh
-		if i.read(ctx) != nil {
+		if p.read(ctx) != nil {
 			pause = keysAgain
 		}
 		select {
@@ -76,62 +78,70 @@ func (i *issuer) run(ctx context.Context) {
 }
 
 // read reads the addresses and the keys of the issuer. Calls at the same time share one reading.
-func (i *issuer) read(ctx context.Context) error {
-	_, err, _ := i.reading.Do("", func() (any, error) {
+func (p *provider) read(ctx context.Context) error {
+	_, err, _ := p.reading.Do("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTime)
 		defer cancel()
-		now, err := i.ask(ctx)
+		now, err := p.ask(ctx)
 		if err == nil {
-			i.known.Store(now)
+			p.known.Store(now)
 		}
-		i.tell(err)
+		p.tell(err)
 		return nil, err
 	})
 	return err
 }
 
-// tell logs that the issuer is away, or is back.
-func (i *issuer) tell(err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	before := i.away
-	i.away = err != nil
+// tell notes whether the issuer could be asked, and logs that it is away, or is back.
+func (p *provider) tell(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.away
+	p.away, p.told = err, true
 	switch {
-	case i.away == before:
-	case i.away:
-		i.log.Error("the issuer of tokens cannot be asked; its keys stay as they were read, and tokens of this server go on", "issuer", i.address,
-			"keys", i.known.Load() != nil, "error", err)
+	case (err == nil) == (before == nil):
+	case err != nil:
+		p.log.Error("the issuer of tokens cannot be asked; its keys stay as they were read, and tokens of this server go on", "issuer", p.address,
+			"keys", p.known.Load() != nil, "error", err)
 	default:
-		i.log.Info("the issuer of tokens answers again", "issuer", i.address)
+		p.log.Info("the issuer of tokens answers again", "issuer", p.address)
 	}
 }
 
-func (i *issuer) ask(ctx context.Context) (*known, error) {
-	if i.client != nil {
-		ctx = oidc.ClientContext(ctx, i.client)
+// state returns why the issuer could not be asked the last time, and whether it was asked at all.
+func (p *provider) state() (away error, asked bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.away, p.told
+}
+
+func (p *provider) ask(ctx context.Context) (*known, error) {
+	if p.client != nil {
+		ctx = oidc.ClientContext(ctx, p.client)
 	}
-	p, err := oidc.NewProvider(ctx, i.address)
+	found, err := oidc.NewProvider(ctx, p.address)
 	if err != nil {
 		return nil, err
 	}
 	var said struct {
-		Keys string `json:"jwks_uri"`
-		End  string `json:"end_session_endpoint"`
+		Keys  string `json:"jwks_uri"`
+		End   string `json:"end_session_endpoint"`
+		Named bool   `json:"authorization_response_iss_parameter_supported"`
 	}
-	if err := p.Claims(&said); err != nil {
+	if err := found.Claims(&said); err != nil {
 		return nil, err
 	}
-	keys, err := i.readKeys(ctx, said.Keys)
-	return &known{provider: p, keys: keys, end: said.End}, err
+	keys, err := p.readKeys(ctx, said.Keys)
+	return &known{oidc: found, keys: keys, end: said.End, named: said.Named}, err
 }
 
 // readKeys reads a set of keys. Those of an unknown kind are left out.
-func (i *issuer) readKeys(ctx context.Context, address string) ([]jose.JSONWebKey, error) {
+func (p *provider) readKeys(ctx context.Context, address string) ([]jose.JSONWebKey, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
-	client := i.client
+	client := p.client
 	if client == nil {
 		client = http.DefaultClient
 	}
@@ -161,34 +171,34 @@ func (i *issuer) readKeys(ctx context.Context, address string) ([]jose.JSONWebKe
 }
 
 // get returns what is known of the issuer. It reads it if that was never possible.
-func (i *issuer) get(ctx context.Context) (*known, error) {
-	if k := i.known.Load(); k != nil {
+func (p *provider) get(ctx context.Context) (*known, error) {
+	if k := p.known.Load(); k != nil {
 		return k, nil
 	}
-	if !i.unknown.Allow() {
-		return nil, i.unreachable(errors.New("it did not answer a moment ago"))
+	if !p.unknown.Allow() {
+		return nil, p.unreachable(errors.New("it did not answer a moment ago"))
 	}
-	if err := i.read(ctx); err != nil {
-		return nil, i.unreachable(err)
+	if err := p.read(ctx); err != nil {
+		return nil, p.unreachable(err)
 	}
-	return i.known.Load(), nil
+	return p.known.Load(), nil
 }
 
 // unreachable is the problem of callers whose token cannot be looked at.
-func (i *issuer) unreachable(err error) error {
+func (p *provider) unreachable(err error) error {
 	return problem.New(problem.NotReady, "the token cannot be checked, since its issuer %s does not answer: %s; tokens of this server go on",
-		i.address, err).With("Retry-After", "10")
+		p.address, err).With("Retry-After", "10")
 }
 
 // verify returns the claims of a token that the issuer has signed. The error is a [*ClaimError], or a problem.
-func (i *issuer) verify(ctx context.Context, token string) (Claims, []byte, error) {
-	by := &signer{issuer: i}
+func (p *provider) verify(ctx context.Context, token string) (Claims, []byte, error) {
+	by := &signer{provider: p}
 	// The verifier of the library forgets what its errors wrap, so claims are checked by their caller, and the signer keeps its error.
 	config := &oidc.Config{SkipClientIDCheck: true, SkipExpiryCheck: true, SkipIssuerCheck: true}
 	for _, a := range algorithms {
 		config.SupportedSigningAlgs = append(config.SupportedSigningAlgs, string(a))
 	}
-	if _, err := oidc.NewVerifier(i.address, by, config).Verify(ctx, token); by.err != nil {
+	if _, err := oidc.NewVerifier(p.address, by, config).Verify(ctx, token); by.err != nil {
 		return nil, nil, by.err
 	} else if err != nil && by.payload == nil {
 		return nil, nil, &ClaimError{"alg", "the token has no signature of a kind that is accepted: " + shortened(err.Error())}
@@ -202,7 +212,7 @@ func (i *issuer) verify(ctx context.Context, token string) (Claims, []byte, erro
 
 // A signer verifies the signature of one token. It implements [oidc.KeySet].
 type signer struct {
-	*issuer
+	*provider
 	payload []byte
 	err     error
 }
