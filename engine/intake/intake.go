@@ -147,12 +147,12 @@ func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 		in.From = states[ev.Type]
 	}
 	var err error
-	in.Key, err = flowKey(flow, ev)
+	in.Key, err = FlowKey(flow, ev)
 	return in, err
 }
 
-// flowKey returns the entity of an event.
-func flowKey(f *tree.Flow, ev model.Event) (string, error) {
+// FlowKey returns the key of an event in a flow. The error is an [*Error].
+func FlowKey(f *tree.Flow, ev model.Event) (string, error) {
 	if f.Key.IsNull() {
 		if ev.Key == "" {
 			return "", &Error{

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/ui"
 	"procaas/engine/credentials"
+	"procaas/engine/store"
 	"procaas/handlers/subscriptions"
 	"procaas/handlers/subscriptions/broker"
 	"procaas/handlers/subscriptions/jetstream"
@@ -65,6 +66,7 @@ func newProcess() *addon.Process {
 					p.readers.Run(ctx)
 					return nil
 				},
+				Erase: func(ctx context.Context, of store.Erasing) (store.Erased, error) { return p.readers.Erase(ctx, of) },
 			}, nil
 		},
 		Close: func() error {
