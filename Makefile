@@ -16,9 +16,8 @@ RACE    := CGO_ENABLED=1 $(TEST) -race -gcflags='modernc.org/sqlite/lib=-race=fa
 
 # The packages whose tests make test runs under the race detector: much is concurrent in them, and their tests are quick. make race
 # runs all, except the playground: its process may use some hundred MiB of addresses, and the detector alone reserves terabytes.
-RACED   := $(addprefix procaas/, engine/alert engine/api/access engine/api/transport engine/budget engine/guard \
-	engine/intake engine/node engine/outbound handlers/queue/taskrun engine/watch engine/writes \
-	handlers/balancer/handoff handlers/balancer/route handlers/sharding/client handlers/sharding/shardmap)
+RACED   := $(addprefix procaas/, engine/budget engine/guard engine/intake engine/node engine/outbound engine/watch engine/writes \
+	handlers/balancer/handoff)
 LIST     = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 
 .PHONY: help demo build quick test race test-long matrix bench release golden lint

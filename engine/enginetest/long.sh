@@ -40,8 +40,9 @@ memory() {
 	PROCAAS_TEST_MEMORY=4096MiB go test -count 1 -timeout 60m ./cmd/procaas -run '^TestNodesStayWithinTheirMemory$'
 }
 
-# Nodes, workers of the queue and their PostgreSQL under faults.
+# Nodes, workers of the queue and their PostgreSQL under faults, and a node that is killed before and after everything that it does.
 torture() {
+	db go test -count 1 -timeout 15m -run '^TestCrashAtEveryIO$' ./engine/enginetest -every-moment
 	go test -count 1 -timeout 15m -v -run '^TestTorture$' ./cmd/procaas -torture 3m
 	go test -count 1 -timeout 15m -v -run '^TestQueueTorture$' ./cmd/procaas -torture 6m
 }
