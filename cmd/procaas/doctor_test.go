@@ -1,14 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"procaas/engine/api/cli"
 )
@@ -69,6 +72,21 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	mend("token", "revoke", "eve", "--reason", "replaced")
 	finds("none of which ends within 14 days", cli.ExitFine, "--server", at)
 
+	mend("switch", "keep", "ping/only/pong", "--reason", "always")
+	mend("switch", "off", "ping", "--force", "--reason", "not now")
+	finds("ping/only/pong is kept in the flow, but ping is off", cli.ExitFindings, "--server", at)
+	mend("switch", "on", "ping", "--reason", "again")
+	finds("none of which contradict", cli.ExitFine, "--server", at, "--store", dsn)
+	finds("MiB are free beside the store", cli.ExitFine, "--store", dsn)
+
+	kept := filepath.Join(dir, "config", "procaas", "tokens.json")
+	login := fmt.Sprintf(`{%q: {"token": %q, "expires": %q}}`, at, adminToken, time.Now().Add(10*time.Minute).UTC().Format(time.RFC3339))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(kept), 0o700), os.WriteFile(kept, []byte(login), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	env = append(env, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "PROCAAS_TOKEN=")
+	finds("procaas login --server "+at, cli.ExitFindings, "--server", at)
+
 	finds("Is a server running there?", cli.ExitBroken, "--server", "http://127.0.0.1:1")
 	finds("start it, or name its address by --server", cli.ExitFindings, "--server", "http://127.0.0.1:1", "--store", dsn)
 	finds("want postgres://", cli.ExitUsage, "--store", "mysql:x")
@@ -83,6 +101,7 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 		fmt.Fprint(w, answers[r.URL.Path])
 	}))
 	defer server.Close()
+	const gonePath = "the control of a has no effect: no pipeline has this path"
 	const node = `{"node": %d, "name": "n%[1]d", "alive": %t, "runs": %d, "bundle": %q}`
 	for _, c := range []struct {
 		degraded, version string
@@ -94,6 +113,7 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 		{"the cell b is away", cli.Version(), nil, "", "ready, but the cell b is away"},
 		{"", "v0.0.1", nil, "", "the server has version v0.0.1"},
 		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 0, "abc"), fmt.Sprintf(node, 2, true, 0, "def")}, "", "served by different pipelines: abc by n1; def by n2"},
+		{"", cli.Version(), nil, "", gonePath},
 		{"", cli.Version(), []string{fmt.Sprintf(node, 1, false, 3, "abc")}, "", "n1 is dead and still has 3 runs"},
 		{
 			"", cli.Version(), nil, `{"id": "bank", "certificate": {"file": "bank.crt", "until": "2026-01-02T03:04:05Z", "renew_by": "2026-01-01T03:04:05Z"}}`,
@@ -104,6 +124,7 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 		answers["/admin/v1/nodes"] = `{"items": [` + strings.Join(c.nodes, ",") + `]}`
 		answers["/admin/v1/tokens"] = `{"items": []}`
 		answers["/admin/v1/services"] = `{"items": [` + c.services + `]}`
+		answers["/admin/v1/controls"] = `{"items": [{"path": "a", "enabled": true, "known": ` + strconv.FormatBool(c.want != gonePath) + `}]}`
 		out := new(strings.Builder)
 		code := Main(t.Context(), []string{"doctor", "--server", server.URL}, cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
 		want := cli.ExitFindings

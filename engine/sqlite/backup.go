@@ -9,11 +9,33 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 
 	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
+
+// leastRoom is the free space of a disk below which events may soon be refused. The log of a busy store alone takes a quarter of it.
+const leastRoom = 256 << 20
+
+// room looks at the free space beside a store. It returns nothing if the file system does not say.
+func room(path string, size int64) []store.Check {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return nil
+	}
+	return []store.Check{roomFor(size, uint64(fs.Bavail)*uint64(fs.Bsize))}
+}
+
+func roomFor(size int64, free uint64) store.Check {
+	c := store.Check{Name: "disk", Level: store.CheckFine, Found: fmt.Sprintf("%d MiB are free beside the store, which has %d MiB", free>>20, size>>20)}
+	if free < leastRoom {
+		c.Level = store.CheckWarning
+		c.Remedy = "make room, or a shorter --retention: a node whose disk is full refuses events, and runs wait"
+	}
+	return c
+}
 
 // maxDamage bounds what a check says of a damaged file.
 const maxDamage = 5
@@ -152,6 +174,7 @@ func Examine(ctx context.Context, path string, addons ...store.Tables) (all []st
 			Name: "pages", Level: store.CheckRefused, Found: err.Error(), Remedy: "restore the newest backup that procaas store check finds fine",
 		}), nil
 	}
+	all = append(all, room(path, info.Size())...)
 	all = append(all, store.Check{Name: "pages", Level: store.CheckFine, Found: "every page was read, and indexes agree with tables"})
 	db, err := openBeside(path)
 	if err != nil {

@@ -169,6 +169,15 @@ func renewKept(ctx context.Context, server string) (token string, err error) {
 	return token, err
 }
 
+// Login returns what procaas login has kept for the server of the call. It is zero if the call is made with another token.
+func (q *Call) Login() KeptToken {
+	_, all, err := readKept()
+	if t := all[strings.TrimRight(q.Server, "/")]; err == nil && t.Token == q.token {
+		return t
+	}
+	return KeptToken{}
+}
+
 // renewWithin bounds the request for another token.
 const renewWithin = 10 * time.Second
 

@@ -16,6 +16,7 @@ import (
 	"procaas/engine/api/cli"
 	"procaas/engine/api/problem"
 	"procaas/engine/credentials"
+	"procaas/engine/guard"
 	"procaas/engine/pgkit"
 	"procaas/engine/store"
 )
@@ -23,16 +24,20 @@ import (
 // endsSoon is how long before its end a token is a finding.
 const endsSoon = 14 * 24 * time.Hour
 
+// signInAgain is how long before its end a login is a finding that nothing renews. The issuers of such tokens give them for hours.
+const signInAgain = time.Hour
+
 // Command returns the command.
 func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [PATH…]",
 		Short: "Look for what is wrong with a server and its store",
-		Long: `doctor asks a server how it is: whether it works, whether its nodes serve the same pipelines, and
-which tokens, and which certificates for services, are about to end. With paths it says how the files
-there differ from what is current on the server. With --store it also does what procaas store check
-does. There it finds clocks that differ, locks that hold others up, and tables that grow. With --store
-alone, no server is asked.
+		Long: `doctor asks a server how it is: whether it works, and whether its nodes serve the same pipelines.
+It finds tokens, logins, and certificates for services that are about to end, and switches that
+contradict each other. With paths it says how the files there differ from what is current on the
+server. With --store it also does what procaas store check does. There it finds clocks that differ,
+locks that hold others up, tables that grow, and a disk that is full. With --store alone, no server
+is asked.
 
 It changes nothing, and says for each finding what to do. What a node makes of its flags is not asked:
 procaas serve --check says that.
@@ -97,7 +102,7 @@ func (d *doctor) server() error {
 	for _, look := range []struct {
 		name string
 		at   func() error
-	}{{"nodes", d.nodes}, {"tokens", d.tokens}, {"certificates", d.certificates}, {"definitions", d.definitions}} {
+	}{{"nodes", d.nodes}, {"tokens", d.tokens}, {"certificates", d.certificates}, {"login", d.login}, {"controls", d.controls}, {"definitions", d.definitions}} {
 		err := look.at()
 		if refused, ok := errors.AsType[*problem.Problem](err); ok {
 			d.note(look.name, store.CheckWarning, "use a token that may do that", "not looked at: %s", refused.Detail)
@@ -182,6 +187,53 @@ func (d *doctor) tokens() error {
 	}
 	if ending == 0 {
 		d.note("tokens", store.CheckFine, "", "%d tokens, none of which ends within %d days", len(all), int(endsSoon.Hours()/24))
+	}
+	return nil
+}
+
+// login looks at the login of the person who asks.
+func (d *doctor) login() error {
+	t := d.Login()
+	switch {
+	case t.Token == "":
+	case t.Refresh == "" && time.Until(t.Expires) < signInAgain:
+		d.note("login", store.CheckWarning, "procaas login --server "+d.Server, "your login ends at %s, and nothing renews it", cli.Time(t.Expires))
+	default:
+		d.note("login", store.CheckFine, "", "your login is good until %s, or renewed then", cli.Time(t.Expires))
+	}
+	return nil
+}
+
+// controls looks for switches, limits and rollouts that have no effect, because the path is gone or another one overrules them.
+func (d *doctor) controls() error {
+	all, err := d.Controls(d.Ctx)
+	if err != nil {
+		return err
+	}
+	contradicts := 0
+	for _, c := range all {
+		if c.Expired {
+			continue
+		}
+		undo := fmt.Sprintf("procaas switch undo %d takes it back", c.Revision)
+		if !c.Known {
+			contradicts++
+			d.note("controls", store.CheckWarning, undo, "the control of %s has no effect: no pipeline has this path", c.Path)
+		}
+		for _, off := range all {
+			over := !off.Enabled && off.Mode != guard.ModeHold && !off.Expired && strings.HasPrefix(c.Path+"/", off.Path+"/")
+			switch {
+			case over && c.Mode == guard.ModeKeep:
+				contradicts++
+				d.note("controls", store.CheckWarning, undo, "%s is kept in the flow, but %s is off", c.Path, off.Path)
+			case over && c.RolloutPercent != nil:
+				contradicts++
+				d.note("controls", store.CheckWarning, undo, "%s is rolled out to %g%%, but %s is off", c.Path, *c.RolloutPercent, off.Path)
+			}
+		}
+	}
+	if contradicts == 0 {
+		d.note("controls", store.CheckFine, "", "%s, none of which contradict", diag.Plural(len(all), "control"))
 	}
 	return nil
 }
