@@ -115,7 +115,7 @@ func (c *Certificates) Err() error {
 	return errors.Join(all...)
 }
 
-// Own returns the certificate that the node shows to a service, with its file; nil for none.
+// Own returns the certificate that the node shows to a service, with its file. It is nil if there is none.
 func (c *Certificates) Own(s *tree.Service) (own *x509.Certificate, file string) {
 	if s.TLS == nil {
 		return nil, ""
