@@ -94,7 +94,7 @@ func NewVault(docs store.Documents, file string, log *slog.Logger) *Vault {
 	return v
 }
 
-// Refresh reads the data keys of the store, and opens those that are new with the file. A process that has opened keys goes on with
+// Refresh reads the data keys of the store, and opens those that are new with the file. A process that has opened keys keeps
 // them if the file lacks the key-encryption key of a new one.
 func (v *Vault) Refresh(ctx context.Context) (*keys, error) {
 	v.mu.Lock()
