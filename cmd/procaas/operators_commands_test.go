@@ -76,6 +76,9 @@ var operatorCommandsPostgres = []string{
 	`procaas store check --store STORE`,
 	`pg_dump -Fc -f COPY STORE`,
 	`procaas store adopt --store STORE`, // it was not restored
+	`procaas store keys list --store STORE`,
+	`procaas store keys new COPY.keys; procaas store keys rotate --store STORE --encryption-keys COPY.keys && exit 1 || [ $? = 2 ]`,
+	`procaas store keys stop --store STORE && exit 1 || [ $? = 2 ]; procaas store keys remove x --store STORE && exit 1 || [ $? = 2 ]`,
 	`procaas store migrate --store STORE`,
 }
 

@@ -134,11 +134,13 @@ func TestEncryptionBeginsAlone(t *testing.T) {
 	bare, keys := inMemory(), file(t)
 	plain := seal(t, bare, "")
 	node := join(t, plain)
-	if text := refused(t, bare, keys); !strings.Contains(text, "n") {
-		t.Error(text)
+	ring, other := &sealed.Ring{File: keys, Log: slog.New(slog.DiscardHandler)}, bare
+	if err := ring.Store(t.Context(), &other); err == nil || !strings.Contains(err.Error(), "without encryption: n.") {
+		t.Errorf("beside a node without keys: %v", err)
 	}
 	must(t, plain.Ledger.Leave(t.Context(), node, nil))
-	s, other := seal(t, bare, keys), seal(t, bare, keys)
+	s := seal(t, bare, keys)
+	other = seal(t, bare, keys)
 	late := seal(t, bare, "") // opened before there are keys
 	join(t, s)
 	join(t, other)

@@ -114,6 +114,6 @@ func (v *Vault) refuseOthers(ctx context.Context, since time.Time) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return keyErrorf("nodes are alive that work without encryption: %s. Encryption begins when none of them is left. Stop them, wait until "+
+	return fmt.Errorf("nodes are alive that work without encryption: %s. Encryption begins when none of them is left. Stop them, wait until "+
 		"the leases of those that were killed have ended, and start this node again", strings.Join(names, ", "))
 }

@@ -91,6 +91,20 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func BenchmarkStore(b *testing.B) {
+	for _, kind := range []string{"plain", "sealed"} {
+		b.Run(kind, func(b *testing.B) {
+			conformance.Benchmark(b, func(b *testing.B) store.Store {
+				s := inFile(b, filepath.Join(b.TempDir(), "store.db"))
+				if kind == "sealed" {
+					s = seal(b, s, file(b))
+				}
+				return s
+			})
+		})
+	}
+}
+
 // said is what a customer has said, which must be nowhere in a sealed store.
 const said = "what only this customer has said"
 

@@ -248,6 +248,8 @@ func Of(err error) *Problem {
 		return New(KnownCode(refused.Code, InvalidEvent), "%s", refused.Message)
 	}
 	switch {
+	case errors.Is(err, store.ErrSealed):
+		return New(InvalidParameter, "%s; search by key, label, handler, class of error or time", store.ErrSealed)
 	case errors.Is(err, store.ErrLost):
 		return New(StoreUnavailable, "%s, /readyz says what is missing; it is unknown whether the call took effect, so repeat it with "+
 			"the same ids",

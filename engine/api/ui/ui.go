@@ -386,6 +386,8 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		text = "Reading the run took too long. The page tries again by itself."
 	case errors.Is(err, store.ErrCursor):
 		status, text = http.StatusBadRequest, "The list has no such page. Start at its first page."
+	case errors.Is(err, store.ErrSealed):
+		status, text = http.StatusBadRequest, "The store is encrypted, so it cannot search in payloads and errors. Search by key, label or time."
 	case errors.Is(err, explain.ErrNoHandler):
 		status, text = http.StatusNotFound, err.Error()
 	case errors.Is(err, store.ErrNotFound):

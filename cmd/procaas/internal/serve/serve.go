@@ -74,6 +74,7 @@ type Flags struct {
 	Admin, Metrics      string // addresses of their own; empty: Listen
 	Profile             bool   // admins may profile the process
 	Issuers             string // file of the issuers of client certificates; empty: none
+	Keys                string // file of key-encryption keys; empty: the store is not encrypted
 
 	// Unread is why the files of Pipelines cannot run, if the bundle is the store's current one instead.
 	Unread error
@@ -159,6 +160,8 @@ OTEL_LOGS_EXPORTER=otlp. The other OTEL_ variables work too.`,
 	c.Flags().BoolVar(&f.Profile, "pprof", false, "let admins profile the process, at /debug/pprof/ where the console is")
 	c.Flags().StringVar(&f.Issuers, "tls-client-ca", "", "PEM file with the issuers of client certificates, which stand for tokens: see "+
 		"procaas token new --certificate")
+	c.Flags().StringVar(&f.Keys, "encryption-keys", "", "encrypt payloads in the store, with the key-encryption keys of this file: see procaas "+
+		"store keys")
 	cli.ConfigFlag(c)
 	check := c.Flags().Bool("check", false, "say what would keep the node from serving, and change nothing")
 	cli.OnlyFlag(c, "check")
@@ -393,7 +396,7 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (node *No
 
 // Stores returns the options of the node's store. An error says what is wrong with the flags.
 func (f *Flags) Stores() (stores.Options, error) {
-	o := stores.Options{DSN: f.Store, Migrate: f.Migrate}
+	o := stores.Options{DSN: f.Store, Migrate: f.Migrate, Keys: f.Keys}
 	err := o.Check()
 	if err != nil {
 		return o, err

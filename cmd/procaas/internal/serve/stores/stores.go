@@ -3,6 +3,7 @@ package stores
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/pgkit"
 	"procaas/engine/postgres"
+	"procaas/engine/sealed"
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
 )
@@ -27,6 +29,7 @@ type Options struct {
 	DSN     string       // postgres://… or sqlite:FILE
 	Spread  addon.Spread // opens DSN as one of several databases; nil if it is the only one
 	Migrate bool         // update the schema first
+	Keys    string       // file of key-encryption keys; empty: the store is not encrypted
 
 	// Attach adds ports of add-ons to each database that is opened in PostgreSQL. See [addon.Process].
 	Attach []func(ctx context.Context, c *store.Cell, dsn string, log *slog.Logger) error
@@ -37,18 +40,27 @@ func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error
 	if err := o.Check(); err != nil {
 		return store.Store{}, err
 	}
+	ring := &sealed.Ring{File: o.Keys, Log: log}
 	if o.Spread != nil {
-		return o.Spread(ctx, func(ctx context.Context, dsn string) (*store.Cell, error) { return o.openPostgres(ctx, dsn, true, log) }, log)
+		return o.Spread(ctx, func(ctx context.Context, dsn string) (*store.Cell, error) {
+			return o.openPostgres(ctx, dsn, true, ring)
+		}, log)
 	}
 	if pgkit.IsDSN(o.DSN) {
-		db, err := o.openPostgres(ctx, o.DSN, false, log)
+		db, err := o.openPostgres(ctx, o.DSN, false, ring)
 		if err != nil {
 			return store.Store{}, err
 		}
 		return db.Store, nil
 	}
 	k, at, _ := kindOf(o.DSN)
-	return k.open(ctx, at, o.Migrate)
+	s, err := k.open(ctx, at, o.Migrate)
+	if err == nil {
+		if err = ring.Store(ctx, &s); err != nil {
+			return store.Store{}, errors.Join(asUsage(err), s.Close())
+		}
+	}
+	return s, err
 }
 
 // A kind is a kind of store other than PostgreSQL. Only PostgreSQL can have cells.
@@ -109,16 +121,19 @@ func migratePostgres(ctx context.Context, dsn string) ([]store.Migration, error)
 }
 
 // openPostgres opens a database: a cell, or the only one.
-func (o Options) openPostgres(ctx context.Context, dsn string, cell bool, log *slog.Logger) (*store.Cell, error) {
-	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Addons: addons.Tables(), Cell: cell, Log: log})
+func (o Options) openPostgres(ctx context.Context, dsn string, cell bool, ring *sealed.Ring) (*store.Cell, error) {
+	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Addons: addons.Tables(), Cell: cell, Log: ring.Log})
 	if err != nil {
 		return nil, err
 	}
 	c := db.Cell()
 	for _, attach := range o.Attach {
-		if err := attach(ctx, c, dsn, log); err != nil {
+		if err := attach(ctx, c, dsn, ring.Log); err != nil {
 			return nil, err
 		}
+	}
+	if err := ring.Cell(ctx, c); err != nil {
+		return nil, errors.Join(asUsage(err), c.Close())
 	}
 	return c, nil
 }
@@ -176,8 +191,8 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 
 // Commands returns the commands for stores.
 func Commands() []*cobra.Command {
-	group := &cobra.Command{Use: "store", Short: "Check a store, back it up, adopt a restored one, and update its schema"}
-	group.AddCommand(migrateCommand(), checkCommand(), backupCommand(), adoptCommand())
+	group := &cobra.Command{Use: "store", Short: "Check a store, back it up, adopt a restored one, encrypt it, and update its schema"}
+	group.AddCommand(migrateCommand(), checkCommand(), backupCommand(), adoptCommand(), keysCommand())
 	old := migrateCommand()
 	old.Hidden = true
 	old.Short += ": now store migrate"
