@@ -43,7 +43,7 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 	}
 	call := &Call{
 		Path: t.Step.Path, Run: t.Run.ID, Flow: t.Run.Flow, Key: t.Run.Key, Event: t.Run.Event,
-		Attempt: t.Attempt.Attempt, Timeout: t.Own, TimeLeft: t.TimeLeft,
+		Attempt: t.Attempt.Attempt, Again: t.Again, Timeout: t.Own, TimeLeft: t.TimeLeft,
 		IdempotencyKey: t.IdempotencyKey, TraceParent: t.TraceParent, TraceState: t.TraceState, Now: t.Now,
 		Bundle: t.Definition.Bundle, HTTP: t.Definition.Client, Secured: t.Definition.Secured, Node: t.Node, Documents: e.o.Store.Documents,
 		RunStatus: e.RunStatus, Memory: &e.memory, Log: t.Log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,

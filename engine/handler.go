@@ -33,6 +33,7 @@ type Call struct {
 	Flow, Key string      // the entity; a pipeline without a flow is a flow of its own
 	Event     model.Event // the event that began the run, also inside a called pipeline
 	Attempt   int         // 1 for the first
+	Again     string      // what the handler asked for when it was called before, see [model.Result].Again
 
 	Timeout  time.Duration // of the handler; the context enforces it. 0 for none
 	TimeLeft time.Duration // until the deadline, which the context enforces too. 0 for none

@@ -33,7 +33,7 @@ import (
 //	plan format=F             the plan, as the command line shows it
 //	entity [state=S]          what is known of the key: its shared state as JSON
 //	event type=T              begins a run; the payload as JSON
-//	finish PATH [error=E] [status=N] [permanent] [after=D] [until=D] [emit=T,...] [unsaved]
+//	finish PATH [error=E] [status=N] [permanent] [after=D] [until=D] [again=TEXT] [emit=T,...] [unsaved]
 //	                          ends a call with the response given as JSON; E is
 //	                          timeout, connection, a status or a text; unsaved
 //	                          does not ask Ready and does not save
@@ -339,6 +339,8 @@ func (s *script) finish(d *datadriven.TestData) error {
 			if err != nil {
 				return err
 			}
+		case "again":
+			o.Result.Again = a.Vals[0]
 		case "emit":
 			for _, typ := range a.Vals {
 				o.Result.Emit = append(o.Result.Emit, model.Event{Type: typ})

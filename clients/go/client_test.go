@@ -146,15 +146,15 @@ func TestWorkerRetriesAndGivesUp(t *testing.T) {
 	attempts := make(chan string, 10)
 	put(ctx, t, c, "retried", "flaky")
 	put(ctx, t, c, "retried", "broken")
-	handle := func(_ context.Context, task procaas.QueuedTask) error {
+	handle := func(_ context.Context, task procaas.QueuedTask) (any, error) {
 		attempts <- string(task.Payload)
 		switch {
 		case string(task.Payload) == `"broken"`:
-			return procaas.Permanent(errors.New("no such letter"))
+			return nil, procaas.Permanent(errors.New("no such letter"))
 		case task.Attempt == 1:
-			return procaas.After(time.Millisecond, errors.New("busy"))
+			return nil, procaas.After(time.Millisecond, errors.New("busy"))
 		}
-		return nil
+		return nil, nil
 	}
 	stop := work(ctx, procaas.Worker{Client: c, Handlers: map[string]procaas.Handler{"retried": handle}, Concurrency: 2, Poll: time.Second})
 	count := map[string]int{}
@@ -174,12 +174,12 @@ func TestWorkerExtendsLeases(t *testing.T) {
 	ctx, c := within(t), procaas.New(server(t), procaas.Options{})
 	put(ctx, t, c, "long", nil)
 	extended := make(chan struct{}, 1)
-	handle := func(ctx context.Context, task procaas.QueuedTask) error {
+	handle := func(ctx context.Context, task procaas.QueuedTask) (any, error) {
 		for until := task.Until; !until.After(task.Until); {
 			until = untilOf(ctx, t, "long", task.ID)
 		}
 		extended <- struct{}{}
-		return nil
+		return nil, nil
 	}
 	stop := work(ctx, procaas.Worker{Client: c, Handlers: map[string]procaas.Handler{"long": handle}, Lease: 6 * time.Second, Poll: time.Second})
 	<-extended
@@ -214,10 +214,10 @@ func TestWorkerThatStopsReturnsItsTask(t *testing.T) {
 	ctx, c := within(t), procaas.New(server(t), procaas.Options{})
 	put(ctx, t, c, "drained", nil)
 	begun := make(chan struct{}, 1)
-	wait := func(ctx context.Context, _ procaas.QueuedTask) error {
+	wait := func(ctx context.Context, _ procaas.QueuedTask) (any, error) {
 		begun <- struct{}{}
 		<-ctx.Done()
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	w := procaas.Worker{
 		Client: c, Handlers: map[string]procaas.Handler{"drained": wait}, Poll: time.Second, Grace: time.Millisecond,
@@ -228,13 +228,32 @@ func TestWorkerThatStopsReturnsItsTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	attempt := make(chan int, 1)
-	w.Handlers = map[string]procaas.Handler{"drained": func(_ context.Context, task procaas.QueuedTask) error {
+	w.Handlers = map[string]procaas.Handler{"drained": func(_ context.Context, task procaas.QueuedTask) (any, error) {
 		attempt <- task.Attempt
-		return nil
+		return nil, nil
 	}}
 	stop = work(ctx, w)
 	if n := <-attempt; n != 1 {
 		t.Errorf("want the first attempt again, have attempt %d", n)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWorkerAnswersARun lets a run wait for the result of a worker.
+func TestWorkerAnswersARun(t *testing.T) {
+	t.Parallel()
+	ctx, c := within(t), procaas.New(server(t), procaas.Options{})
+	double := func(_ context.Context, task procaas.QueuedTask) (any, error) {
+		var n int
+		err := json.Unmarshal(task.Payload, &n)
+		return 2 * n, err
+	}
+	stop := work(ctx, procaas.Worker{Client: c, Handlers: map[string]procaas.Handler{"scores": double}, Poll: time.Second})
+	result, err := c.SubmitAndWait(ctx, procaas.Event{Type: "rate", Payload: 21})
+	if err != nil || string(result.Outputs) != `{"score":42}` {
+		t.Errorf("have %+v, %v", result, err)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)

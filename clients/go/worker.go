@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// A Handler does a task. The context ends at the timeout of the task, when another worker has it, or when the worker stops. An error is
+// A Handler does a task, and returns its result, which a run with queue.task gets, or nil. The context ends at the timeout of the task, when another worker has it, or when the worker stops. An error is
 // retried by the policy of the queue, unless [Permanent] or [After] says otherwise.
-type Handler func(ctx context.Context, t QueuedTask) error
+type Handler func(ctx context.Context, t QueuedTask) (result any, err error)
 
 // Permanent wraps an error that no retry can mend. The task becomes a dead letter.
 func Permanent(err error) error { return &verdict{error: err, final: true} }
@@ -185,8 +185,8 @@ func (r *working) begin(work context.Context, t QueuedTask) {
 	r.held[t.Receipt] = &held{cancel: cancel, until: time.Now().Add(r.Lease)}
 	r.mu.Unlock()
 	r.tasks.Go(func() {
-		err := r.do(ctx, t)
-		r.report(context.WithoutCancel(work), ctx, t, err)
+		result, err := r.do(ctx, t)
+		r.report(context.WithoutCancel(work), ctx, t, result, err)
 		cancel(nil)
 		r.mu.Lock()
 		delete(r.held, t.Receipt)
@@ -195,7 +195,7 @@ func (r *working) begin(work context.Context, t QueuedTask) {
 	})
 }
 
-func (r *working) do(ctx context.Context, t QueuedTask) (err error) {
+func (r *working) do(ctx context.Context, t QueuedTask) (result any, err error) {
 	if t.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(t.Timeout*float64(time.Second)))
@@ -211,12 +211,12 @@ func (r *working) do(ctx context.Context, t QueuedTask) (err error) {
 }
 
 // report tells the server the outcome of a task, unless another worker has it.
-func (r *working) report(own, ctx context.Context, t QueuedTask, err error) {
+func (r *working) report(own, ctx context.Context, t QueuedTask, result any, err error) {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, ErrLost):
 	case err == nil:
-		_, _ = r.tell(own, "complete", map[string]any{"receipts": []string{t.Receipt}})
+		_, _ = r.tell(own, "complete", map[string]any{"results": []any{map[string]any{"receipt": t.Receipt, "result": result}}})
 	case errors.Is(cause, ErrStopping):
 		_, _ = r.tell(own, "snooze", map[string]any{"tasks": []any{map[string]any{"receipt": t.Receipt}}})
 	default:

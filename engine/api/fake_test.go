@@ -931,6 +931,12 @@ func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]trans
 	return []transfers.ShardTransfer{transferring}, nil
 }
 
+func (f *fakeEngine) RunStatus(context.Context, string) (model.Status, error) {
+	return model.Parked, nil
+}
+
+func (f *fakeEngine) WakeRun(context.Context, string) error { return nil }
+
 func (f *fakeEngine) Supersede(_ context.Context, _ string, retried []store.TaskRetry, by store.Actor) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -77,7 +77,7 @@ func (b jsonText) record(c *Run, r *Record) jsonText {
 	if !ok {
 		b = b.numberOr(`,"status":`, r.Status)
 	}
-	b = b.listOr(`,"emitted":`, r.Emitted).numberOr(`,"heard":`, r.Heard)
+	b = b.listOr(`,"emitted":`, r.Emitted).numberOr(`,"heard":`, r.Heard).textOr(`,"again":`, r.Again)
 	if r.Each != nil {
 		b = b.each(c, r.Each)
 	}

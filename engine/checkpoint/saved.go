@@ -34,6 +34,7 @@ type Record struct {
 	Status   int                        `json:"status,omitempty"`
 	Emitted  []string                   `json:"emitted,omitempty"`
 	Heard    int                        `json:"heard,omitempty"`
+	Again    string                     `json:"again,omitempty"`
 	Each     *Each                      `json:"each,omitempty"`
 	Saw      map[string]json.RawMessage `json:"saw,omitempty"`
 	Was      map[string]json.RawMessage `json:"was,omitempty"`

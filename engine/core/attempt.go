@@ -27,6 +27,10 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 			r.overdue(r.unit(s), live)
 		case s.Handler.Await != nil:
 			r.expire(s, live)
+		case rec.looks():
+			if t, ok := r.attempt(r.unit(s), live); ok {
+				tasks = append(tasks, t)
+			}
 		default:
 			r.succeed(s, live)
 		}
@@ -166,7 +170,9 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 		}
 	}
 	rec.blind = rec.inFlight() // before the new attempt counts
-	rec.attempts++
+	if !rec.looks() {
+		rec.attempts++
+	}
 	r.whole.extent.starts(u)
 	if u.keepsAttempts() || u.Volatile && rec.attempts == 1 {
 		r.touch()
@@ -219,6 +225,7 @@ func (r *Run) describe(u unit, a Attempt, live Live) Attempt {
 	a.run = r
 	a.unit = u
 	a.Deadline = r.limitOf(u).at
+	a.Again = u.rec.lookup
 	return a
 }
 
@@ -252,6 +259,7 @@ type Attempt struct {
 	within  string        // the calls around it
 	Type    tree.Type     // of Body
 	Verify  bool          // it asks the service for the outcome of the attempt
+	Again   string        // what the handler has asked for, see [model.Result].Again
 	Attempt int           // from 1; a verification has the number of the attempt that it verifies
 	Body    any           // evaluated; may hold [datum.Secret] values; the handler may change it
 	// IdempotencyKey is the same for all attempts on all nodes. A call that was undone and is made

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
@@ -51,7 +52,7 @@ func (r *record) save(path string) checkpoint.Record {
 		Call: call, Trail: trail,
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held, Clock: r.clock,
-		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard),
+		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard), Again: r.lookup,
 		Each: r.each.save(), Saw: r.saw, Done: r.done, Borrowed: r.borrowed,
 		Was: r.was, Wide: r.wide, Tries: r.tries,
 	}
@@ -74,7 +75,10 @@ func (r *record) restore(saved checkpoint.Record) error {
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
 		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
 		heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done, borrowed: saved.Borrowed,
-		was: saved.Was, wide: saved.Wide, tries: saved.Tries,
+		was: saved.Was, wide: saved.Wide, tries: saved.Tries, lookup: saved.Again,
+	}
+	if r.looks() {
+		r.due = time.Time{} // whatever has woken the run, the handler looks now
 	}
 	if err := r.check(); err != nil {
 		return err

@@ -136,7 +136,7 @@ func (r *Run) undoCall(u unit, live Live) (Attempt, bool) {
 // undone records the outcome of an attempt of a compensation.
 func (r *Run) undone(u unit, o Outcome, live Live) {
 	rec, err := u.rec, o.Err
-	if err == nil && !o.Result.Until.IsZero() {
+	if err == nil && (!o.Result.Until.IsZero() || o.Result.Again != "") {
 		err = model.Permanent(errors.New("want a call that undoes something, have a wait"))
 	}
 	var events []model.Event

@@ -115,7 +115,7 @@ func (r *Run) beginItem(tasks []Attempt, u unit, live Live) []Attempt {
 	case u.rec.underway, u.rec.outcome == model.OutcomeUnknown:
 	case u.rec.due.After(live.Now):
 		r.overdue(u, live)
-	case u.rec.outcome == model.OutcomeWaiting:
+	case u.rec.outcome == model.OutcomeWaiting && !u.rec.looks():
 		r.itemSucceeded(u)
 	case u.Callee != nil:
 		return r.advanceCall(tasks, u, live)

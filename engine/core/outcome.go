@@ -22,6 +22,11 @@ func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 		return nil, o.Err
 	}
 	until := o.Result.Until
+	if o.Result.Again != "" {
+		u.rec.outcome, u.rec.err = model.OutcomeWaiting, ""
+		u.rec.lookup, u.rec.due = o.Result.Again, after(until, 0)
+		return nil, nil
+	}
 	raw, err := r.encode(u.Step, o.Result.Response, until.After(live.Now))
 	if err != nil {
 		return nil, err
@@ -40,6 +45,7 @@ func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 		return nil, model.Permanent(err)
 	}
 	rec := u.rec
+	rec.lookup = ""
 	rec.response, rec.raw, rec.status = o.Result.Response, raw, o.Result.Status
 	if until.After(live.Now) {
 		rec.outcome, rec.err = model.OutcomeWaiting, ""
@@ -77,6 +83,9 @@ type Outcome struct {
 
 // attempted handles the end of an attempt.
 func (r *Run) attempted(u unit, o Outcome, live Live) {
+	if u.rec.looks() {
+		u.rec.outcome = ""
+	}
 	events, err := r.take(u, o, live)
 	switch {
 	case err != nil:

@@ -115,7 +115,9 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	}
 	rec := u.rec
 	r.whole.refused = ""
-	r.whole.recording.ends(r.within+u.ref(), u, o, live)
+	if o.Result.Again == "" { // a replay has no use for a look without an answer
+		r.whole.recording.ends(r.within+u.ref(), u, o, live)
+	}
 	rec.underway = false
 	r.underway--
 	r.whole.extent.flying--

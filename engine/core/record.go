@@ -39,7 +39,8 @@ type record struct {
 	wide     []string                   // names that it changed too, whose old values were too large to keep
 	tries    []checkpoint.Try           // its last attempts, if one has failed
 
-	heard int64 // position of the last event that an await has looked at
+	heard  int64  // position of the last event that an await has looked at
+	lookup string // what the handler gets when it is called again, see [model.Result].Again; empty if it has not asked for that
 
 	each *iteration // items of a for-each; nil before they are known
 
@@ -86,6 +87,9 @@ func (r *record) decided() bool {
 func (r *record) repeats() bool {
 	return r.outcome == "" && r.attempts > 0 && !r.due.IsZero() && !r.underway
 }
+
+// looks reports whether the handler waits to be called again for the same attempt.
+func (r *record) looks() bool { return r.outcome == model.OutcomeWaiting && r.lookup != "" }
 
 // reached reports whether the handler has begun or is decided.
 func (r *record) reached() bool {

@@ -66,7 +66,7 @@ func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
 	if o.Err != nil {
 		return false, o.Err
 	}
-	if len(o.Result.Emit) > 0 || !o.Result.Until.IsZero() {
+	if len(o.Result.Emit) > 0 || !o.Result.Until.IsZero() || o.Result.Again != "" {
 		return false, model.Permanent(errors.New("want an answer, have events or a wait"))
 	}
 	raw, err := r.encode(u.Step, o.Result.Response, false)

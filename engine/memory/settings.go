@@ -180,6 +180,17 @@ func (m *Store) Release(ctx context.Context, cause string, limit int) (int, erro
 	return n, ctx.Err()
 }
 
+// WakeRun implements [store.Runs].
+func (m *Store) WakeRun(ctx context.Context, run string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.runs[run]; r != nil && r.status == model.Parked && r.node == 0 {
+		r.due = m.now()
+		m.hint()
+	}
+	return ctx.Err()
+}
+
 // isParkedFor reports whether a run waits for a cause.
 func (r *memoryRun) isParkedFor(cause string) bool {
 	return r.status == model.Parked && r.node == 0 && r.cause == cause && !r.isHeld()

@@ -26,6 +26,11 @@ type Result struct {
 	// Until parks the run. The handler is done at this time, and the call is not repeated. Zero
 	// means at once.
 	Until time.Time
+
+	// Again parks the run until something outside has happened. The handler is called again at Until,
+	// or as soon as [store.Runs].WakeRun names the run, and gets this text. That still is the same
+	// attempt. Nothing else of the result counts then. Empty means that the handler is done.
+	Again string
 }
 
 // Permanent wraps an error that a retry cannot mend.

@@ -89,7 +89,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 		j.n.d.Degrader.Tally(j.watch.Tried(t.Step.Path, err == nil, j.n.d.Clock.Now()))
 	}
 	e := &ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began)), mem, nil}
-	if !t.Verify && !t.Beside {
+	if !t.Verify && !t.Beside && result.Again == "" {
 		e.count = func(refused string) {
 			if err == nil && refused != "" {
 				err = errors.New(refused)
@@ -119,7 +119,7 @@ func (j *job) timeLeft(t *core.Attempt) time.Duration {
 // checkResult checks a result against the declared schemas of the handler. Otherwise a response
 // that expressions were not checked against would fail later, or not at all.
 func (j *job) checkResult(ctx context.Context, t *core.Attempt, result model.Result, span *tracing.Attempt) error {
-	if !t.Verify {
+	if !t.Verify && result.Again == "" {
 		if err := t.Step.Handler.CheckResponse(ctx, result.Status, result.Response); err != nil {
 			return err
 		}

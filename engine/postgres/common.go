@@ -153,6 +153,18 @@ func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, er
 	return n, nil
 }
 
+// WakeRun implements [store.Runs].
+func (s *Store) WakeRun(ctx context.Context, run string) error {
+	err := s.db.tx(ctx, func(t *tx) error {
+		t.queue(wakeParked, []string{run}).QueryRow(t.noteReady)
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("wake run %s: %w", run, err)
+	}
+	return nil
+}
+
 // ListMarked implements [store.MarkedRuns].
 func (s *Store) ListMarked(ctx context.Context, f store.RunFilter) (runs []store.RunRecord, cursors []string, more bool, err error) {
 	all, more, err := s.Records(ctx, f)

@@ -51,6 +51,9 @@ func retryable(r *store.RunRecord) error {
 	return nil
 }
 
+// WakeRun lets a parked run look at what it waits for.
+func (o *Runs) WakeRun(ctx context.Context, id string) error { return o.Store.Runs.WakeRun(ctx, id) }
+
 // supersededAtOnce is how many runs Supersede ends at once.
 const supersededAtOnce = 16
 

@@ -218,6 +218,16 @@ func TestNothingStaysPlain(t *testing.T) {
 	if len(all) != 1 || !strings.HasPrefix(all[0].Error, said) {
 		t.Errorf("have dead letters %+v", all)
 	}
+	_, err = s.Tasks.Queue.PutTasks(t.Context(), []store.TaskSpec{spec})
+	must(t, err)
+	all, err = s.Tasks.Work.ClaimTasks(t.Context(), store.TaskClaim{Types: []store.TaskWant{{Type: "mail", Limit: 1}}, Lease: time.Hour})
+	must(t, err)
+	result := map[store.TaskRef]json.RawMessage{all[0].Ref(): json.RawMessage(`"` + said + `"`)}
+	_, err = s.Tasks.Work.ReportTasks(t.Context(), store.TaskReport{Completed: []store.TaskRef{all[0].Ref()}, Results: result})
+	must(t, err)
+	all, err = s.Tasks.Admin.PeekTasks(t.Context(), store.TaskFilter{Type: "mail", State: store.TaskCompleted})
+	must(t, err)
+	equal(t, "result of a task", string(all[0].Result), `"`+said+`"`)
 
 	_, err = s.Documents.WriteDocuments(t.Context(), 0, []store.DocumentWrite{{Kind: "k", Name: "n", Value: []byte(said)}}, nil)
 	must(t, err)

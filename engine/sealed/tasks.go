@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -20,6 +21,8 @@ func payloadAt(key, unique string) string {
 }
 
 func failureAt(task int64) string { return place("failure", strconv.FormatInt(task, 10)) }
+
+func resultAt(task int64) string { return place("result", strconv.FormatInt(task, 10)) }
 
 // taskQueue seals the payloads of tasks.
 type taskQueue struct {
@@ -88,9 +91,12 @@ func (q taskQueue) CancelTasks(ctx context.Context, f store.TaskFilter) (int, er
 func (v *Vault) openTask(ctx context.Context, t *store.QueuedTask) (err error) {
 	v.openError(ctx, &t.Error, failureAt(t.ID))
 	if t.Payload, err = v.openJSON(ctx, t.Payload, payloadAt(t.Key, t.Unique)); err != nil {
-		err = fmt.Errorf("%w: the payload of task %d: %w", store.ErrDamaged, t.ID, err)
+		return fmt.Errorf("%w: the payload of task %d: %w", store.ErrDamaged, t.ID, err)
 	}
-	return err
+	if t.Result, err = v.openJSON(ctx, t.Result, resultAt(t.ID)); err != nil {
+		return fmt.Errorf("%w: the result of task %d: %w", store.ErrDamaged, t.ID, err)
+	}
+	return nil
 }
 
 // taskWork opens the tasks that workers get, and seals the errors that they report.
@@ -134,7 +140,7 @@ func (w taskWork) open(ctx context.Context, all []store.QueuedTask) ([]store.Que
 // longestError is how much of an error fits when it is sealed, in bytes. See [store.CutTaskText].
 const longestError = 1400
 
-// report seals the errors of a report.
+// report seals the errors and results of a report.
 func (w taskWork) report(ctx context.Context, r store.TaskReport) (store.TaskReport, error) {
 	k, err := w.v.now(ctx)
 	if err != nil || k.active == nil {
@@ -145,6 +151,12 @@ func (w taskWork) report(ctx context.Context, r store.TaskReport) (store.TaskRep
 		f := &r.Failed[i]
 		text := store.CutTaskText(f.Error[:min(len(f.Error), longestError)])
 		if f.Error, err = k.text(text, failureAt(f.ID)); err != nil {
+			return r, err
+		}
+	}
+	r.Results = maps.Clone(r.Results)
+	for ref, result := range r.Results {
+		if r.Results[ref], err = k.json(result, resultAt(ref.ID)); err != nil {
 			return r, err
 		}
 	}

@@ -212,3 +212,8 @@ func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, er
 	})
 	return n, err
 }
+
+// WakeRun implements [store.Runs].
+func (s *Store) WakeRun(ctx context.Context, run string) error {
+	return s.writer.do(ctx, func(t *tx) error { return t.wake(run) })
+}

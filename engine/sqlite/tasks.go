@@ -111,6 +111,9 @@ func scanTask(r *sql.Rows) (store.QueuedTask, error) {
 	if place == placeDead {
 		t.State = store.TaskFailed
 	}
+	if t.State == store.TaskCompleted {
+		t.Result, t.Payload = t.Payload, nil
+	}
 	t.Created = taskTime(created)
 	t.Due = taskTime(due)
 	t.Deadline = taskTime(deadline)
@@ -470,8 +473,8 @@ func findReadyByKey(t *tx, w store.TaskWant, room int) ([]store.QueuedTask, erro
 }
 
 const (
-	keepHistory = `insert into task_history (id, due, deadline, begun, ended, epoch, cancelled, type, key, worker)
-		select id, due, deadline, begun, ?, epoch, ?, type, key, worker from tasks where id = ?`
+	keepHistory = `insert into task_history (id, due, deadline, begun, ended, epoch, cancelled, result, type, key, worker)
+		select id, due, deadline, begun, ?, epoch, ?, ?, type, key, worker from tasks where id = ?`
 	deleteTask = "delete from tasks where id = ?"
 	buryTask   = "update tasks set place = 'dead', until = 0, ended = ?, failures = failures + 1, error = ? where id = ?"
 	returnTask = `update tasks set place = ?, until = 0, worker = '', due = ?, deadline = ?, failures = failures + ?, error = ? where id = ?`
@@ -511,7 +514,7 @@ func reportTasks(t *tx, r *store.TaskReport) (lost []store.TaskRef, types []stri
 	}
 	for _, ref := range r.Completed {
 		each(ref, func(one *store.QueuedTask) error {
-			if err := t.exec(keepHistory, t.now.UnixMicro(), false, one.ID); err != nil {
+			if err := t.exec(keepHistory, t.now.UnixMicro(), false, []byte(r.Results[ref]), one.ID); err != nil {
 				return err
 			}
 			if err := t.exec(deleteTask, one.ID); err != nil {

@@ -284,7 +284,7 @@ func (s *Store) cancelSome(ctx context.Context, f *store.TaskFilter) (n int, err
 			if err := t.exec(aloneKey, one.ID); err != nil {
 				return err
 			}
-			if err := t.exec(keepHistory, t.now.UnixMicro(), true, one.ID); err != nil {
+			if err := t.exec(keepHistory, t.now.UnixMicro(), true, nil, one.ID); err != nil {
 				return err
 			}
 			if err := t.exec(deleteTask, one.ID); err != nil {
@@ -452,7 +452,7 @@ const (
 	liveOrder = " order by place = 'scheduled', case when place = 'scheduled' then 0 else rank end, case when place = 'scheduled' then " +
 		"due else deadline end, id limit ?"
 	deadOrder = " order by ended desc, id desc limit ?"
-	endedTask = `select id, type, key, '', x'', 0, case when cancelled then 'cancelled' else 'completed' end, 0, due, due,
+	endedTask = `select id, type, key, '', result, 0, case when cancelled then 'cancelled' else 'completed' end, 0, due, due,
 	deadline, begun, 0, ended, 0, epoch,
 		0, 0, worker, '' from task_history where cancelled = ? and ? = '' and `
 )

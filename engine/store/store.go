@@ -475,6 +475,10 @@ type Runs interface {
 
 	// Release makes up to limit runs ready that are parked with a cause, oldest first. It returns their number.
 	Release(ctx context.Context, cause string, limit int) (int, error)
+
+	// WakeRun makes a parked run ready before its time, so that its handlers look at what they wait for. It does nothing to other runs. It
+	// is a hint: a run that is parked a moment later misses it.
+	WakeRun(ctx context.Context, run string) error
 }
 
 // A Tell has the events that tell of the end of a run, for an end that the store makes itself. The zero value tells nobody.

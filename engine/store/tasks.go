@@ -208,6 +208,8 @@ type QueuedTask struct {
 	Lost     int           // attempts whose worker stopped reporting
 	Worker   string
 	Error    string // of the last failed attempt
+
+	Result json.RawMessage // what its worker has returned; only for a completed task
 }
 
 // Ref identifies the attempt of a worker.
@@ -292,6 +294,7 @@ type TaskSnooze struct {
 // A TaskReport is a worker's report about its tasks. An attempt occurs only once.
 type TaskReport struct {
 	Completed []TaskRef
+	Results   map[TaskRef]json.RawMessage // of completed ones, for whoever waits for them; up to [MaxTaskPayload] bytes each
 	Failed    []TaskFailure
 	Snoozed   []TaskSnooze
 

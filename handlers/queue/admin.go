@@ -273,7 +273,7 @@ select t.id, t.type, t.key, t.uid, t.payload, t.rank, 0::smallint, t.slot, t.cre
 from task_dead t where ` + chosen + ` order by t.ended desc, t.id desc limit $5`
 
 	peekEnded = planned + `
-select t.id, t.type, t.key, '', null::bytea, 0, 0::smallint, 0::smallint, t.due, t.due, t.deadline, t.begun,
+select t.id, t.type, t.key, '', t.result, 0, 0::smallint, 0::smallint, t.due, t.due, t.deadline, t.begun,
 	null::timestamptz, 0, t.epoch, 0, 0, t.worker, '', t.ended
 from task_history t where t.cancelled = $7 and $4 = '' and $6 = '' and (cardinality($1::bigint[]) = 0 or t.id = any($1))
 	and ($2 = '' or t.type = $2)
@@ -333,6 +333,9 @@ func peek(rows pgx.Rows, f *Filter, out []Task, state store.TaskState) ([]Task, 
 		t, err := scan.row(r)
 		if state != "" {
 			t.State, t.Ended = state, when.UTC()
+		}
+		if state == store.TaskCompleted {
+			t.Result, t.Payload = t.Payload, nil
 		}
 		f.Trim(&t)
 		return t, err

@@ -122,6 +122,7 @@ func TestMigrationKeepsTasks(t *testing.T) {
 		"drop table incarnation, limit_buckets, limits_by_value, usage_days; drop table schema_floor; alter table nodes drop column knows",
 		"drop index runs_kept",
 		"alter table events drop column kept_for",
+		"alter table task_history drop column result",
 		"delete from procaas_schema where version_id >= 70",
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {

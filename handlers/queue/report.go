@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"procaas/engine/store"
@@ -44,6 +45,11 @@ select d.id, d.epoch from said d where (select count(*) from gone) < (select cou
 ), ` + freeKeys + `
 select d.id, d.epoch from unnest($1::bigint[], $2::int[]) as d (id, epoch)
 where (select count(*) from gone) < cardinality($1::bigint[]) and not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
+
+	// The rows were inserted by the statement before, in the same transaction.
+	keepResults = `
+update task_history h set result = d.result from unnest($1::bigint[], $2::int[], $3::bytea[]) as d (id, epoch, result)
+where h.id = any ($1::bigint[]) and h.ended = now() and h.id = d.id and h.epoch = d.epoch`
 
 	buryTasks = `
 with said as (select * from unnest($1::bigint[], $2::int[], $3::text[]) as d (id, epoch, error)),
@@ -146,6 +152,15 @@ func (r *reporting) queue(b *pgx.Batch, report *Report) {
 	if len(done) > 0 {
 		ids, epochs := columnsOf(done)
 		b.Queue(endTasks(ids), ids, epochs).Query(r.read)
+	}
+	if len(report.Results) > 0 {
+		refs := slices.SortedFunc(maps.Keys(report.Results), byID)
+		results := make([][]byte, len(refs))
+		for i, ref := range refs {
+			results[i] = report.Results[ref]
+		}
+		ids, epochs := columnsOf(refs)
+		b.Queue(keepResults, ids, epochs, results)
 	}
 	if len(dead) > 0 {
 		r.bury(b, dead)

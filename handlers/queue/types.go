@@ -18,6 +18,7 @@ func Types() []engine.HandlerType {
 	own := spec.Read(typeFiles)
 	return []engine.HandlerType{
 		engine.Type[PutTask]("queue.put", own),
+		engine.Type[DoTask]("queue.task", own),
 		engine.Type[TakeTasks]("queue.take", own),
 		engine.Type[CancelTasks]("queue.cancel", own),
 		engine.Type[PromoteTasks]("queue.promote", own),

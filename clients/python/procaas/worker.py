@@ -31,7 +31,8 @@ class TakenTask:
         self._timeout: Optional[float] = message.get("timeout")
 
 
-Handler = Callable[[TakenTask], None]
+#: Does a task, and returns its result, which a run with queue.task gets, or None.
+Handler = Callable[[TakenTask], Any]
 
 
 class Worker:
@@ -130,23 +131,24 @@ class Worker:
             late.daemon = True
             late.start()
         failure: Optional[Exception] = None
+        result: Any = None
         try:
-            self._handlers[task.type](task)
+            result = self._handlers[task.type](task)
         except Exception as error:  # the policy of the queue decides about any error
             failure = error
         if late:
             late.cancel()
-        self._report(task, failure)
+        self._report(task, result, failure)
         with self._changed:
             del self._held[task._receipt]
             self._changed.notify_all()
 
-    def _report(self, task: TakenTask, failure: Optional[Exception]) -> None:
+    def _report(self, task: TakenTask, result: Any, failure: Optional[Exception]) -> None:
         """Tells the server the outcome of a task, unless another worker has it."""
         if task._lost:
             return
         if failure is None:
-            self._tell("complete", {"receipts": [task._receipt]})
+            self._tell("complete", {"results": [{"receipt": task._receipt, "result": result}]})
             return
         if self._stopping.is_set() and task.cancelled.is_set():
             self._tell("snooze", {"tasks": [{"receipt": task._receipt}]})

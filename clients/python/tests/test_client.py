@@ -150,6 +150,15 @@ class WorkerTest(unittest.TestCase):
         second.run()
         self.assertEqual(attempts, [1])
 
+    def test_answers_a_run(self) -> None:
+        worker = Worker(self.client, {"scores": lambda task: 2 * task.payload}, poll=1)
+        working = threading.Thread(target=worker.run)
+        working.start()
+        result = self.client.submit_and_wait({"type": "rate", "payload": 21})
+        worker.stop()
+        working.join()
+        self.assertEqual(result["outputs"], {"score": 42})
+
 
 if __name__ == "__main__":
     unittest.main()

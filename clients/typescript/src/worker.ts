@@ -3,10 +3,10 @@ import { Problem } from './errors.js';
 import type { QueuedTask } from './messages.js';
 
 /**
- * A Handler does a task. The signal aborts at the timeout of the task, when another worker has it, or when the worker stops. The policy
+ * A Handler does a task, and returns its result, which a run with queue.task gets. The signal aborts at the timeout of the task, when another worker has it, or when the worker stops. The policy
  * of the queue retries an error, unless it is {@link Permanent} or {@link RetryAfter}.
  */
-export type Handler = (task: QueuedTask, signal: AbortSignal) => Promise<void> | void;
+export type Handler = (task: QueuedTask, signal: AbortSignal) => unknown;
 
 /** An error that no retry can mend. The task becomes a dead letter. */
 export class Permanent extends Error {
@@ -134,15 +134,16 @@ export class Worker {
   async #do(task: QueuedTask, abort: AbortController): Promise<void> {
     const late = task.timeout && setTimeout(() => abort.abort(new DOMException('the task timed out', 'TimeoutError')), task.timeout * 1000);
     let failure: { error: unknown } | undefined;
+    let result: unknown;
     try {
-      await this.#handlers[task.type]?.(task, abort.signal);
+      result = await this.#handlers[task.type]?.(task, abort.signal);
     } catch (error) {
       failure = { error };
     }
     if (late) clearTimeout(late);
     const { receipt } = task;
     if (abort.signal.reason instanceof Lost) return;
-    if (!failure) return this.#tell('complete', { receipts: [receipt] }).then(() => {});
+    if (!failure) return this.#tell('complete', { results: [{ receipt, result }] }).then(() => {});
     if (abort.signal.reason instanceof Stopping) return this.#tell('snooze', { tasks: [{ receipt }] }).then(() => {});
     const { error } = failure;
     this.#o.onError(error, task);

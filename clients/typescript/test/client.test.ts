@@ -14,7 +14,7 @@ const bounded: TestOptions = { timeout: 120_000, concurrency: true };
 
 test('the client', bounded, async (t) => {
   const parts: Record<string, () => Promise<void>> = {
-    submitAndWait, submitMany, follow, refusals, lostAnswer, retries, leases, stopping,
+    submitAndWait, submitMany, follow, refusals, lostAnswer, retries, leases, stopping, answers,
   };
   await Promise.all(Object.entries(parts).map(([name, part]) => t.test(name, part)));
 });
@@ -130,4 +130,12 @@ async function stopping(): Promise<void> {
     });
   });
   assert.equal(attempt, 1);
+}
+
+/** Lets a run wait for the result of a worker. */
+async function answers(): Promise<void> {
+  const worker = work('scores', (task) => 2 * (task.payload as number));
+  const result = await client.submitAndWait({ type: 'rate', payload: 21 });
+  assert.deepEqual(result.outputs, { score: 42 });
+  await worker.stop();
 }

@@ -106,6 +106,18 @@ var controlCases = []storeCase{
 		p.equal("causes", node.beat().Causes, []string{"q hold"})
 		p.wantStatus(ids[4], model.Waiting)
 	}},
+	{"a parked run can be woken before its time", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("a"), p.event("b"))
+		node.park(ids[0], "", time.Now().Add(time.Hour))
+		running := node.claimOne(ids[1])
+		for _, id := range []string{ids[1], ids[0], ids[0]} { // one that runs, and another one twice
+			p.must(p.Runs.WakeRun(p.Context(), id))
+		}
+		woken := node.wantClaims(ids[0])
+		node.finish(woken[0])
+		node.finish(running)
+	}},
 	{"a parked run with a cause goes on at its time, too", func(p *probe) {
 		node := p.join()
 		ids := p.accept(p.event("a"))

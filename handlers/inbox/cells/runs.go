@@ -230,6 +230,11 @@ func (s runs) Move(ctx context.Context, m store.Move, version int64, by store.Ac
 	return asked, err
 }
 
+// WakeRun implements [store.Runs].
+func (s runs) WakeRun(ctx context.Context, run string) error {
+	return s.steer(ctx, run, func(db *store.Cell) error { return db.Runs.WakeRun(ctx, run) })
+}
+
 // Release implements [store.Runs].
 func (s runs) Release(ctx context.Context, cause string, limit int) (released int, err error) {
 	for i, p := range s.parts {

@@ -2,6 +2,7 @@ package cells
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"math/rand/v2"
@@ -188,12 +189,15 @@ func (t Tasks) exchange(ctx context.Context, r store.TaskReport, c store.TaskCla
 
 // pick returns a part of a report.
 func pick(r *store.TaskReport, want func(store.TaskRef) bool) store.TaskReport {
-	return store.TaskReport{
+	part := store.TaskReport{
 		Plain:     r.Plain,
+		Results:   maps.Clone(r.Results),
 		Completed: slices.DeleteFunc(slices.Clone(r.Completed), func(ref store.TaskRef) bool { return !want(ref) }),
 		Failed:    slices.DeleteFunc(slices.Clone(r.Failed), func(f store.TaskFailure) bool { return !want(f.TaskRef) }),
 		Snoozed:   slices.DeleteFunc(slices.Clone(r.Snoozed), func(z store.TaskSnooze) bool { return !want(z.TaskRef) }),
 	}
+	maps.DeleteFunc(part.Results, func(ref store.TaskRef, _ json.RawMessage) bool { return !want(ref) })
+	return part
 }
 
 // refsOf lists the attempts of a report.

@@ -36,7 +36,7 @@ func counts(dead, ended, waiting int) map[string]int {
 func typesOf(b *tree.Bundle, pipelines []string) []string {
 	types := slices.Clone(pipelines)
 	for path, h := range b.Index.Handlers {
-		if h.Type != "queue.put" || h.Body == nil || !slices.Contains(pipelines, model.PipelineOf(path)) {
+		if h.Type != "queue.put" && h.Type != "queue.task" || h.Body == nil || !slices.Contains(pipelines, model.PipelineOf(path)) {
 			continue
 		}
 		if name, fixed := h.Body.Get("type").Text(); fixed {

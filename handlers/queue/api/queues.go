@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"procaas/dsl/tree"
@@ -13,6 +14,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 	"procaas/engine/store"
 	"procaas/handlers/queue/remote"
 )
@@ -23,6 +25,12 @@ type Engine interface {
 
 	// Supersede ends the failed runs of tasks whose work other tasks do again.
 	Supersede(ctx context.Context, pipeline string, retried []store.TaskRetry, by store.Actor) error
+
+	// RunStatus returns the status of a run, or [store.ErrNotFound].
+	RunStatus(ctx context.Context, run string) (model.Status, error)
+
+	// WakeRun lets a parked run look at what it waits for.
+	WakeRun(ctx context.Context, run string) error
 }
 
 // Options are what the calls about tasks need.
@@ -42,6 +50,7 @@ type Group struct {
 	api.Server
 
 	served servedTypes
+	waited atomic.Pointer[waitedTypes] // of the last definition
 }
 
 // Calls describes the group in the API.
@@ -105,7 +114,8 @@ func (g *Group) workerOperations() []rest.Operation {
 		typed(g, post("heartbeat", "Extend the leases of "+
 			"tasks", "", remote.TaskHeartbeat{Receipts: receipts, Lease: wire.Duration(30 * time.Second)},
 			done), g.heartbeat),
-		typed(g, post("complete", "Complete tasks", "", remote.TaskReceiptList{Receipts: receipts}, done), g.complete),
+		typed(g, post("complete", "Complete tasks", "A run that waits for a task with `queue.task` gets its result.",
+			remote.CompletedTasks{Receipts: receipts}, done), g.complete),
 		typed(g, post("fail", "Fail attempts", "The retry policy of its type decides about the next attempt. A task without further "+
 			"attempts becomes a dead letter.",
 			remote.FailedTasks{Tasks: []remote.FailedTask{{Receipt: example, Error: "no space left"}}}, done), g.fail),

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
@@ -151,10 +153,13 @@ func (g *Group) claim(c *rest.Call, in *claim) (out remote.Claimed, err error) {
 	if err := g.mayWork(c, done); err != nil {
 		return out, err
 	}
+	waiters := g.waiters(c.Context(), done)
 	tasks, lost, err := g.claimUntil(c, store.TaskReport{Completed: refsOf(done)}, ask, wait)
 	if err != nil {
 		return out, err
 	}
+	g.wake(c.Context(), waiters)
+	tasks = g.needed(c.Context(), tasks)
 	out = remote.Claimed{Items: make([]remote.QueuedTask, len(tasks)), Lost: lostReceipts(done, lost)}
 	for i := range tasks {
 		out.Items[i] = viewOfTask(&tasks[i])
@@ -244,6 +249,13 @@ func (g *Group) heartbeat(c *rest.Call, in *heartbeat) (done remote.TasksDone, e
 	if err := g.mayReport(c, &r, receipts); err != nil {
 		return done, err
 	}
+	held, err := g.heldTasks(c.Context(), receipts)
+	if err == nil {
+		_, err = g.abandon(c.Context(), held)
+	}
+	if err != nil {
+		return done, err
+	}
 	var beats []store.TaskBeat
 	for _, ref := range refsOf(receipts) {
 		beats = append(beats, store.TaskBeat{TaskRef: ref, Running: !in.Body.Starting, Lease: lease})
@@ -252,12 +264,31 @@ func (g *Group) heartbeat(c *rest.Call, in *heartbeat) (done remote.TasksDone, e
 	return doneOf(receipts, lost), err
 }
 
-type complete struct{ Body remote.TaskReceiptList }
+type complete struct{ Body remote.CompletedTasks }
 
+// complete ends tasks. If a receipt occurs twice, the first result counts.
 func (g *Group) complete(c *rest.Call, in *complete) (remote.TasksDone, error) {
 	var r reading
 	receipts := r.receipts("/receipts", in.Body.Receipts)
-	return g.report(c, &r, receipts, store.TaskReport{Completed: refsOf(receipts)})
+	results := map[store.TaskRef]json.RawMessage{}
+	for i, one := range in.Body.Results {
+		at := "/results/" + strconv.Itoa(i)
+		done := r.receipt(at+"/receipt", one.Receipt)
+		data, err := datum.FormatKinds(one.Result)
+		if err != nil {
+			r.fault(at+"/result", "%v", err)
+		} else if len(data) > store.MaxTaskPayload {
+			r.fault(at+"/result", "want at most %d bytes, have %d: send a reference instead", store.MaxTaskPayload, len(data))
+		}
+		receipts = append(receipts, done)
+		if _, twice := results[done.TaskRef]; !twice {
+			results[done.TaskRef] = data
+		}
+	}
+	if len(receipts) == 0 {
+		r.fault("/receipts", "want the receipts that claims gave, have none")
+	}
+	return g.report(c, &r, receipts, store.TaskReport{Completed: refsOf(receipts), Results: results})
 }
 
 type failed struct{ Body remote.FailedTasks }
@@ -334,7 +365,11 @@ func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report stor
 	if err := g.mayReport(c, r, receipts); err != nil {
 		return done, err
 	}
+	waiters := g.waiters(c.Context(), receipts)
 	lost, err := g.Tasks.Work.ReportTasks(c.Context(), report)
+	if err == nil {
+		g.wake(c.Context(), waiters)
+	}
 	return doneOf(receipts, lost), err
 }
 

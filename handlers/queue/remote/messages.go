@@ -116,9 +116,16 @@ type TasksDone struct {
 	Lost []string `json:"lost" doc:"Receipts that no longer hold their tasks: another worker has them, or they have ended. They changed nothing."`
 }
 
-// A TaskReceiptList is the body of the call that completes tasks.
-type TaskReceiptList struct {
-	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Receipts of completed tasks, from the claims."`
+// CompletedTasks is the body of the call that completes tasks.
+type CompletedTasks struct {
+	Receipts []string     `json:"receipts,omitempty" maxItems:"1000" bytes:"768" doc:"Receipts of completed tasks without results, from the claims."`
+	Results  []TaskResult `json:"results,omitempty" maxItems:"1000" doc:"Completed tasks with results. If a receipt occurs twice, the first counts."`
+}
+
+// A TaskResult is a completed task with its result.
+type TaskResult struct {
+	Receipt string `json:"receipt" bytes:"any" doc:"The receipt of the attempt, from the claim."`
+	Result  any    `json:"result,omitempty" doc:"What the run that waits for the task gets: any JSON value of up to 1 MiB."`
 }
 
 // A TaskHeartbeat is the body of the call that renews leases.

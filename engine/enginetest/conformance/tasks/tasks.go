@@ -38,6 +38,7 @@ func Conformance(t *testing.T, open func(t *testing.T) *store.TaskStore, but ...
 		"ClaimsManyTypes":     checkClaimsManyTypes,
 		"CutsErrors":          checkCutsErrors,
 		"ErasesAKey":          checkErasesAKey,
+		"KeepsResults":        checkKeepsResults,
 	} {
 		if slices.Contains(but, name) {
 			continue
