@@ -29,7 +29,6 @@ import (
 //	id: score
 //	queue.task: {type: scores, payload: {customer: !$ event.payload.customer}, within: 10m}
 //	response-schema: {type: object, required: [score], properties: {score: {type: number}}}
-//	result: {score: !$ sources.score.response.score}
 type DoTask struct {
 	bound
 

@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 
 	"procaas/engine/store"
@@ -42,14 +41,19 @@ select d.id, d.epoch from said d where (select count(*) from gone) < (select cou
 ), kept as (
 	insert into task_history (id, due, deadline, begun, epoch, type, key, worker)
 	select id, due, deadline, begun, epoch, type, key, worker from gone
-), ` + freeKeys + `
+), ` + lostEnds
+
+	keepResults = `
+	returning t.id, t.due, t.deadline, t.begun, t.epoch, t.type, t.key, t.worker
+), kept as (
+	insert into task_history (id, due, deadline, begun, epoch, type, key, worker, result)
+	select g.id, g.due, g.deadline, g.begun, g.epoch, g.type, g.key, g.worker, d.result
+	from gone g join unnest($1::bigint[], $3::bytea[]) as d (id, result) on d.id = g.id
+), ` + lostEnds
+
+	lostEnds = freeKeys + `
 select d.id, d.epoch from unnest($1::bigint[], $2::int[]) as d (id, epoch)
 where (select count(*) from gone) < cardinality($1::bigint[]) and not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
-
-	// The rows were inserted by the statement before, in the same transaction.
-	keepResults = `
-update task_history h set result = d.result from unnest($1::bigint[], $2::int[], $3::bytea[]) as d (id, epoch, result)
-where h.id = any ($1::bigint[]) and h.ended = now() and h.id = d.id and h.epoch = d.epoch`
 
 	buryTasks = `
 with said as (select * from unnest($1::bigint[], $2::int[], $3::text[]) as d (id, epoch, error)),
@@ -151,16 +155,15 @@ func (r *reporting) queue(b *pgx.Batch, report *Report) {
 	}
 	if len(done) > 0 {
 		ids, epochs := columnsOf(done)
-		b.Queue(endTasks(ids), ids, epochs).Query(r.read)
-	}
-	if len(report.Results) > 0 {
-		refs := slices.SortedFunc(maps.Keys(report.Results), byID)
-		results := make([][]byte, len(refs))
-		for i, ref := range refs {
-			results[i] = report.Results[ref]
+		if len(report.Results) == 0 {
+			b.Queue(endTasks(ids, keepEnded), ids, epochs).Query(r.read)
+		} else {
+			results := make([][]byte, len(done))
+			for i, ref := range done {
+				results[i] = report.Results[ref]
+			}
+			b.Queue(endTasks(ids, keepResults), ids, epochs, results).Query(r.read)
 		}
-		ids, epochs := columnsOf(refs)
-		b.Queue(keepResults, ids, epochs, results)
 	}
 	if len(dead) > 0 {
 		r.bury(b, dead)
@@ -177,13 +180,13 @@ func (r *reporting) queue(b *pgx.Batch, report *Report) {
 	})
 }
 
-// endTasks returns the statement that completes the tasks with these ids, which are in order.
-func endTasks(ids []int64) string {
+// endTasks returns the statement that completes the tasks with these ids, which are in order, and keeps them with their results or without.
+func endTasks(ids []int64, keep string) string {
 	which := endList
 	if last := len(ids) - 1; ids[last]-ids[0] < rangeShare*int64(len(ids)) {
 		which = endRange
 	}
-	return "with gone as (\n\tdelete from tasks t where " + which + endOurs + keepEnded
+	return "with gone as (\n\tdelete from tasks t where " + which + endOurs + keep
 }
 
 // rangeShare is how many ids a range may have for each task of a report, so that the report reads
