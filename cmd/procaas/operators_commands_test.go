@@ -56,7 +56,6 @@ var operatorCommands = []string{
 		"$PROCAAS_SERVER/v1/queues/letters/tasks",
 	"procaas queue stats && procaas queue peek letters && procaas queue pause letters && procaas queue resume letters",
 	"procaas queue drain letters && procaas queue move letters --to parcels && procaas queue retry letters && procaas queue cancel parcels",
-	"procaas subscriptions list",
 	"procaas token new --name viewer --role viewer && procaas token list",
 }
 
@@ -97,6 +96,8 @@ var operatorCommandsElsewhere = map[string]string{
 	"procaas serve":    "TestOperatorsCommandsUnderLoad",
 	"procaas gen":      "TestDocs",
 	"procaas login":    "TestPeopleSignOnByTheirIssuer",
+
+	"procaas subscriptions": "TestSubscriptionsForOperators",
 }
 
 // operatorQuoted finds commands in a page: quoted in its text, or lines of its blocks.
