@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"procaas/dsl/contracts"
+	"procaas/dsl/datum"
 	"procaas/dsl/expr"
 	"procaas/dsl/tree"
 )
@@ -36,7 +36,7 @@ func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 // it replaces that of the service.
 func (*Request) Takes(b *tree.Body) tree.Longest {
 	if text, ok := literal(b.Field("timeout")); ok {
-		if d, err := time.ParseDuration(text); err == nil {
+		if d, err := datum.ParseDuration(text); err == nil {
 			return tree.Longest{Time: d}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -35,7 +36,7 @@ func (w *Wait) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 // Takes returns the duration of the wait, if it is literal.
 func (*Wait) Takes(b *tree.Body) tree.Longest {
 	text, ok := literal(b.Field("for"))
-	d, err := time.ParseDuration(text)
+	d, err := datum.ParseDuration(text)
 	return tree.Longest{Time: d, Endless: !ok || err != nil}
 }
 

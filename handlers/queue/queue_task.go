@@ -225,7 +225,7 @@ func (*DoTask) Takes(b *tree.Body) tree.Longest {
 		return tree.Longest{Time: 24 * time.Hour}
 	}
 	text, ok := f.Text()
-	d, err := time.ParseDuration(text)
+	d, err := datum.ParseDuration(text)
 	return tree.Longest{Time: d, Endless: !ok || err != nil}
 }
 

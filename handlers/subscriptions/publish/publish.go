@@ -165,7 +165,7 @@ func checkHeader(name string) error {
 // Takes returns the longest time of an attempt.
 func (*Publish) Takes(b *tree.Body) tree.Longest {
 	if text, ok := literal(b.Field("timeout")); ok {
-		if d, err := time.ParseDuration(text); err == nil {
+		if d, err := datum.ParseDuration(text); err == nil {
 			return tree.Longest{Time: d}
 		}
 	}
