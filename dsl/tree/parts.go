@@ -17,7 +17,8 @@ type Part struct {
 	At string
 }
 
-// Parts lists the mappings of the language without duplicates. Outer ones precede inner ones.
+// Parts lists the mappings of the language without duplicates. Outer ones precede inner ones. Sections of add-ons may share a mapping,
+// which each of them describes for itself.
 func (l *Language) Parts() []Part {
 	var out []Part
 	var add func(s *spec.Spec, at string)
@@ -27,7 +28,7 @@ func (l *Language) Parts() []Part {
 			for inner.Elem != nil {
 				inner = inner.Elem
 			}
-			if inner.Spec == nil || slices.ContainsFunc(out, func(p Part) bool { return p.Spec == inner.Spec }) {
+			if inner.Spec == nil || slices.ContainsFunc(out, func(p Part) bool { return isSame(p.Spec, inner.Spec) }) {
 				continue
 			}
 			p := Part{Type{Name: spec.Kebab(inner.Spec.Name), Spec: inner.Spec}, strings.TrimPrefix(at+"."+f.Name, ".")}
@@ -37,4 +38,8 @@ func (l *Language) Parts() []Part {
 	}
 	add(l.File(), "")
 	return out
+}
+
+func isSame(a, b *spec.Spec) bool {
+	return a == b || a.Name == b.Name && a.Doc == b.Doc && len(a.Fields) == len(b.Fields)
 }

@@ -136,6 +136,7 @@ func TestMigrationMovesCheckpointsBehind(t *testing.T) {
 	run(t, c, "alter table shards drop column drain_asked, drop column place")
 	run(t, c, "drop table incarnation, limit_buckets, limits_by_value, usage_days; drop table schema_floor; alter table nodes drop column knows; drop index runs_kept")
 	run(t, c, "alter table events drop column kept_for")
+	run(t, c, "alter table task_history drop column result")
 	run(t, c, "delete from procaas_schema where version_id >= 50")
 	run(t, c, "update leases set lease_until = now()")
 	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {

@@ -39,7 +39,7 @@ var bare = map[string]string{
 	"Ledger":          "Beat Leave Nodes",
 	"Limits":          "TakeTokens SweepLimits",
 	"Outbox":          "Sent",
-	"Runs":            "CountBundles Retry Undo Cancel Move Release",
+	"Runs":            "CountBundles Retry Undo Cancel Move Release WakeRun",
 	"Scattered":       "Unreachable Damaged",
 	"Settings":        "Configs SetConfig Controls SetControl",
 	"SharedTasks":     "FirstTasks TakenTasks HoldTypes RaiseTasksTo SeekTasks ForgetParcel",

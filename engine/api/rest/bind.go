@@ -173,8 +173,11 @@ func (m *member) take(f *Fields, v reflect.Value) {
 	}
 }
 
-// takeList reads a list of objects.
+// takeList reads a list of objects, which may be missing if the member is not required.
 func (m *member) takeList(f *Fields, v reflect.Value) {
+	if !m.required && f.Get(m.name) == nil {
+		return
+	}
 	most, _ := m.bound("maxItems")
 	objects := f.Objects(m.name, int(most))
 	v.Set(reflect.MakeSlice(v.Type(), len(objects), len(objects)))

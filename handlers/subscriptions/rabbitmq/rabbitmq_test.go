@@ -141,7 +141,7 @@ func TestTheOrderSurvivesAReader(t *testing.T) {
 		t.Errorf("want the properties and headers of the message, have %+v", m)
 	}
 	r.done(first, got)
-	lost := r.read(first, len(got), 1000) // the server sends a second batch without an acknowledgement
+	lost := r.read(first, len(got), len(got)+300) // the server sends a second batch without an acknowledgement
 	r.done(first, lost[:10])
 	if _, err := rabbitmq.Open(r.ctx, r.options()); err == nil || !strings.Contains(err.Error(), "exclusive") {
 		t.Fatalf("want that a second reader is refused, have %v", err)
