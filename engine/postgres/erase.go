@@ -1,6 +1,15 @@
 package postgres
 
-import "context"
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine/clock"
+	"procaas/engine/store"
+)
 
 const (
 	// An Accept that waits for the row of a key would go on without a row after the key is erased. So there is none: each
@@ -15,6 +24,25 @@ func (t *tx) LockToErase(_ context.Context, flow, key string) error {
 	t.queue(lockTable)
 	t.queue(lockKey, flow, key)
 	return nil
+}
+
+// These bound how long an erasure waits for the locks of a busy store. It waits for each in turn for a short time, and lets the writes that
+// queue behind it pass in between.
+const (
+	eraseTries = 20
+	erasePause = 100 * time.Millisecond
+)
+
+// EraseKey implements [store.Eraser].
+func (s *Store) EraseKey(ctx context.Context, flow, key string) (gone store.KeyData, err error) {
+	for try := 1; ; try++ {
+		gone, err = s.common.EraseKey(ctx, flow, key)
+		e, ok := errors.AsType[*pgconn.PgError](err)
+		isBusy := ok && e.Code == lockNotAvailable && gone == (store.KeyData{})
+		if !isBusy || try == eraseTries || !clock.Pause(ctx, erasePause) {
+			return gone, err
+		}
+	}
 }
 
 // Scrub implements [store.Eraser]. What is removed cannot be read by SQL any more. Its bytes go by means of the server.
