@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"procaas/dsl/contracts"
-	"procaas/dsl/datum"
 	"procaas/dsl/expr"
 	"procaas/dsl/tree"
 )
@@ -35,10 +34,8 @@ func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 // Takes returns the longest time of an attempt. The timeout of the handler is not included, because
 // it replaces that of the service.
 func (*Request) Takes(b *tree.Body) tree.Longest {
-	if text, ok := literal(b.Field("timeout")); ok {
-		if d, err := datum.ParseDuration(text); err == nil {
-			return tree.Longest{Time: d}
-		}
+	if d, ok := b.Duration("timeout"); ok {
+		return tree.Longest{Time: d}
 	}
 	if b.Handler.Timeout > 0 {
 		return tree.Longest{Time: b.Handler.Timeout}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -35,9 +34,8 @@ func (w *Wait) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 
 // Takes returns the duration of the wait, if it is literal.
 func (*Wait) Takes(b *tree.Body) tree.Longest {
-	text, ok := literal(b.Field("for"))
-	d, err := datum.ParseDuration(text)
-	return tree.Longest{Time: d, Endless: !ok || err != nil}
+	d, ok := b.Duration("for")
+	return tree.Longest{Time: d, Endless: !ok}
 }
 
 // CheckBody checks what the tags of [Wait] cannot express.

@@ -62,7 +62,7 @@ func (b *specBuilder) spec(t reflect.Type) *Spec {
 	if t.Kind() != reflect.Struct {
 		panic("spec: " + t.String() + " is no struct")
 	}
-	s := &Spec{Name: t.Name(), Doc: b.comments[t.Name()]}
+	s := &Spec{Type: t, Name: t.Name(), Doc: b.comments[t.Name()]}
 	b.specs[t] = s
 	if s.Doc == "" {
 		panic("spec: " + t.String() + " is undocumented, or its source is not given")

@@ -11,8 +11,9 @@ import (
 // A Spec describes the fields of a mapping of the language or of a handler type. [Of] derives it from a Go
 // struct.
 type Spec struct {
-	Name   string // of the Go struct
-	Doc    string // the struct's comment, in paragraphs separated by empty lines
+	Type   reflect.Type // the Go struct
+	Name   string       // of the Go struct
+	Doc    string       // the struct's comment, in paragraphs separated by empty lines
 	Fields []*Field
 
 	// Inline reports whether the mapping accepts any names. The field with the tag yaml:",inline" collects

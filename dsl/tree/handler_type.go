@@ -3,8 +3,10 @@ package tree
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"procaas/dsl/contracts"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
@@ -92,6 +94,16 @@ type Body struct {
 
 // Field returns a field of the body, or nil if it is not set.
 func (b *Body) Field(name string) *expr.Value { return b.Value.Get(name) }
+
+// Duration returns a field with a duration. ok is false if the field is not set, or computed.
+func (b *Body) Duration(name string) (d time.Duration, ok bool) {
+	text, ok := b.Field(name).Text()
+	if !ok {
+		return 0, false
+	}
+	d, err := datum.ParseDuration(text)
+	return d, err == nil
+}
 
 // OwnTypes lists the handler types that authors use, and how to see those of the built-in pipelines, whose names have
 // a dot.

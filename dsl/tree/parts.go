@@ -28,7 +28,7 @@ func (l *Language) Parts() []Part {
 			for inner.Elem != nil {
 				inner = inner.Elem
 			}
-			if inner.Spec == nil || slices.ContainsFunc(out, func(p Part) bool { return isSame(p.Spec, inner.Spec) }) {
+			if inner.Spec == nil || slices.ContainsFunc(out, func(p Part) bool { return p.Spec.Type == inner.Spec.Type }) {
 				continue
 			}
 			p := Part{Type{Name: spec.Kebab(inner.Spec.Name), Spec: inner.Spec}, strings.TrimPrefix(at+"."+f.Name, ".")}
@@ -38,8 +38,4 @@ func (l *Language) Parts() []Part {
 	}
 	add(l.File(), "")
 	return out
-}
-
-func isSame(a, b *spec.Spec) bool {
-	return a == b || a.Name == b.Name && a.Doc == b.Doc && len(a.Fields) == len(b.Fields)
 }

@@ -220,13 +220,11 @@ func (*DoTask) Emission(body *expr.Value) tree.Emission {
 
 // Takes returns how long a run waits, if that is literal.
 func (*DoTask) Takes(b *tree.Body) tree.Longest {
-	f := b.Field("within")
-	if f == nil {
+	if b.Field("within") == nil {
 		return tree.Longest{Time: 24 * time.Hour}
 	}
-	text, ok := f.Text()
-	d, err := datum.ParseDuration(text)
-	return tree.Longest{Time: d, Endless: !ok || err != nil}
+	d, ok := b.Duration("within")
+	return tree.Longest{Time: d, Endless: !ok}
 }
 
 // CheckBody reports a type whose tasks a pipeline does.

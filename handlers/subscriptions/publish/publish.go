@@ -164,10 +164,8 @@ func checkHeader(name string) error {
 
 // Takes returns the longest time of an attempt.
 func (*Publish) Takes(b *tree.Body) tree.Longest {
-	if text, ok := literal(b.Field("timeout")); ok {
-		if d, err := datum.ParseDuration(text); err == nil {
-			return tree.Longest{Time: d}
-		}
+	if d, ok := b.Duration("timeout"); ok {
+		return tree.Longest{Time: d}
 	}
 	if b.Handler.Timeout > 0 {
 		return tree.Longest{Time: b.Handler.Timeout}
@@ -187,7 +185,7 @@ func (*Publish) CheckBody(b *tree.Body) {
 	if name == nil {
 		return
 	}
-	id, ok := literal(name)
+	id, ok := name.Text()
 	if !ok {
 		b.Errorf(name.Span, rules.Body, "write the id of a broker", "broker cannot be computed: data must not choose where messages go")
 		return
@@ -213,7 +211,7 @@ func checkTo(b *tree.Body, k *language.Broker) {
 	want := map[string]string{"nats": "subject", "kafka": "topic"}[k.Kind]
 	for _, field := range []string{"subject", "topic"} {
 		v := b.Field(field)
-		text, isLiteral := literal(v)
+		text, isLiteral := v.Text()
 		switch {
 		case field != want && v != nil:
 			b.Errorf(v.Span, rules.Body, "write "+want+":", "broker %s is %s, which has no %s", k.ID, k.Kind, field)
@@ -234,14 +232,4 @@ func noSecrets(v *expr.Value, b *tree.Body) {
 	for _, item := range v.Items() {
 		noSecrets(item, b)
 	}
-}
-
-// literal returns the text of a field that is not computed.
-func literal(v *expr.Value) (string, bool) {
-	if v == nil {
-		return "", false
-	}
-	data, ok := v.Literal()
-	text, isText := data.(string)
-	return text, ok && isText
 }

@@ -111,10 +111,6 @@ func withKeys(
 	return c
 }
 
-func reasonFlag(c *cobra.Command) *string {
-	return c.Flags().String("reason", "", "why, for the audit")
-}
-
 func listKeysCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
@@ -167,7 +163,7 @@ nodes. They take the new keys within 10 s. A node of a SQLite file must be stopp
 		Example: "  procaas store keys rotate --store postgres://procaas@db/procaas --encryption-keys keys.json",
 		Args:    cobra.NoArgs,
 	}
-	file, reason := keysFlag(c), reasonFlag(c)
+	file, reason := keysFlag(c), cli.Reason(c)
 	return withKeys(c, file, false, func(ctx context.Context, s cli.Streams, k *keyring, _ []string) error {
 		if _, err := k.Rotate(ctx, store.Actor{Name: operator(), Reason: *reason}); err != nil {
 			return err
@@ -189,7 +185,7 @@ sealed. When retention has removed that, procaas store keys remove removes the d
 		Example: "  procaas store keys stop --store postgres://procaas@db/procaas",
 		Args:    cobra.NoArgs,
 	}
-	reason := reasonFlag(c)
+	reason := cli.Reason(c)
 	return withKeys(c, nil, false, func(ctx context.Context, s cli.Streams, k *keyring, _ []string) error {
 		if err := k.Stop(ctx, store.Actor{Name: operator(), Reason: *reason}); err != nil {
 			return err
@@ -212,7 +208,7 @@ find out. Then a key-encryption key that no data key needs can leave the file, t
 			"  procaas store keys remove 286656333 --from keys.json --store postgres://procaas@db/procaas",
 		Args: cobra.ExactArgs(1),
 	}
-	from, reason := c.Flags().String("from", "", "file of key-encryption keys, to remove one from it"), reasonFlag(c)
+	from, reason := c.Flags().String("from", "", "file of key-encryption keys, to remove one from it"), cli.Reason(c)
 	return withKeys(c, nil, false, func(ctx context.Context, s cli.Streams, k *keyring, args []string) error {
 		all, active, err := k.List(ctx)
 		if err != nil {
