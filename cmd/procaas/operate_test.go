@@ -288,6 +288,10 @@ pipelines:
       - {id: book, handlers: [{id: book, set: {}}]}
   - id: refund
     stages: [{id: tell, handlers: [{id: user, set: {}}]}]
+  - id: trip
+    stages:
+      - {id: go, handlers: [{id: car, emit: {type: refund}, compensate: {emit: {type: refund}}}]}
+      - {id: pay, handlers: [{id: pay, fail: {message: no money}}]}
 `)
 	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "order"}); err != nil {
 		t.Fatal(err)
@@ -304,6 +308,16 @@ pipelines:
 	o.command(cli.ExitFine, `order/book/book: hold`, "switch", "hold", "book")
 	o.command(cli.ExitUsage, `tell/user may be any of order/tell/user, refund/tell/user: say which`, "switch", "hold", "tell/user")
 	o.command(cli.ExitUsage, `there is no path "reward/silver"`, "runs", "list", "--handler", "reward/silver")
+
+	o.command(cli.ExitUsage, `there is no pipeline, stage or handler trip/pay/pay/compensate`, "switch", "hold", "pay/compensate")
+	o.command(cli.ExitFine, `(?s)trip/go/car/compensate: hold.*check: procaas switch list`, "switch", "hold", "car/compensate")
+	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "trip"}); err != nil {
+		t.Fatal(err)
+	}
+	o.wait(model.Parked, 1)
+	o.command(cli.ExitFine, `held at trip/go/car/compensate`, "runs", "list", "--pipeline", "trip")
+	o.command(cli.ExitFine, `trip/go/car/compensate: on`, "switch", "on", "trip/go/car/compensate")
+	o.wait(model.Cancelled, 1)
 }
 
 // A refused call and a handler that was switched off need different decisions, so the list says which it was. A

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/engine/model"
 	"procaas/engine/stats"
 )
 
@@ -46,6 +47,10 @@ func (q *Call) WholePath(path string) (string, error) {
 	}
 	if len(ends) == 2 && isOnlyHandler(ends[1], ends[0], known) {
 		ends = ends[1:] // a stage and its only handler have the same name and meaning
+	}
+	if handler, undoes := strings.CutSuffix(path, model.UndoPath); undoes && len(ends) == 0 {
+		handler, err := q.WholePath(handler) // the server knows whether it has a compensation
+		return handler + model.UndoPath, err
 	}
 	switch len(ends) {
 	case 0:

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/definitions"
 	"procaas/engine/guard"
+	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/settings"
 	"procaas/engine/steering"
@@ -98,13 +99,14 @@ func (g *Group) Operations() []rest.Operation {
 	path := "/admin/v1/controls"
 	for _, level := range []string{"pipeline", "stage", "handler"} {
 		path += "/{" + level + "}"
-		ops = append(ops, g.setOperation(level, path), g.removeOperation(level, path))
+		ops = append(ops, g.setOperation(level, path, ""), g.removeOperation(level, path, ""))
 	}
-	return ops
+	path += model.UndoPath
+	return append(ops, g.setOperation("compensation", path, model.UndoPath), g.removeOperation("compensation", path, model.UndoPath))
 }
 
-// setOperation returns the call that sets a control of a level.
-func (g *Group) setOperation(level, path string) rest.Operation {
+// setOperation returns the call that sets a control of a level. The path of the control ends with below.
+func (g *Group) setOperation(level, path, below string) rest.Operation {
 	return rest.Typed(rest.Operation{
 		Method: http.MethodPut, Path: path, ID: "set-" + level + "-control", Need: rest.Steers, Tag: "admin",
 		Summary: "Switch off, hold, limit or bound a " + level + " on all nodes",
@@ -120,16 +122,16 @@ func (g *Group) setOperation(level, path string) rest.Operation {
 			problem.InvalidParameter, problem.ControlPath, problem.InvalidControl, problem.CriticalHandler,
 			problem.ControlChanged, problem.StoreUnavailable,
 		},
-	}, g.set)
+	}, func(c *rest.Call, in *setControl) (any, error) { return g.set(c, in, below) })
 }
 
-// removeOperation returns the call that removes a control of a level.
-func (g *Group) removeOperation(level, path string) rest.Operation {
+// removeOperation returns the call that removes a control of a level. The path of the control ends with below.
+func (g *Group) removeOperation(level, path, below string) rest.Operation {
 	return rest.Typed(rest.Operation{
 		Method: http.MethodDelete, Path: path, ID: "remove-" + level + "-control", Need: rest.Steers, Tag: "admin",
 		Summary: "Remove the control of a " + level + " on all nodes", Replies: rest.OK("The removed control."),
 		Refusals: []string{problem.InvalidParameter, problem.ControlNotFound, problem.ControlChanged, problem.StoreUnavailable},
-	}, g.remove)
+	}, func(c *rest.Call, in *removeControl) (wire.ControlRemoved, error) { return g.remove(c, in, below) })
 }
 
 // A controlPath is the path of a control. A call for a pipeline has no stage, and one for a stage
@@ -140,9 +142,9 @@ type controlPath struct {
 	Handler  string `path:"handler" doc:"Its id."`
 }
 
-// joined returns the path if the caller may steer it. A part with an escaped slash would form
+// joined returns the path, which ends with below, if the caller may steer it. A part with an escaped slash would form
 // another path, perhaps one that the caller may not steer.
-func (p *controlPath) joined(c *rest.Call) (string, error) {
+func (p *controlPath) joined(c *rest.Call, below string) (string, error) {
 	parts := []string{p.Pipeline}
 	for _, part := range []string{p.Stage, p.Handler} {
 		if part != "" {
@@ -155,7 +157,7 @@ func (p *controlPath) joined(c *rest.Call) (string, error) {
 			return "", problem.New(problem.ControlPath, "there is no %s %q: the parts of a path are separated by plain slashes", level, part)
 		}
 	}
-	path := strings.Join(parts, "/")
+	path := strings.Join(parts, "/") + below
 	return path, c.MayAt(path)
 }
 
@@ -169,8 +171,8 @@ type setControl struct {
 
 // set sets a control, or with dry_run returns its effect. It checks the grant in both cases,
 // because an effect names handlers and counts runs.
-func (g *Group) set(c *rest.Call, in *setControl) (any, error) {
-	path, err := in.joined(c)
+func (g *Group) set(c *rest.Call, in *setControl, below string) (any, error) {
+	path, err := in.joined(c, below)
 	if err != nil {
 		return nil, err
 	}
@@ -205,8 +207,8 @@ type removeControl struct {
 	IfMatch string `header:"If-Match" doc:"The revision that may be removed, in quotes."`
 }
 
-func (g *Group) remove(c *rest.Call, in *removeControl) (removed wire.ControlRemoved, err error) {
-	path, err := in.joined(c)
+func (g *Group) remove(c *rest.Call, in *removeControl, below string) (removed wire.ControlRemoved, err error) {
+	path, err := in.joined(c, below)
 	if err != nil {
 		return removed, err
 	}

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/guard"
+	"procaas/engine/model"
 	"procaas/engine/steering"
 )
 
@@ -89,7 +90,7 @@ func tooMany(e *steering.ControlEffect) []string {
 // checkText returns the command that shows the effect of a change.
 func (x *controlChange) checkText(path string) string {
 	switch {
-	case x.effect != nil && len(x.effect.Handlers) == 0:
+	case x.effect != nil && len(x.effect.Handlers) == 0, model.IsUndo(path): // other lists have no compensations
 		return "procaas switch list"
 	case x.after.RateLimit != x.before.RateLimit && x.after.RateLimit != "":
 		return "procaas limit " + path

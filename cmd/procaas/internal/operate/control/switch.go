@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/guard"
+	"procaas/engine/model"
 	"procaas/engine/steering"
 )
 
@@ -30,8 +31,9 @@ func switchCommand() *cobra.Command {
 		Use:   "switch",
 		Short: "Switch pipelines, stages and handlers off and on, on all nodes",
 		Long: `switch turns paths off and on: a pipeline, pipeline/stage or pipeline/stage/handler.
-A path may be shortened from the left when only one handler or stage ends with it. A
-switch takes effect on every node within a second, survives restarts, and is audited.
+A path may be shortened from the left when only one handler or stage ends with it. That of
+the compensation of a handler has /compensate behind it. A switch takes effect on every node
+within a second, survives restarts, and is audited.
 
   off    skips the handlers, as if their field enabled were false; runs that wait
          for a limit of theirs continue without them
@@ -250,9 +252,9 @@ func (x *controlChange) change(path string, change edit) error {
 
 // checkControlPath refuses an invalid path. The server knows whether the path exists.
 func checkControlPath(path string) error {
-	parts := strings.Split(path, "/")
+	parts := strings.Split(strings.TrimSuffix(path, model.UndoPath), "/")
 	if len(parts) > 3 || slices.Contains(parts, "") {
-		return cli.Usagef("want pipeline, pipeline/stage or pipeline/stage/handler, have %q", path)
+		return cli.Usagef("want pipeline, pipeline/stage, pipeline/stage/handler, or a handler followed by %s, have %q", model.UndoPath, path)
 	}
 	return nil
 }
