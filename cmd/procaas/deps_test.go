@@ -64,8 +64,9 @@ var homes = []struct {
 	{"github.com/jackc/pgx", []string{
 		"engine/postgres", "engine/pgkit", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue",
 		"handlers/sharding", "handlers/sharding/demo", "handlers/sharding/preflight", "handlers/sharding/shardmap", "handlers/sharding/template", "handlers/sharding/transfer",
+		"handlers/subscriptions/outbox",
 		"cmd/procaas-bench",
-	}, "SQL stays in the stores; the bench has programs written by " +
+	}, "SQL stays in the stores, and in the reader of tables of services; the bench has programs written by " +
 		"hand to compare with"},
 	{"github.com/jackc/pglogrepl", []string{"handlers/sharding/transfer"}, "only transfers read a server's log"},
 	{"modernc.org/sqlite", []string{"engine/sqlite"}, "SQL stays in the stores"},

@@ -41,7 +41,7 @@ var (
 	fileName = regexp.MustCompile(`^# ([\w./-]+\.(?:yaml|json))\n`)
 	// reading are commands that may be repeated until they tell what the page says.
 	reading = regexp.MustCompile(`^(procaas (runs (list|show)|versions|canary|explain|top|audit|nodes|queue (stats|peek)|switch list|limit list|` +
-		`subscriptions (list|dead-letters)|balancer (status|moves|explain)|shard (list|show|resolve|transfers)|inbox status|config list)\b|curl )`)
+		`subscriptions (list|dead-letters)|balancer (status|moves|explain)|shard (list|show|resolve|transfers)|inbox status|config list)\b|curl |psql .*select )`)
 	changing = regexp.MustCompile(` -X | -d | --data|--request`)
 	serving  = regexp.MustCompile(`\bprocaas (dev|serve|demo)(\s|$)`)
 	// servicePort is where a page says that a stub service listens. Pages run at the same time.
@@ -102,6 +102,7 @@ type page struct {
 	out   *bufio.Reader
 	nats  string // the address of its broker
 	store string // the PostgreSQL of the page; empty before it is asked for
+	shop  string // the address and the database of its service; empty before it is asked for
 }
 
 func (p *page) work(text string) {
@@ -248,6 +249,13 @@ func (p *page) replaced(text string) string {
 			p.store = enginetest.Postgres(p.t)
 		}
 		text = strings.ReplaceAll(text, "postgres://procaas@db/procaas", p.store)
+	}
+	const shop = "127.0.0.1:5432/shop"
+	if strings.Contains(text, shop) {
+		if p.shop == "" {
+			p.shop = enginetest.OwnPostgres(p.t).Addr() + "/postgres"
+		}
+		text = strings.ReplaceAll(text, shop, p.shop)
 	}
 	text = strings.ReplaceAll(text, "nats://127.0.0.1:4222", p.nats)
 	text = servicePort.ReplaceAllStringFunc(text, func(address string) string {

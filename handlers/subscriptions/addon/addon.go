@@ -20,6 +20,7 @@ import (
 	"procaas/handlers/subscriptions/jetstream"
 	"procaas/handlers/subscriptions/kafka"
 	"procaas/handlers/subscriptions/language"
+	"procaas/handlers/subscriptions/outbox"
 	"procaas/handlers/subscriptions/publish"
 	"procaas/handlers/subscriptions/rabbitmq"
 	"procaas/handlers/subscriptions/remote"
@@ -30,6 +31,7 @@ var brokers = map[string]broker.Kind{
 	"nats":     {Open: jetstream.Open, Dial: jetstream.Dial},
 	"kafka":    {Open: kafka.Open, Dial: kafka.Dial, Shared: true},
 	"rabbitmq": {Open: rabbitmq.Open},
+	"postgres": {Open: outbox.Open},
 }
 
 // New returns the add-on.

@@ -27,6 +27,12 @@ func meaning(f diff.FieldChange) string {
 	switch f.Field {
 	case "broker", "servers", "stream", "topic", "group":
 		return "a group that the broker does not know begins as start: says; what the old one has not read stays unread"
+	case "table":
+		return "rows that are left in the old one stay there, and nobody reads them"
+	case "mark":
+		return "rows count as read by this column from now on: set it for rows that were read, or they become events again"
+	case "order-by":
+		return "rows that wait now become events in the new order"
 	case "filter":
 		return "what the old filter passed over is not read any more"
 	case "start":

@@ -23,7 +23,7 @@ type Message struct {
 	// has lost messages uses their places again.
 	ID string
 
-	Subject string // or topic
+	Subject string // or topic, or table
 	Key     string // empty for none
 	Headers map[string]any
 	Body    []byte

@@ -3,6 +3,7 @@ package language
 
 import (
 	"fmt"
+	"strings"
 
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
@@ -77,10 +78,16 @@ func checkServed(s *Subscription, kind string, c *tree.Checking) {
 // checkGroup reports two subscriptions that would take each other's messages.
 func checkGroup(s *Subscription, groups map[string]*Subscription, c *tree.Checking) {
 	name := s.Broker + " " + s.From() + " " + s.GroupName()
+	if s.Table != "" { // databases of several services have tables of one name
+		name += " " + strings.Join(s.Servers, " ")
+	}
 	if other := groups[name]; other != nil {
 		at, remedy := s.PlaceOf("group", s.Span), "give one of them another group:"
-		if s.Queue != "" {
+		switch {
+		case s.Queue != "":
 			at, remedy = s.PlaceOf("queue", s.Span), "bind a queue for each to the same exchange"
+		case s.Table != "":
+			at, remedy = s.PlaceOf("table", s.Span), "read it with one, whose type: depends on the row"
 		}
 		c.Errorf(at, rules.Subscription, remedy,
 			"subscriptions %q and %q share the group %s of %s: each would miss messages", other.ID, s.ID, s.GroupName(), s.From())
@@ -92,12 +99,12 @@ func checkGroup(s *Subscription, groups map[string]*Subscription, c *tree.Checki
 const maxName = 120
 
 // reads is what is read of each broker.
-var reads = map[string]string{"nats": "stream", "kafka": "topic", "rabbitmq": "queue"}
+var reads = map[string]string{"nats": "stream", "kafka": "topic", "rabbitmq": "queue", "postgres": "table"}
 
 // checkBroker reports fields that are for another broker, and what is missing for this one.
 func checkBroker(s *Subscription, c *tree.Checking) {
 	of := reads[s.Broker]
-	for _, f := range []struct{ name, value string }{{"stream", s.Stream}, {"topic", s.Topic}, {"queue", s.Queue}} {
+	for _, f := range []struct{ name, value string }{{"stream", s.Stream}, {"topic", s.Topic}, {"queue", s.Queue}, {"table", s.Table}} {
 		switch {
 		case of == "":
 		case f.name == of && f.value == "":
@@ -110,12 +117,33 @@ func checkBroker(s *Subscription, c *tree.Checking) {
 		c.Errorf(s.PlaceOf(of, s.Span), rules.Subscription, "read one with a shorter name",
 			"the name of the %s of subscription %q has %d characters, and the ids of its events have room for %d", of, s.ID, len(from), maxName)
 	}
-	if (s.Broker == "kafka" || s.Broker == "rabbitmq") && s.Filter != "" {
+	if of != "" && s.Broker != "nats" && s.Filter != "" {
 		c.Errorf(s.PlaceOf("filter", s.Span), rules.Subscription, "write when:, or drop it", "%s has no filter; the node reads the whole %s %q",
 			s.Broker, of, s.From())
 	}
 	if s.Broker == "rabbitmq" && s.Group != "" {
 		c.Errorf(s.PlaceOf("group", s.Span), rules.Subscription, "drop it; a queue for each reader is bound to the same exchange",
 			"rabbitmq has no groups: a queue has what nobody has acknowledged")
+	}
+	checkTable(s, c)
+}
+
+// checkTable reports what only tables have, and what they do not have.
+func checkTable(s *Subscription, c *tree.Checking) {
+	isTable := s.Broker == "postgres"
+	for _, f := range []struct{ name, value string }{{"order-by", s.OrderBy}, {"mark", s.Mark}} {
+		if reads[s.Broker] != "" && !isTable && f.value != "" {
+			c.Errorf(s.PlaceOf(f.name, s.Span), rules.Subscription, "drop it", "%s has no columns: %s: is for a table of postgres", s.Broker, f.name)
+		}
+	}
+	if isTable && s.Group != "" {
+		c.Errorf(s.PlaceOf("group", s.Span), rules.Subscription, "drop it", "a table has no groups: each row becomes one event, and is gone or marked")
+	}
+	if isTable && s.Start == "new" {
+		c.Errorf(s.PlaceOf("start", s.Span), rules.Subscription, "delete or mark old rows, or write when:",
+			"a table is read from its first row: nothing says which rows are new")
+	}
+	if isTable && (strings.Count(s.Table, ".") > 1 || strings.HasPrefix(s.Table, ".") || strings.HasSuffix(s.Table, ".")) {
+		c.Errorf(s.PlaceOf("table", s.Span), rules.Subscription, "write NAME or SCHEMA.NAME", "%q names no table", s.Table)
 	}
 }

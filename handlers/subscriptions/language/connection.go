@@ -75,10 +75,13 @@ func (k *Connection) text() string {
 }
 
 // schemes are what addresses of a broker begin with. The empty one is for addresses without any.
-var schemes = map[string][]string{"nats": {"nats", "tls"}, "kafka": {""}, "rabbitmq": {"amqp", "amqps"}}
+var schemes = map[string][]string{"nats": {"nats", "tls"}, "kafka": {""}, "rabbitmq": {"amqp", "amqps"}, "postgres": {"postgres"}}
 
 // examples are addresses of brokers.
-var examples = map[string]string{"nats": "nats://broker.internal:4222", "kafka": "broker.internal:9092", "rabbitmq": "amqp://broker.internal:5672"}
+var examples = map[string]string{
+	"nats": "nats://broker.internal:4222", "kafka": "broker.internal:9092", "rabbitmq": "amqp://broker.internal:5672",
+	"postgres": "postgres://db.internal:5432/shop",
+}
 
 // A Placed has the places of its fields.
 type Placed interface {
@@ -107,8 +110,9 @@ func (k *Connection) checkServers(of, kind string, at, whole diag.Span, c *tree.
 		if !has {
 			scheme, rest = "", server
 		}
-		if kind == "rabbitmq" {
-			rest, _, _ = strings.Cut(rest, "/") // a virtual host
+		var within string // a virtual host or a database
+		if kind == "rabbitmq" || kind == "postgres" {
+			rest, within, _ = strings.Cut(rest, "/")
 		}
 		_, port, err := net.SplitHostPort(rest)
 		switch {
@@ -119,6 +123,8 @@ func (k *Connection) checkServers(of, kind string, at, whole diag.Span, c *tree.
 			c.Errorf(at, rules.Subscription, want, "server %q of %s is no address of a broker of this kind", server, of)
 		case err != nil, port == "":
 			c.Errorf(at, rules.Subscription, want, "server %q of %s has no port", server, of)
+		case kind == "postgres" && (within == "" || strings.ContainsAny(within, "/?#")):
+			c.Errorf(at, rules.Subscription, want, "server %q of %s does not end with the name of a database", server, of)
 		}
 	}
 }

@@ -23,11 +23,11 @@ type Subscription struct {
 	// ID names the subscription. Operators hold it as subscriptions/ID, and its events have that source.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Broker is the kind of broker. nats means JetStream.
-	Broker string `yaml:"broker" required:"true" enum:"nats,kafka,rabbitmq"`
+	// Broker is the kind of broker. nats means JetStream, and postgres a table that a service uses as an outbox.
+	Broker string `yaml:"broker" required:"true" enum:"nats,kafka,rabbitmq,postgres"`
 
-	// Servers are the addresses of the broker: nats://127.0.0.1:4222, 127.0.0.1:9092 for Kafka, or amqp://127.0.0.1:5672 for RabbitMQ, with
-	// /NAME for a virtual host. One of them must answer.
+	// Servers are the addresses of the broker: nats://127.0.0.1:4222, 127.0.0.1:9092 for Kafka, amqp://127.0.0.1:5672 for RabbitMQ, with
+	// /NAME for a virtual host, or postgres://127.0.0.1:5432/NAME with the database. One of them must answer.
 	Servers []string `yaml:"servers" required:"true"`
 
 	// Stream is the stream of JetStream to read.
@@ -38,6 +38,15 @@ type Subscription struct {
 
 	// Queue is the queue of RabbitMQ to read.
 	Queue string `yaml:"queue"`
+
+	// Table is the table of PostgreSQL to read: NAME, or SCHEMA.NAME. It needs a primary key. A row is deleted when its event is durable.
+	Table string `yaml:"table"`
+
+	// OrderBy is the column that has the order of the rows of a table. Without it, the primary key has.
+	OrderBy string `yaml:"order-by"`
+
+	// Mark is a column of a table, of the type boolean or timestamptz. Rows are marked there instead of deleted.
+	Mark string `yaml:"mark"`
 
 	// Filter is the subject of JetStream whose messages are read, such as orders.*.paid. Without it, all of the stream are.
 	Filter string `yaml:"filter"`
@@ -62,8 +71,8 @@ type Subscription struct {
 	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// EventID names what happened, if the sender has a name for it. Messages with the same id are one event. Without it, the id
-	// is the place of the message, which is its stream and sequence, or its topic, partition and offset, with its time. RabbitMQ
-	// has no places: without an id, a message that it sends again becomes a second run.
+	// is the place of the message, which is its stream and sequence, or its topic, partition and offset, with its time. A row has
+	// its primary key and a hash of its columns. RabbitMQ has no places: without an id, a message that it sends again becomes a second run.
 	EventID *expr.Value `yaml:"event-id" kind:"string"`
 
 	// Type is the type of the event. A message whose type no pipeline serves is a dead letter.
@@ -85,17 +94,17 @@ type Subscription struct {
 // Path is where operators hold the subscription, and the source of its events.
 func (s *Subscription) Path() string { return sectionName + "/" + s.ID }
 
-// From is what it reads: the stream, topic or queue.
-func (s *Subscription) From() string { return s.Stream + s.Topic + s.Queue }
+// From is what it reads: the stream, topic, queue or table.
+func (s *Subscription) From() string { return s.Stream + s.Topic + s.Queue + s.Table }
 
 // Origin is what it reads, for people.
 func (s *Subscription) Origin() string { return reads[s.Broker] + " " + s.From() + " of " + s.Broker }
 
-// GroupName is the name by which the broker remembers what was read. A queue remembers that itself.
+// GroupName is the name by which the broker remembers what was read. A queue or a table remembers that itself.
 func (s *Subscription) GroupName() string {
 	switch {
-	case s.Queue != "":
-		return s.Queue
+	case s.Queue != "", s.Table != "":
+		return s.From()
 	case s.Group != "":
 		return s.Group
 	}
@@ -107,7 +116,7 @@ func (s *Subscription) Connection() *Connection { return &Connection{s.Servers, 
 
 // Reads describes all that needs a new reader when it changes.
 func (s *Subscription) Reads() string {
-	return fmt.Sprintf("%s %q %q %q %s %s", s.Broker, s.From(), s.Filter, s.GroupName(), s.Start, s.Connection().text())
+	return fmt.Sprintf("%s %q %q %q %s %q %q %s", s.Broker, s.From(), s.Filter, s.GroupName(), s.Start, s.OrderBy, s.Mark, s.Connection().text())
 }
 
 // A section is the section of files.

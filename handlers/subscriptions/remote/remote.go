@@ -21,7 +21,7 @@ const (
 type Subscription struct {
 	ID     string `json:"id" doc:"The id."`
 	Broker string `json:"broker" doc:"The kind of broker."`
-	From   string `json:"from" doc:"The stream, topic or queue."`
+	From   string `json:"from" doc:"The stream, topic, queue or table."`
 	Owner  string `json:"owner,omitempty" doc:"The team that looks after it."`
 
 	State   string `json:"state" enum:"starting,reading,held,failing" doc:"What the node does that reads it."`

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/api/client"
+	"procaas/engine/clock"
+	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
+	"procaas/handlers/subscriptions/remote"
+)
+
+// outboxFlow counts the rows of each key, and those that come before an earlier one.
+var outboxFlow = strings.NewReplacer(
+	"broker: nats", "broker: postgres", "[URL]", `["postgres://URL/postgres"]`, "stream: ORDERS", "table: outbox", "    filter: orders.>\n", "",
+).Replace(countedFlow)
+
+// A service writes rows of its outbox together with its own.
+type service struct {
+	t      *testing.T
+	server *enginetest.Cluster
+	db     *pgx.Conn
+}
+
+func newService(ctx context.Context, t *testing.T) *service {
+	t.Helper()
+	s := &service{t: t, server: enginetest.OwnPostgres(t)}
+	s.connect(ctx)
+	s.exec(ctx, `create table outbox (id bigint generated always as identity primary key, key text not null, n int not null);
+		create table accounts (key text primary key, n int not null default 0);
+		create role procaas login; grant select, delete on outbox to procaas`)
+	s.exec(ctx, "insert into accounts select 'k-' || k from generate_series(0, $1) k", countedKeys-1)
+	return s
+}
+
+func (s *service) connect(ctx context.Context) {
+	s.t.Helper()
+	var err error
+	if s.db, err = pgx.Connect(ctx, s.server.URL); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *service) exec(ctx context.Context, statement string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.Exec(ctx, statement, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// write writes rows until so many are committed. Transactions commit in another order than they number their rows, and some are rolled back.
+// Those of a key wait for each other. A server that ends under it does no harm.
+func (s *service) write(ctx context.Context, rows int) {
+	s.t.Helper()
+	var work sync.WaitGroup
+	for range 6 {
+		work.Go(func() {
+			var c *pgx.Conn
+			for done := false; !done && ctx.Err() == nil; {
+				var err error
+				if c == nil || c.IsClosed() {
+					if c, err = pgx.Connect(ctx, s.server.URL); err != nil {
+						clock.Pause(ctx, 10*time.Millisecond)
+						continue
+					}
+				}
+				done, _ = s.one(ctx, c, rows)
+			}
+			if c != nil {
+				_ = c.Close(ctx)
+			}
+		})
+	}
+	work.Wait()
+}
+
+// one writes a row, and reports whether so many are committed.
+func (s *service) one(ctx context.Context, c *pgx.Conn, rows int) (done bool, err error) {
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	key, slow := fmt.Sprint("k-", rand.IntN(countedKeys)), rand.IntN(20) == 0
+	_, err = tx.Exec(ctx, `with a as (update accounts set n = n + 1 where key = $1 returning n)
+		insert into outbox (key, n) select $1, n from a`, key)
+	if err == nil && slow {
+		_, err = tx.Exec(ctx, "select pg_sleep(0.02)")
+	}
+	if err != nil || rand.IntN(10) == 0 {
+		return false, err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return false, err
+	}
+	all, _, err := s.sums(ctx, c)
+	return all >= rows, err
+}
+
+// sums returns how many rows were committed, and how many of them are still there.
+func (s *service) sums(ctx context.Context, c *pgx.Conn) (all, left int, err error) {
+	err = c.QueryRow(ctx, "select (select sum(n) from accounts), (select count(*) from outbox)").Scan(&all, &left)
+	return all, left, err
+}
+
+// awaitTaken waits until so many rows are gone.
+func (s *service) awaitTaken(ctx context.Context, rows int) {
+	s.t.Helper()
+	for {
+		all, left, err := s.sums(ctx, s.db)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if all-left >= rows {
+			return
+		}
+		if !clock.Pause(ctx, 5*time.Millisecond) {
+			s.t.Fatalf("want %d rows taken, have %d of %d", rows, all-left, all)
+		}
+	}
+}
+
+// check wants that each key has counted its committed rows, in their order.
+func (s *service) check(ctx context.Context, c *client.Client) {
+	s.t.Helper()
+	rows, err := s.db.Query(ctx, "select key, n from accounts")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	type account struct {
+		Key string
+		N   int
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[account])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, a := range all {
+		for a.N > 0 {
+			e, err := c.Entity(ctx, "account", a.Key)
+			if err == nil && fmt.Sprint(e.SharedState["events"]) == fmt.Sprint(a.N) && e.Waiting == 0 {
+				break
+			}
+			if !clock.Pause(ctx, 50*time.Millisecond) {
+				s.t.Fatalf("want %d runs of %s, have %v (%v)", a.N, a.Key, e.SharedState, err)
+			}
+		}
+	}
+	for _, a := range all { // nothing came twice later
+		if e, err := c.Entity(ctx, "account", a.Key); a.N > 0 && (err != nil || fmt.Sprintf("%v/%v", e.SharedState["events"], e.SharedState["wrong"]) != fmt.Sprintf("%d/0", a.N)) {
+			s.t.Errorf("want %d runs of %s in the order of its rows, have %v (%v)", a.N, a.Key, e.SharedState, err)
+		}
+	}
+}
+
+// TestOutboxSurvivesKill9 kills a node, then one of two nodes, and then the database of the service, while the service writes 4,000 rows.
+// Each committed row becomes exactly one run, and the rows of a key run in their order.
+func TestOutboxSurvivesKill9(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
+	defer cancel()
+	s := newService(ctx, t)
+	const rows = 4000
+	var writes sync.WaitGroup
+	writes.Go(func() { s.write(ctx, rows) })
+	defer writes.Wait()
+	a := newCrashing(t, enginetest.Postgres(t), outboxFlow, s.server.Addr())
+	first := a.start(ctx)
+	s.awaitTaken(ctx, 300)
+	first.kill()
+	first = a.start(ctx)
+	b := newCrashing(t, a.store, outboxFlow, s.server.Addr())
+	second := b.start(ctx)
+	s.awaitTaken(ctx, 1000)
+	first.kill()
+	died := time.Now()
+	_, left, err := s.sums(ctx, s.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.awaitTaken(ctx, 1500)
+	t.Logf("%d rows waited when the first node died, whose lease was 1s; 500 more were taken %s later", left, time.Since(died).Round(10*time.Millisecond))
+	if err := s.server.Restart(ctx, enginetest.StopImmediate); err != nil {
+		t.Fatal(err)
+	}
+	s.connect(ctx)
+	writes.Wait()
+	all, _, err := s.sums(ctx, s.db)
+	if err != nil || all < rows {
+		t.Fatalf("want %d rows, have %d (%v)", rows, all, err)
+	}
+	s.awaitTaken(ctx, all)
+	s.check(ctx, b.client)
+	second.terminate()
+}
+
+// TestOutboxForOperators looks at an outbox as operators do: while they hold it, without its table, without a right, and with rows that can
+// become no event.
+func TestOutboxForOperators(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := patience.Context(t.Context(), time.Minute)
+	defer cancel()
+	s := newService(ctx, t)
+	o := operateNode(t, strings.ReplaceAll(outboxFlow, "URL", s.server.Addr()))
+	await := func(what string, is func(s remote.Subscription) bool) {
+		t.Helper()
+		eventually(t, what, func() bool {
+			all, err := remote.List(ctx, o.client)
+			return err == nil && len(all) == 1 && is(all[0])
+		})
+	}
+	s.exec(ctx, "insert into outbox (key, n) values ('k-1', 1), ('', 2), ('k-1', 3)")
+	await("a row without a key is a dead letter", func(s remote.Subscription) bool { return s.Accepted == 2 && s.DeadLetters == 1 && s.Lag == 0 })
+	letters, err := remote.DeadLetters(ctx, o.client, "orders")
+	if err != nil || len(letters) != 1 || !strings.HasPrefix(letters[0].ID, "public.outbox/2-") || letters[0].Subject != "public.outbox" {
+		t.Errorf("want the second row, have %+v (%v)", letters, err)
+	}
+	s.exec(ctx, "revoke delete on outbox from procaas; insert into outbox (key, n) values ('k-1', 4)")
+	await("what to grant", func(s remote.Subscription) bool {
+		return s.State == remote.Failing && strings.Contains(s.Problem, "permission denied") || strings.Contains(s.Problem, "grant select, delete on")
+	})
+	s.exec(ctx, "grant delete on outbox to procaas")
+	await("reading again", func(s remote.Subscription) bool { return s.State == remote.Reading && s.Lag == 0 })
+	s.exec(ctx, "alter table outbox rename to away")
+	await("without its table", func(s remote.Subscription) bool { return strings.Contains(s.Problem, "has no table outbox") })
+	s.exec(ctx, "alter table away rename to outbox; insert into outbox (key, n) values ('k-1', 5)")
+	await("with its table", func(s remote.Subscription) bool { return s.State == remote.Reading && s.Accepted == 4 })
+}
+
+// TestFigureOfOutbox measures rows a second from an outbox into runs of one set, with both databases on the same machine, and how long a
+// row waits for its run.
+func TestFigureOfOutbox(t *testing.T) {
+	if *messagesOfFigure == 0 {
+		t.Skip("only with -messages")
+	}
+	ctx := t.Context()
+	s := newService(ctx, t)
+	s.exec(ctx, "insert into outbox (key, n) select 'r-' || n, n from generate_series(1, $1) n", *messagesOfFigure)
+	s.exec(ctx, "vacuum analyze outbox")
+	c := newCrashing(t, enginetest.Postgres(t), strings.Replace(outboxFlow, "    parallelism: 2\n", "    parallelism: 2\n    payload: {n: !$ message.body.n}\n", 1), s.server.Addr())
+	server := c.start(ctx)
+	began := time.Now()
+	for left := 1; left > 0; clock.Pause(ctx, 20*time.Millisecond) {
+		var err error
+		if _, left, err = s.sums(ctx, s.db); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken := time.Since(began)
+	for {
+		b, err := c.client.Backlog(ctx)
+		if err == nil && b.Waiting == 0 {
+			break
+		}
+		clock.Pause(ctx, 100*time.Millisecond)
+	}
+	t.Logf("%d rows: taken at %.0f/s, run at %.0f/s", *messagesOfFigure, float64(*messagesOfFigure)/taken.Seconds(), float64(*messagesOfFigure)/time.Since(began).Seconds())
+	for _, trigger := range []bool{false, true} {
+		if trigger {
+			s.exec(ctx, `create function outbox_notify() returns trigger language plpgsql as 'begin notify procaas_outbox; return null; end';
+				create trigger outbox_notify after insert on outbox for each statement execute function outbox_notify()`)
+		}
+		var waits []time.Duration
+		for n := range 30 {
+			clock.Pause(ctx, 1500*time.Millisecond+time.Duration(rand.IntN(1000))*time.Millisecond)
+			key := fmt.Sprint("w-", trigger, n)
+			at := time.Now()
+			s.exec(ctx, "insert into outbox (key, n) values ($1, 1)", key)
+			for {
+				if e, err := c.client.Entity(ctx, "account", key); err == nil && fmt.Sprint(e.SharedState["events"]) == "1" {
+					break
+				}
+				clock.Pause(ctx, 2*time.Millisecond)
+			}
+			waits = append(waits, time.Since(at))
+		}
+		slices.Sort(waits)
+		t.Logf("from the insert to the end of the run, trigger %t: half within %s, all within %s", trigger, waits[len(waits)/2], waits[len(waits)-1])
+	}
+	server.terminate()
+}
