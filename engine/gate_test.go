@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/stats"
 	"procaas/engine/store"
@@ -450,5 +451,86 @@ func TestAnImprovedLimitIsKeptAtOnce(t *testing.T) {
 			}
 		}
 		r.succeeded(e, time.Minute)
+	})
+}
+
+// knownService is what a crash interrupts: a node that has made so many calls of a service that it may make many at once, with
+// runs whose calls are all in flight.
+func (r *rig) knownService(runs int, more func(*engine.Options)) {
+	r.t.Helper()
+	s := &target{latency: time.Second}
+	r.on("one", s.do)
+	faulty := &enginetest.Faulty{Store: r.store}
+	e, _ := r.startOn(faulty.Ports(), guarded, more)
+	for range 6 * runs {
+		r.submit(e, event("work", ""))
+	}
+	r.succeeded(e, 5*time.Minute)
+	for range runs {
+		r.submit(e, event("work", ""))
+	}
+	time.Sleep(s.latency * 9 / 10)
+	if s.underway != runs {
+		r.t.Fatalf("want all %d calls in flight, have %d", runs, s.underway)
+	}
+	faulty.Cut() // as kill -9 does
+	// Only the runs tell what was in flight: a node that takes them over has found another limit, or none.
+	if _, err := r.store.Documents.WriteDocuments(r.t.Context(), 0, []store.DocumentWrite{
+		{Kind: "services", Name: "limits", Version: store.AnyVersion, Value: []byte("{}")},
+	}, nil); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// first waits for the first call.
+func (s *target) first() {
+	for s.since(time.Time{}) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Recovery takes no rounds of growing limits: the service gets all calls at once that it had at the crash.
+func TestCallsInFlightAtACrashAreRepeatedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		const runs = 500
+		more := func(o *engine.Options) { o.MaxInFlight = 2 * runs }
+		r.knownService(runs, more)
+		s := &target{latency: 2 * time.Second}
+		r.on("one", s.do)
+		e, _ := r.start(guarded, more)
+		s.first()
+		time.Sleep(s.latency - time.Millisecond) // no call has ended
+		if s.peak != runs {
+			t.Errorf("want all %d calls again before the service answers the first one, have %d", runs, s.peak)
+		}
+		r.succeeded(e, time.Minute)
+		if n := s.since(time.Time{}); n != runs {
+			t.Errorf("want each call once, have %d", n)
+		}
+	})
+}
+
+// A service that is down since the crash is protected as always.
+func TestCallsInFlightAtACrashSpareAServiceThatIsDown(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		const runs = 500
+		more := func(o *engine.Options) { o.MaxInFlight = 2 * runs }
+		r.knownService(runs, more)
+		s := &target{latency: 100 * time.Millisecond, failWith: refused, hang: 100 * time.Millisecond}
+		s.down.Store(true)
+		r.on("one", s.do)
+		e, _ := r.start(strings.ReplaceAll(guarded, "{service: orders}}", "{service: orders}, retry: {attempts: 6}}"), more)
+		s.first()
+		time.Sleep(5 * time.Second)
+		if n := s.since(time.Time{}); s.peak > runs || n > runs+20 {
+			t.Errorf("want each call once and a few probes, have %d, and %d at once", n, s.peak)
+		}
+		at := time.Now()
+		time.Sleep(20 * time.Second)
+		if n := s.since(at); n > 41 || *e.Services()[0].Limit != 1 {
+			t.Errorf("want at most two calls a second, have %d in 20s and %+v", n, e.Services()[0])
+		}
+		s.down.Store(false)
+		r.succeeded(e, 5*time.Minute)
 	})
 }

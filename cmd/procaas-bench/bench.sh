@@ -1,14 +1,16 @@
 #!/bin/sh
 # Benchmarks, for an idle machine, from the top folder: sh cmd/procaas-bench/bench.sh [KIND...]. Without KIND, the Go benchmarks of the hot paths.
-# All others take minutes. inbox takes an hour, and flows, inbox and queue need the binary of make build.
+# All others take minutes. inbox takes an hour, and flows, recovery, inbox and queue need the binary of make build.
 set -eu
-kinds="go flows inbox queue shards move pauses resolve"
+kinds="go flows recovery inbox queue shards move pauses resolve"
 
 for kind in ${*:-go}; do
 	case $kind in
 	go) go run ./engine/enginetest/testdb -- go test -run '^$' -bench . -benchmem ./... ;;
 	# What durability costs, beside programs written by hand.
 	flows) go run ./cmd/procaas-bench ;;
+	# How long runs stop when their node is killed.
+	recovery) go run ./cmd/procaas-bench -rounds 3 -only recovery ;;
 	# An inbox on 1, 2 and 4 PostgreSQL servers, and how long its keys stop while a million runs move.
 	inbox) go run ./cmd/procaas-bench -rounds 3 -only inbox ;;
 	# The queue of tasks, beside loops written by hand.

@@ -22,8 +22,8 @@ import (
 )
 
 // pipelines are the measured pipelines. call is the flow of the contest. entity is the same for events with ids
-// and keys, so duplicates are detected and the order is kept. slow has a slow first call. nothing makes no
-// call. mixed makes none either: its runs succeed, fail or wait, as their events say.
+// and keys, so duplicates are detected and the order is kept. slow has a slow first call, and steps has three
+// slow calls. nothing makes no call. mixed makes none either: its runs succeed, fail or wait, as their events say.
 // rare, near and loud make a call that takes as long as the event says.
 const pipelines = `
 services: [{id: noop, url: %[1]s}, {id: loud, url: %[1]s}]
@@ -43,6 +43,12 @@ pipelines:
     stages:
       - {id: first, handlers: [{id: slow, request: {service: noop, path: %[3]s, body: {order: !$ event.payload.order}}}]}
       - {id: second, handlers: [{id: last, request: {service: noop, path: %[2]s, body: {order: !$ event.payload.order}}}]}
+  - id: steps
+    stages:
+      - {id: first, handlers: [{id: one, request: {service: noop, path: %[3]s, body: {order: !$ event.payload.order}}}]}
+      - {id: second, handlers: [{id: two, request: {service: noop, path: %[3]s, body: {order: !$ event.payload.order}}}]}
+      - {id: third, handlers: [{id: three, request: {service: noop, path: %[3]s, body: {order: !$ event.payload.order}}}]}
+      - {id: fourth, handlers: [{id: last, request: {service: noop, path: %[2]s, body: {order: !$ event.payload.order}}}]}
   - id: nothing
     shared-state: {a: 0}
     stages: [{id: only, handlers: [{id: count, set: {a: 1}}]}]

@@ -17,27 +17,38 @@ type recovery struct {
 	ended       time.Duration // until all runs have succeeded
 }
 
-// recoveryFlows is the number of flows when the node is killed. A node works on 256 at a time.
+// recoveryFlows is the number of flows when the node is killed.
 const recoveryFlows = 500
+
+// A recoveryWay is a way to recover.
+type recoveryWay struct {
+	name     string
+	second   bool   // another node takes over
+	pipeline string // of the flows
+	known    bool   // the node has made many calls of the service at once before, and all flows are in theirs when it is killed
+}
 
 // measureRecovery kills a node with calls in flight.
 func measureRecovery(ctx context.Context, b *bench) error {
 	flows := min(b.flows, recoveryFlows)
-	ways := []struct {
-		name   string
-		second bool
-	}{{"the node is started again", false}, {"a second node takes over", true}}
+	ways := []recoveryWay{
+		{"one call, the node is started again", false, "slow", false},
+		{"one call, a second node takes over", true, "slow", false},
+		{"three calls, the node is started again", false, "steps", true},
+		{"three calls, a second node takes over", true, "steps", true},
+	}
 	got := make([][]recovery, len(ways))
 	for range b.rounds {
 		for i, way := range ways {
-			r, err := b.recover(ctx, flows, way.second)
+			r, err := b.recover(ctx, flows, way)
 			if err != nil {
 				return fmt.Errorf("%s: %w", way.name, err)
 			}
 			got[i] = append(got[i], r)
 		}
 	}
-	fmt.Fprintf(b.out, "kill -9 when half of %d flows have begun their call of %s, median of %d rounds\n", flows, slowCall, b.rounds)
+	fmt.Fprintf(b.out, "kill -9 when half of %d flows have begun their call of %s, or all their first of three; median of %d rounds\n",
+		flows, slowCall, b.rounds)
 	b.table("\tcalls cut off\tmade again after s\tall succeeded after s\t", func(w *tabwriter.Writer) {
 		for i, way := range ways {
 			fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.2f\t\n", way.name,
@@ -50,23 +61,30 @@ func measureRecovery(ctx context.Context, b *bench) error {
 }
 
 // recover kills a node. It measures from the start of the next process, or with a second node from the kill.
-func (b *bench) recover(ctx context.Context, flows int, second bool) (r recovery, err error) {
+func (b *bench) recover(ctx context.Context, flows int, way recoveryWay) (r recovery, err error) {
 	p, err := newBinary(ctx, b, onPostgres("recovery"))
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	if second {
+	begun := flows / 2
+	if way.known {
+		begun = flows
+		if err := p.slowFlows(ctx, way.pipeline, flows); err != nil {
+			return r, err
+		}
+	}
+	if way.second {
 		if err := p.start(ctx); err != nil {
 			return r, err
 		}
 	}
 	b.service.forget()
-	ids, lasts, err := p.submitSlow(ctx, flows)
+	ids, lasts, err := p.submitSlow(ctx, way.pipeline, flows)
 	if err != nil {
 		return r, err
 	}
-	if err := poll(ctx, time.Millisecond, func() (bool, error) { return b.service.slow() >= flows/2, nil }); err != nil {
+	if err := poll(ctx, time.Millisecond, func() (bool, error) { return b.service.slow() >= begun, nil }); err != nil {
 		return r, err
 	}
 	if err := p.nodes[0].kill(); err != nil {
@@ -74,7 +92,7 @@ func (b *bench) recover(ctx context.Context, flows int, second bool) (r recovery
 	}
 	began := time.Now()
 	p.nodes = p.nodes[1:]
-	if !second {
+	if !way.second {
 		if err := p.start(ctx); err != nil {
 			return r, err
 		}
@@ -94,13 +112,27 @@ func (b *bench) recover(ctx context.Context, flows int, second bool) (r recovery
 	return r, err
 }
 
-// submitSlow posts the events of flows with a slow call in one request. It returns a channel for the last call
+// slowFlows runs flows with slow calls to their ends.
+func (p *binary) slowFlows(ctx context.Context, pipeline string, flows int) error {
+	ids, lasts, err := p.submitSlow(ctx, pipeline, flows)
+	for _, last := range lasts {
+		if err == nil {
+			err = waitFor(ctx, last)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return p.durable(ctx, ids)
+}
+
+// submitSlow posts the events of flows with slow calls in one request. It returns a channel for the last call
 // of each.
-func (p *binary) submitSlow(ctx context.Context, flows int) (ids []string, lasts []<-chan struct{}, err error) {
+func (p *binary) submitSlow(ctx context.Context, pipeline string, flows int) (ids []string, lasts []<-chan struct{}, err error) {
 	events := make([]wire.Event, flows)
 	for i := range events {
 		id := fmt.Sprint("slow-", i)
-		ids, lasts, events[i] = append(ids, id), append(lasts, p.service.expect(id)), eventOf("slow", id)
+		ids, lasts, events[i] = append(ids, id), append(lasts, p.service.expect(id)), eventOf(pipeline, id)
 	}
 	var receipts wire.Receipts
 	if err := p.call(ctx, "/v1/events", events, &receipts); err != nil {

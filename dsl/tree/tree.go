@@ -141,7 +141,7 @@ type Service struct {
 	MaxInFlight int `yaml:"max-in-flight" min:"1" max:"1000000"`
 
 	// Concurrency limits calls in flight further. With adaptive, each node finds out how many calls the service can
-	// handle, up to max-in-flight or 200. It lowers its limit, down to 1, when hardly any call succeeds or when calls
+	// handle, up to max-in-flight, or as many as the node works on. It lowers its limit, down to 1, when hardly any call succeeds or when calls
 	// get much slower. It raises the limit while all is well. Calls over the limit wait, the oldest first. A call of a
 	// handler that is not critical waits at most as long as its attempts would take. While the service is down, attempts of critical handlers do not count. fixed
 	// turns all this off: only max-in-flight limits calls, and every attempt counts.

@@ -49,6 +49,7 @@ type Ask struct {
 	Due    time.Time // when a retry became due; zero for a first attempt
 	Value  string    // identifies the value of a limit by value, without telling it; empty for a handler without one
 	Waited bool      // the guard has made the call wait before, maybe on another node
+	Lost   bool      // its last attempt was in flight when its node died
 }
 
 // A Bound is a deadline that operators have set.
@@ -122,7 +123,7 @@ func (r *Run) verdict(u unit, live Live) (v Verdict, ok bool) {
 			return Verdict{}, false
 		}
 	}
-	v = live.Guard(Ask{Step: u.Step, Ref: r.within + u.ref(), Due: u.rec.due, Value: u.rec.limited, Waited: u.rec.reason != ""})
+	v = live.Guard(Ask{Step: u.Step, Ref: r.within + u.ref(), Due: u.rec.due, Value: u.rec.limited, Waited: u.rec.reason != "", Lost: u.rec.inFlight()})
 	if v.Turn && r.wasHeld() {
 		// It stands in the queue that the operator's hold has made, so this wait is the operator's, too.
 		v.People, v.Patience = true, 0

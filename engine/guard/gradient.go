@@ -26,6 +26,9 @@ type Gradient struct {
 	good  int
 	bad   int
 	full  bool // the limit was reached
+	taken int  // calls that were in flight when their node died
+
+	bold bool // the limit comes from calls of a node that died, and no window has ended since
 
 	probing bool // it has not found the limit of the service, and doubles with each round of calls
 	failing bool // hardly any call of the last window has succeeded
@@ -43,7 +46,8 @@ type callKind struct {
 const (
 	firstLimit  = 20
 	lowestLimit = 1
-	// highestLimit is how many runs a node drives at once by default, so it holds back none of them.
+	// highestLimit is how many runs a node drives at once at least by default, so it holds back none of
+	// them. A node that drives more has a higher one.
 	highestLimit = 256
 
 	gradientWindow = 500 * time.Millisecond // shortest window
@@ -76,6 +80,20 @@ func (g *Gradient) Bound(most int, calm, pause time.Duration) {
 	}
 	if pause > 0 {
 		g.pause = pause
+	}
+}
+
+// TakeOver makes room for a call that was in flight when its node died. The service had all such
+// calls at once, so it gets them again at once, and recovery does not wait until a low limit has
+// grown. The limit never exceeds their number for this reason. It does not rise while calls fail, nor
+// while the service is coming back.
+func (g *Gradient) TakeOver() {
+	if g.failing || g.bad > 0 || g.limit < firstLimit {
+		return
+	}
+	g.taken++
+	if most := float64(min(g.taken, g.most)); most > g.limit {
+		g.limit, g.bold = most, true
 	}
 }
 
@@ -152,6 +170,7 @@ func (g *Gradient) begin(now time.Time) {
 	g.good = 0
 	g.bad = 0
 	g.full = false
+	g.taken = 0
 	for _, k := range g.kinds {
 		k.good, k.took = 0, 0
 	}
@@ -161,10 +180,13 @@ func (g *Gradient) begin(now time.Time) {
 // can take more, has had a round of calls.
 func (g *Gradient) isOver(now time.Time) bool {
 	ended := g.good + g.bad
+	if g.bold && g.Failing() {
+		return true // the service died with the node, or is not back yet: it must not get all calls
+	}
 	if g.isPressed() && ended >= g.Limit() {
 		return true
 	}
-	return now.Sub(g.began) >= gradientWindow && ended >= max(1, min(gradientCalls, g.Limit()/2)) || ended >= highestLimit
+	return now.Sub(g.began) >= gradientWindow && ended >= max(1, min(gradientCalls, g.Limit()/2)) || ended >= max(highestLimit, g.Limit())
 }
 
 // isPressed reports whether, while it probes, the limit is what delays calls. One has just ended.
@@ -186,7 +208,11 @@ func (g *Gradient) adapt() {
 	}
 	g.failing = ratio < cutBelow
 	g.probing = g.probing && ratio >= growAbove && !slow
+	bold := g.bold && g.failing
+	g.bold = false
 	switch {
+	case bold:
+		g.limit = firstLimit / 2
 	case g.failing || slow:
 		g.limit = max(lowestLimit, g.limit/2)
 	case g.isPressed() && g.bad == 0:

@@ -186,7 +186,7 @@ func (g *Guard) Verdict(a core.Ask, p *Pass, c *Controls, now time.Time) core.Ve
 	if v, ok := g.turn(a.Step, a.Ref, p, c, now); !ok {
 		return v
 	}
-	v := g.enter(a.Step, a.Ref, a.Due, p, now)
+	v := g.enter(a, p, now)
 	if v == (core.Verdict{}) {
 		v, _ = g.exchange(a, p, now)
 	}
@@ -314,11 +314,12 @@ func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now 
 }
 
 // enter asks the gates for places.
-func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now time.Time) core.Verdict {
+func (g *Guard) enter(a core.Ask, p *Pass, now time.Time) core.Verdict {
+	s := a.Step
 	if s.Computes() || s.Handler.MaxInFlight == 0 && s.Service == nil {
 		return core.Verdict{}
 	}
-	pl := p.at(ref)
+	pl := p.at(a.Ref)
 	pl.passed = true
 	for i := range pl.spots {
 		name, terms, ok := g.terms(s, i)
@@ -328,11 +329,12 @@ func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now
 		at, spot := g.Gate(name), &pl.spots[i]
 		if spot.gate == nil {
 			spot.age = p.Age
-			spot.repeats = !since.IsZero()
+			spot.lost = a.Lost && !a.Waited
+			spot.repeats = !a.Due.IsZero()
 			spot.lane = p.Lane
 			spot.cost = 1 / float64(max(1, p.Weight))
 			if spot.repeats {
-				spot.age = since
+				spot.age = a.Due
 			}
 			at.enter(spot, terms, p.Wake, now)
 		}
@@ -342,7 +344,7 @@ func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now
 		}
 		v := core.Verdict{Hold: again, Turn: moves, Reason: why, Patience: patience(s, i)}
 		if state == spotOut {
-			p.Leave(ref, now)
+			p.Leave(a.Ref, now)
 			v.Hold, v.Cause = now.Add(longestOut), gateCause(name, s.Path)
 		}
 		return v

@@ -74,6 +74,7 @@ const (
 type spot struct {
 	age     time.Time // since when the call waits
 	repeats bool      // the call is a retry
+	lost    bool      // the call was in flight when its node died, and has not waited since
 	lane    model.Lane
 	cost    float64 // 1 divided by the weight of its pipeline
 
@@ -114,6 +115,9 @@ func (g *gate) enter(s *spot, terms Terms, wake func(), now time.Time) {
 	if s.repeats {
 		g.retries++
 	}
+	if s.lost && g.adaptive != nil {
+		g.adaptive.TakeOver()
+	}
 	g.move(now)
 	s.wake = wake
 }
@@ -141,7 +145,7 @@ func (g *gate) heed(t Terms) {
 	if g.adaptive == nil {
 		g.adaptive = NewGradient(g.recalled)
 	}
-	g.adaptive.Bound(cmp.Or(t.most, highestLimit), t.calm, probePause*time.Duration(t.nodes))
+	g.adaptive.Bound(cmp.Or(t.most, max(highestLimit, g.slots)), t.calm, probePause*time.Duration(t.nodes))
 }
 
 // look returns the state of a spot. For one that waits, it also returns when to look again at the

@@ -21,6 +21,33 @@ const (
 	goPart = 0.8
 )
 
+// A node works on so many runs at once at least and at most, unless a flag says otherwise. A run in flight takes some 100 KiB
+// with its goroutines and connections. The budget of the node bounds those that take more.
+const (
+	fewestRuns  = 256
+	mostRuns    = 1024
+	memoryOfOne = 1 << 20
+)
+
+// runsOf returns how many runs a node works on at once by default, by its limit of memory and by the files that the process may have
+// open, 0 if unknown.
+func runsOf(memory int64, files int) int {
+	most := mostRuns
+	if files > 0 {
+		most = min(most, (files-otherFiles)/filesOfRun)
+	}
+	return max(fewestRuns, min(most, int(memory/memoryOfOne)))
+}
+
+// A run has a connection and an idle one. The store, callers and the program have others.
+const (
+	filesOfRun = 2
+	otherFiles = 128
+)
+
+// filesOf returns how many open files a node needs for runs in flight.
+func filesOf(runs int) int { return filesOfRun*runs + otherFiles }
+
 // memoryLimit returns how many bytes the process may use: what the flag says, or the limit of its
 // cgroup, or half of the machine.
 func memoryLimit(flag string) (int64, error) {

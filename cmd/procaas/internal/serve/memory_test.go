@@ -28,3 +28,24 @@ func TestMemoryFlag(t *testing.T) {
 		t.Errorf("want a limit of 64 MiB or more without the flag, have %d and %v", n, err)
 	}
 }
+
+// A node with more memory works on more runs at once, within what the process may open.
+func TestRunsFollowTheMemory(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		memory int64
+		files  int
+		runs   int
+	}{
+		{leastMemory, 0, fewestRuns},
+		{300 << 20, 1 << 20, 300},
+		{unknownMemory, 0, mostRuns},
+		{64 << 30, 1 << 20, mostRuns},
+		{64 << 30, 1024, 448},
+		{64 << 30, 256, fewestRuns},
+	} {
+		if runs := runsOf(test.memory, test.files); runs != test.runs {
+			t.Errorf("%d bytes of memory, %d files: want %d runs, have %d", test.memory, test.files, test.runs, runs)
+		}
+	}
+}

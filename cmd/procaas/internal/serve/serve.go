@@ -53,7 +53,7 @@ import (
 type Flags struct {
 	Store, Listen, Name string
 	Migrate             bool
-	MaxInFlight         int
+	MaxInFlight         int // 0: as many as the memory of the node is for
 	Lease, Drain        time.Duration
 	Retention, Audit    time.Duration
 	Record              string
@@ -93,7 +93,8 @@ func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 	flags.StringVar(&f.Listen, "listen", "127.0.0.1:8080", "address of the API, the console and the metrics")
 	flags.StringVar(&f.Name, "name", "", "name of this node for people (default: host and process number)")
 	flags.BoolVar(&f.Migrate, "migrate", true, "update the schema of the store at start")
-	flags.IntVar(&f.MaxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at the same time")
+	flags.IntVar(&f.MaxInFlight, "max-in-flight", 0, fmt.Sprintf("runs that the node works on at the same time (default: one for each MiB "+
+		"of --memory, from %d to %d)", fewestRuns, mostRuns))
 	flags.DurationVar(&f.Lease, "lease", o.Lease, "after this silence other nodes take over this node's runs, if they do not see "+
 		"sooner that it has ended")
 	flags.DurationVar(&f.Drain, "drain", o.Drain, "how long a stopping node waits for calls in flight")
@@ -329,6 +330,9 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (node *No
 		return nil, err
 	}
 	access.Memory = budget.New(limit)
+	if f.MaxInFlight == 0 {
+		f.MaxInFlight = runsOf(limit, outbound.MostFiles())
+	}
 	if _, err := f.Stores(); err != nil {
 		return nil, err
 	}
@@ -350,8 +354,7 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (node *No
 			return nil, cli.Usagef("--record %w", err)
 		}
 	}
-	// A connection and an idle one for each run, and those of the store and of callers.
-	if files, want := outbound.MostFiles(), 2*f.MaxInFlight+128; files > 0 && files < want {
+	if files, want := outbound.MostFiles(), filesOf(f.MaxInFlight); files > 0 && files < want {
 		log.Warn("the process may have few open files, so it may refuse connections under load; raise the limit, for example by ulimit -n",
 			"limit", files, "want", want)
 	}
