@@ -49,6 +49,8 @@ type Definition struct {
 	Needed  map[string]bool        // services that critical handlers call
 	Counted map[*planner.Step]bool // steps whose calls count for fallbacks
 
+	Degrades map[string]bool // pipelines with a handler that has a fallback, by id
+
 	Fallbacks *fallback.Rules // the rules of its fallbacks; nil if no handler has one
 
 	aheads sync.Map // path → the handlers that runs may reach from there, a []*Step
@@ -70,7 +72,7 @@ func newDefinition(
 	d := &Definition{
 		Bundle: b, ByID: map[string]*planner.Plan{}, Client: outbound.ForServices(b, maxConns, targets, log),
 		Declared: map[string]any{}, contracts: map[string]*contracts.Contract{}, From: map[string]map[string][]string{},
-		Needed: map[string]bool{},
+		Needed: map[string]bool{}, Degrades: map[string]bool{},
 	}
 	d.Secured = certificates.Secured(d.Client, b)
 	m := planner.NewPlanner(b, types)
@@ -88,6 +90,9 @@ func newDefinition(
 		for _, s := range plan.Written {
 			if s.Service != nil && s.Handler.IsCritical() {
 				d.Needed[s.Service.ID] = true
+			}
+			if s.Fallback() != nil {
+				d.Degrades[p.ID] = true
 			}
 			if s.Handler.Await != nil {
 				d.Events = append(d.Events, s.Handler.Await.Event...)

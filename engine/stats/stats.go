@@ -32,7 +32,8 @@ var othersPath = [3]string{"other pipelines", "other stages", "other handlers"}
 // it keeps and what the metrics show.
 type Stats struct {
 	Metrics   *Metrics
-	paths     sync.Map   // path → *pathStats
+	paths     sync.Map // path → *pathStats
+	recent    recent
 	making    sync.Mutex // guards named, and is held to add and delete paths
 	named     int        // handlers that have series of their own
 	took      durations
@@ -64,7 +65,7 @@ func (s *Stats) Path(path string) *pathStats {
 	}
 	now := time.Now()
 	fresh := &pathStats{
-		labels: parts, succeeded: label("succeeded"), failed: label("failed"), Skipped: label("skipped"),
+		path: path, recent: &s.recent, labels: parts, succeeded: label("succeeded"), failed: label("failed"), Skipped: label("skipped"),
 		GivenUp: s.Metrics.HandlerGivenUp.WithLabelValues(parts[:]...),
 		seconds: s.Metrics.HandlerSeconds.WithLabelValues(parts[:]...),
 		asked:   now, attempts: newFigures(now),
@@ -153,11 +154,14 @@ func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 
 // A pathStats has the figures of one handler.
 type pathStats struct {
-	labels                              [3]string // never changes
+	path                                string // never changes, as the following
+	recent                              *recent
+	labels                              [3]string
 	succeeded, failed, Skipped, GivenUp prometheus.Counter
 	seconds                             prometheus.Observer
 
 	attempts *figures     // guards itself
+	isRecent atomic.Bool  // recent has it
 	Underway atomic.Int64 // calls in flight
 	Waiting  atomic.Int64 // runs that the guard makes wait
 
@@ -178,10 +182,46 @@ func (p *pathStats) calledSince(t time.Time) bool {
 	return p.lastSuccess.After(t) || p.lastFailure.After(t)
 }
 
-// IsActive reports whether an attempt of the handler counts in the windows of up to a minute.
-func (s *Stats) IsActive(path string, now time.Time) bool {
-	p, ok := s.paths.Load(path)
-	return ok && p.(*pathStats).calledSince(now.Add(-time.Minute))
+// Active returns the paths of the handlers that have an attempt in the windows of up to a minute. It looks only at those that
+// were called since the last time, however many handlers there are.
+func (s *Stats) Active(now time.Time) map[string]bool { return s.recent.since(now.Add(-time.Minute)) }
+
+// recent has the handlers that were called in the last minute. It may have more.
+type recent struct {
+	mu sync.Mutex // guards of
+	of map[string]*pathStats
+}
+
+// add notes that an attempt of a handler has ended.
+func (r *recent) add(p *pathStats) {
+	if p.isRecent.Swap(true) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[string]*pathStats{}
+	}
+	r.of[p.path] = p
+}
+
+// since returns the paths of handlers that were called since a time, and forgets the others.
+func (r *recent) since(t time.Time) map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	active := map[string]bool{}
+	for path, p := range r.of {
+		if !p.calledSince(t) {
+			p.isRecent.Store(false) // before the second look: an attempt that ends now either finds it false, or is seen
+			if !p.calledSince(t) {
+				delete(r.of, path)
+				continue
+			}
+			p.isRecent.Store(true)
+		}
+		active[path] = true
+	}
+	return active
 }
 
 // quiet reports whether the handler has not been needed for long.
@@ -203,6 +243,12 @@ func (p *pathStats) Ended(err error, took time.Duration, now time.Time) {
 		p.seconds.Observe(took.Seconds())
 	}
 	p.attempts.End(err != nil, took, now)
+	p.ended(err, now)
+	p.recent.add(p)
+}
+
+// ended notes the outcome of an attempt.
+func (p *pathStats) ended(err error, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {

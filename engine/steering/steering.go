@@ -53,14 +53,27 @@ func (st *Steering) Handlers() []stats.HandlerInfo {
 }
 
 // Active lists the handlers of the current definition that were called in the last minute, or that something keeps out
-// of the flow. Looking for them costs little, however many handlers there are.
+// of the flow. It looks only at pipelines that have such a handler, or a fallback, so it costs little however many there are.
 func (st *Steering) Active() []stats.HandlerInfo {
 	out := []stats.HandlerInfo{}
 	now, at := time.Now(), st.Clock.Now()
-	c, o := st.Settings.Controls(), st.Degrader.Outages()
-	for _, p := range st.Library.Present().Plans {
+	c, o, active := st.Settings.Controls(), st.Degrader.Outages(), st.Stats.Active(now)
+	looked := map[string]bool{}
+	for path := range active {
+		looked[model.PipelineOf(path)] = true
+	}
+	if c != nil {
+		for path := range c.ByPath {
+			looked[model.PipelineOf(path)] = true
+		}
+	}
+	d := st.Library.Present()
+	for _, p := range d.Plans {
+		if id := p.Pipeline.ID; !looked[id] && !d.Degrades[id] {
+			continue
+		}
 		for _, s := range p.Written {
-			if st.Stats.IsActive(s.Path, now) || c.State(s, at) != "on" || s.Fallback() != nil && o.View(s, at).State != fallback.In {
+			if active[s.Path] || c.State(s, at) != "on" || s.Fallback() != nil && o.View(s, at).State != fallback.In {
 				out = append(out, st.info(s, now))
 			}
 		}
