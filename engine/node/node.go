@@ -95,8 +95,11 @@ func (n *node) ask(runs, kept int) int {
 
 const (
 	shareLeast = 32                    // runs that a node always takes, and that it may have more than others
-	sharePart  = 16                    // runs that it takes at once beyond its share
 	shareGap   = 20 * time.Millisecond // pause before each of those, so that idle nodes are faster
+
+	// What a node takes at once beyond its share is a sixteenth of the runs that it works on, within these. A node that starts
+	// after a crash does not know yet that it is alone, and has all runs of before to take.
+	sharePartLeast, sharePartMost = 16, 64
 )
 
 // meet notes what a beat says of all nodes. Nodes that are started together join one after the
@@ -137,7 +140,7 @@ func (n *node) wanted() int {
 		return left
 	}
 	clock.Pause(n.ctx, shareGap)
-	return max(n.left(), sharePart)
+	return max(n.left(), min(max(sharePartLeast, n.d.MaxInFlight/16), sharePartMost))
 }
 
 // take starts the runs that the store returned for the room that ask reserved.

@@ -63,8 +63,13 @@ func newPoller(maps []*Map, prober Prober, changed func(*Map, *shard, *view)) *p
 // run looks at all hosts once a period until ctx ends.
 func (p *poller) run(ctx context.Context) {
 	defer p.work.Wait()
-	const turns = int(pollPeriod / pollTurn)
-	tick := time.NewTicker(pollTurn)
+	n := len(p.targets)
+	turns := min(n, int(pollPeriod/pollTurn))
+	if turns == 0 {
+		<-ctx.Done()
+		return
+	}
+	tick := time.NewTicker(pollPeriod / time.Duration(turns)) // few hosts need few turns: a process at rest must not wake for nothing
 	defer tick.Stop()
 	// All at once at the start, because questions wait for the first view.
 	p.start(ctx, p.targets)
@@ -74,7 +79,6 @@ func (p *poller) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		n := len(p.targets)
 		p.start(ctx, p.targets[turn*n/turns:(turn+1)*n/turns])
 	}
 }

@@ -57,6 +57,7 @@ func validateCommand() *cobra.Command {
 }
 
 func validate(s cli.Streams, paths []string, format render.Format, level diag.Severity, fix bool) error {
+	collectSeldom()
 	files, err := source.Pipelines(paths, s.In)
 	if err != nil {
 		return err

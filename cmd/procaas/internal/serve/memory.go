@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -91,18 +92,54 @@ func tuneCollector(limit int64) (floor []byte) {
 	return floor
 }
 
-// freeAfter gives memory back to the system after each reload until ctx ends: reading and comparing definitions takes several
-// times what stays of them, and an idle node would not collect it for minutes.
-func freeAfter(ctx context.Context, reloaded func() <-chan struct{}) {
+// freeUnused gives memory back to the system after each reload and after busy times until ctx ends. Reading and comparing definitions
+// takes several times what stays of them, as do many runs, and a node at rest would not collect it for minutes.
+func freeUnused(ctx context.Context, reloaded func() <-chan struct{}) {
+	look := time.NewTicker(restEvery)
+	defer look.Stop()
+	allocated := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	var r calm
 	for {
 		again := reloaded()
 		select {
 		case <-ctx.Done():
 			return
+		case <-look.C:
+			metrics.Read(allocated)
+			if r.frees(allocated[0].Value.Uint64()) {
+				debug.FreeOSMemory()
+			}
+			continue
 		case <-again:
 		}
 		if clock.Pause(ctx, time.Second) { // the caller of the reload has its answer, and nobody holds what was replaced
 			debug.FreeOSMemory()
 		}
 	}
+}
+
+// A node is at rest when it allocates at most restAllocates bytes between two looks. Once freeFrom bytes have been allocated, most of
+// them are garbage.
+const (
+	restEvery     = 10 * time.Second
+	restAllocates = 32 << 20
+	freeFrom      = 64 << 20
+)
+
+// A calm finds out when the process has garbage and is at rest, so that collecting it disturbs nobody.
+type calm struct {
+	last  uint64 // bytes that the process had allocated at the last look
+	since uint64 // bytes that it has allocated since memory was given back
+}
+
+// frees reports whether to give memory back, by the bytes that the process has allocated since its start.
+func (r *calm) frees(allocated uint64) bool {
+	fresh := allocated - r.last
+	r.last = allocated
+	r.since += fresh
+	if fresh > restAllocates || r.since < freeFrom {
+		return false
+	}
+	r.since = 0
+	return true
 }

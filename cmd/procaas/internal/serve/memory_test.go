@@ -49,3 +49,19 @@ func TestRunsFollowTheMemory(t *testing.T) {
 		}
 	}
 }
+
+// A node gives memory back once after a busy time, and now and then at rest, but never while it works.
+func TestMemoryIsGivenBackAtRest(t *testing.T) {
+	t.Parallel()
+	var r calm
+	allocated := uint64(0)
+	for i, step := range []struct {
+		mib   uint64
+		frees bool
+	}{{500, false}, {40, false}, {1, true}, {1, false}, {32, false}, {32, true}, {33, false}, {33, false}, {2, true}} {
+		allocated += step.mib << 20
+		if frees := r.frees(allocated); frees != step.frees {
+			t.Errorf("look %d, after another %d MiB: want %t, have %t", i, step.mib, step.frees, frees)
+		}
+	}
+}

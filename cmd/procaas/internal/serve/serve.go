@@ -550,7 +550,7 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { n.reportUntil(ctx); return nil })
 	g.Go(func() error { n.shadow.Run(ctx); return nil })
 	g.Go(func() error { n.follow(ctx); return nil })
-	g.Go(func() error { freeAfter(ctx, n.engine.Reloaded); return nil })
+	g.Go(func() error { freeUnused(ctx, n.engine.Reloaded); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
 	g.Go(func() error {
 		<-ctx.Done()
