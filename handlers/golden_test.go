@@ -33,6 +33,7 @@ clusters:
 brokers:
   - {id: hub, kind: nats, servers: ["nats://hub.example:4222"]}
   - {id: log, kind: kafka, servers: ["log.example:9092"]}
+  - {id: rabbit, kind: rabbitmq, servers: ["amqp://rabbit.example:5672"]}
 flows:
   - {id: order, key: !$ event.payload.id}
   - {id: driver}

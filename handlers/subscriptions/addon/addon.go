@@ -30,8 +30,8 @@ import (
 var brokers = map[string]broker.Kind{
 	"nats":     {Open: jetstream.Open, Dial: jetstream.Dial},
 	"kafka":    {Open: kafka.Open, Dial: kafka.Dial, Shared: true},
-	"rabbitmq": {Open: rabbitmq.Open},
 	"postgres": {Open: outbox.Open},
+	"rabbitmq": {Open: rabbitmq.Open, Dial: rabbitmq.Dial},
 }
 
 // New returns the add-on.

@@ -4,11 +4,12 @@ import "context"
 
 // An Outgoing is a message to send. Every attempt of a call sends the same one.
 type Outgoing struct {
-	ID      string // the same for all attempts, so that the broker or a reader recognises a repeat
-	To      string // subject or topic
-	Key     string // messages with the same key keep their order, if the broker has partitions; empty for none
-	Headers map[string]string
-	Body    []byte
+	ID       string // the same for all attempts, so that the broker or a reader recognises a repeat
+	To       string // subject, topic or routing key
+	Exchange string // of RabbitMQ; empty for the one that leads to the queue with the name To
+	Key      string // messages with the same key keep their order, if the broker has partitions; empty for none
+	Headers  map[string]string
+	Body     []byte
 }
 
 // A Publisher sends messages over one connection. Goroutines may share it.

@@ -20,9 +20,10 @@ type Broker struct {
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
 	// Kind is the kind of broker. nats means JetStream.
-	Kind string `yaml:"kind" required:"true" enum:"nats,kafka"`
+	Kind string `yaml:"kind" required:"true" enum:"nats,kafka,rabbitmq"`
 
-	// Servers are the addresses of the broker: nats://127.0.0.1:4222, or 127.0.0.1:9092 for Kafka. One of them must answer.
+	// Servers are the addresses of the broker: nats://127.0.0.1:4222, 127.0.0.1:9092 for Kafka, or amqp://127.0.0.1:5672 for RabbitMQ, with
+	// /NAME for a virtual host. One of them must answer.
 	Servers []string `yaml:"servers" required:"true"`
 
 	// Auth is how the node proves to the broker who it is.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"procaas/dsl/expr"
+	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/tree"
@@ -120,6 +121,9 @@ func checkBroker(s *Subscription, c *tree.Checking) {
 	if of != "" && s.Broker != "nats" && s.Filter != "" {
 		c.Errorf(s.PlaceOf("filter", s.Span), rules.Subscription, "write when:, or drop it", "%s has no filter; the node reads the whole %s %q",
 			s.Broker, of, s.From())
+	}
+	if at := s.PlaceOf("prefetch", diag.Span{}); at != (diag.Span{}) && s.Broker != "rabbitmq" {
+		c.Errorf(at, rules.Subscription, "drop it", "%s takes no prefetch; a node reads it in batches of bounded size", s.Broker)
 	}
 	if s.Broker == "rabbitmq" && s.Group != "" {
 		c.Errorf(s.PlaceOf("group", s.Span), rules.Subscription, "drop it; a queue for each reader is bound to the same exchange",

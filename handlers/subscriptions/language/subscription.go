@@ -48,6 +48,9 @@ type Subscription struct {
 	// Mark is a column of a table, of the type boolean or timestamptz. Rows are marked there instead of deleted.
 	Mark string `yaml:"mark"`
 
+	// Prefetch is how many messages RabbitMQ sends before it waits for acknowledgements. The node has them in memory, of any size.
+	Prefetch int `yaml:"prefetch" default:"128" min:"1" max:"1024"`
+
 	// Filter is the subject of JetStream whose messages are read, such as orders.*.paid. Without it, all of the stream are.
 	Filter string `yaml:"filter"`
 
@@ -116,7 +119,7 @@ func (s *Subscription) Connection() *Connection { return &Connection{s.Servers, 
 
 // Reads describes all that needs a new reader when it changes.
 func (s *Subscription) Reads() string {
-	return fmt.Sprintf("%s %q %q %q %s %q %q %s", s.Broker, s.From(), s.Filter, s.GroupName(), s.Start, s.OrderBy, s.Mark, s.Connection().text())
+	return fmt.Sprintf("%s %q %q %q %s %d %q %q %s", s.Broker, s.From(), s.Filter, s.GroupName(), s.Start, s.Prefetch, s.OrderBy, s.Mark, s.Connection().text())
 }
 
 // A section is the section of files.

@@ -27,9 +27,9 @@ import (
 // Publish sends a message to a broker, at least once.
 //
 // It succeeds when the broker has stored the message. The response says where. JetStream has stream, sequence and duplicate, and Kafka
-// has topic, partition and offset. Every attempt sends the same message, also after a restart. Its Idempotency-Key is the id by which
-// JetStream drops a repeat within the duplicate window of the stream. Kafka stores a repeat of a later attempt, whose header
-// Idempotency-Key tells readers that it is one.
+// has topic, partition and offset. RabbitMQ has exchange and routing-key. Every attempt sends the same message, also after a restart. Its
+// Idempotency-Key is the id by which JetStream drops a repeat within the duplicate window of the stream. Kafka and RabbitMQ store a repeat
+// of a later attempt. Its header Idempotency-Key, and its message-id in RabbitMQ, tell readers that it is one.
 //
 // Other headers are X-Procaas-Run, X-Procaas-Path, X-Procaas-Key with the key, Content-Type, which is application/json, and traceparent
 // and tracestate.
@@ -50,6 +50,12 @@ type Publish struct {
 
 	// Topic is the topic of Kafka to send to.
 	Topic string `yaml:"topic"`
+
+	// Exchange is the exchange of RabbitMQ to send to. Without it, the message goes to the queue that the routing-key names.
+	Exchange string `yaml:"exchange"`
+
+	// RoutingKey is the routing key of the message in RabbitMQ. Some queue must take messages with it.
+	RoutingKey string `yaml:"routing-key"`
 
 	// Key is the key by which Kafka chooses the partition, so messages with the same key keep their order. Its default is the key of the run.
 	Key string `yaml:"key"`
@@ -110,7 +116,7 @@ func (h *Publish) message(c *engine.Call) (*broker.Outgoing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}
-	m := &broker.Outgoing{ID: c.IdempotencyKey, To: h.Subject + h.Topic, Key: h.Key, Body: body, Headers: map[string]string{}}
+	m := &broker.Outgoing{ID: c.IdempotencyKey, To: h.Subject + h.Topic + h.RoutingKey, Exchange: h.Exchange, Key: h.Key, Body: body, Headers: map[string]string{}}
 	if m.Key == "" {
 		m.Key = c.Key
 	}
@@ -208,11 +214,16 @@ func (*Publish) CheckBody(b *tree.Body) {
 
 // checkTo reports fields that are for another kind of broker, and what is missing for this one.
 func checkTo(b *tree.Body, k *language.Broker) {
-	want := map[string]string{"nats": "subject", "kafka": "topic"}[k.Kind]
-	for _, field := range []string{"subject", "topic"} {
+	want := map[string]string{"nats": "subject", "kafka": "topic", "rabbitmq": "routing-key"}[k.Kind]
+	for _, field := range []string{"subject", "topic", "routing-key", "exchange"} {
 		v := b.Field(field)
 		text, isLiteral := v.Text()
 		switch {
+		case field == "exchange" && k.Kind == "rabbitmq":
+			if v != nil && !isLiteral {
+				b.Errorf(v.Span, rules.Body, "write the name of an exchange, and compute the routing-key",
+					"exchange cannot be computed: data must not choose where messages go")
+			}
 		case field != want && v != nil:
 			b.Errorf(v.Span, rules.Body, "write "+want+":", "broker %s is %s, which has no %s", k.ID, k.Kind, field)
 		case field == want && (v == nil || isLiteral && text == ""):

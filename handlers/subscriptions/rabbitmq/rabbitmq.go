@@ -1,9 +1,10 @@
-// Package rabbitmq reads queues of RabbitMQ for subscriptions.
+// Package rabbitmq reads queues of RabbitMQ for subscriptions, and sends to its exchanges.
 package rabbitmq
 
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -15,30 +16,23 @@ import (
 )
 
 const (
-	consumer = "procaas" // its tag on the channel
-
 	heartbeat = 5 * time.Second // a server that says nothing for three of them is away
 	timeout   = 10 * time.Second
 	idle      = 2 * time.Second      // how long a Fetch waits
 	linger    = 5 * time.Millisecond // how long it waits for more
-
-	// The server sends so many messages ahead. It starts with few, since it does not bound their bytes.
-	firstAhead = 16
-	mostAhead  = 2 * broker.MaxMessages
 )
 
 // A source reads a queue as its only consumer. What it has not acknowledged goes back to its place in the queue when the connection ends,
-// and the server lets nobody else read before that. So the order is that of the queue.
+// and the server lets nobody else read before that, unless a quorum queue has no single active consumer. So the order is that of the queue.
 type source struct {
 	conn    *amqp.Connection
-	channel *amqp.Channel // that consumes
-	other   *amqp.Channel // that asks
+	channel *amqp.Channel    // that consumes
+	other   *amqp.Channel    // that asks
+	closed  chan *amqp.Error // has the reason once channel is closed
 	queue   string
 
-	in    <-chan amqp.Delivery
-	after <-chan amqp.Delivery // comes when in has ended; nil for none
-	ahead int                  // how many messages the server sends ahead
-	held  atomic.Int64         // messages that were handed out and not acknowledged
+	in   <-chan amqp.Delivery
+	held atomic.Int64 // messages that were handed out and not acknowledged
 }
 
 // Open connects to the server, and begins to consume. The queue must exist.
@@ -49,28 +43,23 @@ func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{conn: conn, queue: o.Subscription.Queue, ahead: firstAhead}
+	s := &source{conn: conn, queue: o.Subscription.Queue}
 	if s.channel, err = conn.Channel(); err == nil {
+		s.closed = s.channel.NotifyClose(make(chan *amqp.Error, 1))
 		s.other, err = conn.Channel()
 	}
 	if err == nil {
-		err = s.consume()
+		err = s.channel.Qos(o.Subscription.Prefetch, 0, false)
+	}
+	if err == nil {
+		const exclusive = true // quorum queues ignore it
+		s.in, err = s.channel.Consume(s.queue, "", false, exclusive, false, false, nil)
 	}
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("queue %s: %w", s.queue, err)
 	}
 	return s, nil
-}
-
-// consume lets the server send messages.
-func (s *source) consume() error {
-	err := s.channel.Qos(s.ahead, 0, false)
-	if err == nil {
-		const exclusive = true
-		s.in, err = s.channel.Consume(s.queue, consumer, false, exclusive, false, false, nil)
-	}
-	return err
 }
 
 // Fetch implements [broker.Source].
@@ -87,11 +76,7 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 			done = true
 		case d, more := <-s.in:
 			if !more {
-				if s.after == nil {
-					return nil, fmt.Errorf("queue %s: the server sends no more messages, since the connection or the queue is gone", s.queue)
-				}
-				s.in, s.after = s.after, nil
-				continue
+				return nil, fmt.Errorf("queue %s: the server sends no more messages: %w", s.queue, s.why())
 			}
 			m := s.message(&d)
 			out, size = append(out, m), size+m.Size()
@@ -104,24 +89,20 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 		return nil, nil
 	}
 	s.held.Add(int64(len(out)))
-	return out, s.adapt(2 * broker.MaxBytes * len(out) / size)
+	return out, nil
 }
 
-// adapt lets the server send about as many messages ahead as two batches have, by the size of those that came. Messages that the server has
-// sent already come first.
-func (s *source) adapt(want int) error {
-	want = min(max(want, 2), mostAhead, 4*s.ahead)
-	if s.after != nil || want > s.ahead/2 && want < 2*s.ahead {
-		return nil
+// why returns why the server sends no more.
+func (s *source) why() error {
+	select {
+	case e := <-s.closed:
+		if e != nil {
+			return e
+		}
+		return amqp.ErrClosed
+	default:
+		return errors.New("the queue is gone")
 	}
-	if err := s.channel.Cancel(consumer, false); err != nil {
-		return err
-	}
-	s.ahead = want
-	before := s.in
-	err := s.consume()
-	s.in, s.after = before, s.in
-	return err
 }
 
 // message makes a message of a delivery. Its id is new with each delivery, because the queue has no places.
