@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"procaas/dsl/expr"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/tree"
