@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,16 +25,29 @@ var outboxFlow = strings.NewReplacer(
 	"broker: nats", "broker: postgres", "[URL]", `["postgres://URL/postgres"]`, "stream: ORDERS", "table: outbox", "    filter: orders.>\n", "",
 ).Replace(countedFlow)
 
-// A service writes rows of its outbox together with its own.
+// submittedFlow is the same for what programs submit to the store.
+var submittedFlow = strings.NewReplacer(
+	"broker: nats", "broker: store", "    servers: [URL]\n", "", "    stream: ORDERS\n", "", "    filter: orders.>\n", "",
+	"type: counted", "type: !$ message.subject", "    key: !$ message.body.key\n", "",
+).Replace(countedFlow)
+
+// A service writes rows of its outbox together with its own, or submits events to the store, which is in its database then.
 type service struct {
 	t      *testing.T
 	server *enginetest.Cluster
 	db     *pgx.Conn
+
+	table  string // with what nodes have not taken yet
+	send   string // a statement, whose argument is a key
+	writer string // the address that writers use
+
+	committed atomic.Int64 // rows, but for those whose answer was lost
 }
 
 func newService(ctx context.Context, t *testing.T) *service {
 	t.Helper()
-	s := &service{t: t, server: enginetest.OwnPostgres(t)}
+	s := &service{t: t, server: enginetest.OwnPostgres(t), table: "outbox", send: "insert into outbox (key, n) select $1, n from a"}
+	s.writer = s.server.URL
 	s.connect(ctx)
 	s.exec(ctx, `create table outbox (id bigint generated always as identity primary key, key text not null, n int not null);
 		create table accounts (key text primary key, n int not null default 0);
@@ -68,12 +82,14 @@ func (s *service) write(ctx context.Context, rows int) {
 			for done := false; !done && ctx.Err() == nil; {
 				var err error
 				if c == nil || c.IsClosed() {
-					if c, err = pgx.Connect(ctx, s.server.URL); err != nil {
+					if c, err = pgx.Connect(ctx, s.writer); err != nil {
 						clock.Pause(ctx, 10*time.Millisecond)
 						continue
 					}
 				}
-				done, _ = s.one(ctx, c, rows)
+				if done, err = s.one(ctx, c, rows); err != nil {
+					clock.Pause(ctx, 10*time.Millisecond)
+				}
 			}
 			if c != nil {
 				_ = c.Close(ctx)
@@ -91,8 +107,7 @@ func (s *service) one(ctx context.Context, c *pgx.Conn, rows int) (done bool, er
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	key, slow := fmt.Sprint("k-", rand.IntN(countedKeys)), rand.IntN(20) == 0
-	_, err = tx.Exec(ctx, `with a as (update accounts set n = n + 1 where key = $1 returning n)
-		insert into outbox (key, n) select $1, n from a`, key)
+	_, err = tx.Exec(ctx, "with a as (update accounts set n = n + 1 where key = $1 returning n) "+s.send, key)
 	if err == nil && slow {
 		_, err = tx.Exec(ctx, "select pg_sleep(0.02)")
 	}
@@ -102,13 +117,12 @@ func (s *service) one(ctx context.Context, c *pgx.Conn, rows int) (done bool, er
 	if err := tx.Commit(ctx); err != nil {
 		return false, err
 	}
-	all, _, err := s.sums(ctx, c)
-	return all >= rows, err
+	return int(s.committed.Add(1)) >= rows, nil
 }
 
 // sums returns how many rows were committed, and how many of them are still there.
 func (s *service) sums(ctx context.Context, c *pgx.Conn) (all, left int, err error) {
-	err = c.QueryRow(ctx, "select (select sum(n) from accounts), (select count(*) from outbox)").Scan(&all, &left)
+	err = c.QueryRow(ctx, "select (select sum(n) from accounts), (select count(*) from "+s.table+")").Scan(&all, &left)
 	return all, left, err
 }
 
@@ -200,6 +214,46 @@ func TestOutboxSurvivesKill9(t *testing.T) {
 	}
 	s.awaitTaken(ctx, all)
 	s.check(ctx, b.client)
+	second.terminate()
+}
+
+// TestSubmittedEventsSurviveKill9 kills one of two nodes, and then the store, while a program submits 3,000 events in its own transactions.
+func TestSubmittedEventsSurviveKill9(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
+	defer cancel()
+	s := newService(ctx, t)
+	s.table, s.send = "submitted", "select procaas_submit('counted', $1, jsonb_build_object('n', n)) from a"
+	s.exec(ctx, "create role app login; grant select, update on accounts to app")
+	s.writer = "postgres://app@" + s.server.Addr() + "/postgres"
+	a := newCrashing(t, s.server.URL, submittedFlow, "")
+	first := a.start(ctx)
+	s.exec(ctx, "grant execute on function procaas_submit to app")
+	const rows = 3000
+	var writes sync.WaitGroup
+	writes.Go(func() { s.write(ctx, rows) })
+	defer writes.Wait()
+	b := newCrashing(t, a.store, submittedFlow, "")
+	second := b.start(ctx)
+	s.awaitTaken(ctx, 300)
+	first.kill()
+	s.awaitTaken(ctx, 1000)
+	if err := s.server.Restart(ctx, enginetest.StopImmediate); err != nil {
+		t.Fatal(err)
+	}
+	s.connect(ctx)
+	writes.Wait()
+	all, _, err := s.sums(ctx, s.db)
+	if err != nil || all < rows {
+		t.Fatalf("want %d events, have %d (%v)", rows, all, err)
+	}
+	s.awaitTaken(ctx, all)
+	s.check(ctx, b.client)
+	s.exec(ctx, "select procaas_submit('strange')")
+	eventually(t, "an event that no pipeline serves is a dead letter", func() bool {
+		letters, err := remote.DeadLetters(ctx, b.client, "orders")
+		return err == nil && len(letters) == 1 && letters[0].Subject == "strange"
+	})
 	second.terminate()
 }
 

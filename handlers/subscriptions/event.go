@@ -42,6 +42,9 @@ func Map(s *language.Subscription, m *broker.Message) (in intake.Submission, wan
 		}
 	}
 	e := model.Event{ID: m.ID, Source: s.Path(), Payload: body, Time: m.Time}
+	if s.OfStore() {
+		e.Key = m.Key
+	}
 	for _, f := range []struct {
 		name  string
 		value *expr.Value

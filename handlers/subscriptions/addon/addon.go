@@ -26,12 +26,24 @@ import (
 	"procaas/handlers/subscriptions/remote"
 )
 
-// brokers are the brokers that subscriptions can read, and that handlers can send to.
-var brokers = map[string]broker.Kind{
-	"nats":     {Open: jetstream.Open, Dial: jetstream.Dial},
-	"kafka":    {Open: kafka.Open, Dial: kafka.Dial, Shared: true},
-	"postgres": {Open: outbox.Open},
-	"rabbitmq": {Open: rabbitmq.Open, Dial: rabbitmq.Dial},
+// brokers are the brokers that subscriptions can read, and that handlers can send to. store is the address of the store in PostgreSQL; empty
+// for another store.
+func brokers(store string) map[string]broker.Kind {
+	return map[string]broker.Kind{
+		"nats":     {Open: jetstream.Open, Dial: jetstream.Dial},
+		"kafka":    {Open: kafka.Open, Dial: kafka.Dial, Shared: true},
+		"rabbitmq": {Open: rabbitmq.Open, Dial: rabbitmq.Dial},
+		"postgres": {Open: outbox.Open},
+		"store":    {Open: outbox.OfStore(store)},
+	}
+}
+
+// brokersOf returns the brokers of a node.
+func brokersOf(h *addon.Host) map[string]broker.Kind {
+	if h.Postgres {
+		return brokers(h.DSN)
+	}
+	return brokers("")
 }
 
 // New returns the add-on.
@@ -57,7 +69,7 @@ func newProcess() *addon.Process {
 	return &addon.Process{
 		Open: func(_ context.Context, h *addon.Host) (*addon.Part, error) {
 			host = h
-			p.sends = publish.NewPool(publish.Options{Brokers: brokers, Secrets: h.Secrets, Dial: h.Targets.Dial, Metrics: h.Metrics})
+			p.sends = publish.NewPool(publish.Options{Brokers: brokersOf(h), Secrets: h.Secrets, Dial: h.Targets.Dial, Metrics: h.Metrics})
 			return &addon.Part{
 				Types: publish.Types(p.sends),
 				Adopt: func(_ context.Context, b *tree.Bundle) error {
@@ -89,7 +101,7 @@ func newProcess() *addon.Process {
 
 func readersOf(h *addon.Host, e *engine.Engine) *subscriptions.Readers {
 	return subscriptions.New(subscriptions.Options{
-		Name: h.Name, Engine: e, Store: h.Store, Brokers: brokers, Secrets: h.Secrets, Dial: h.Targets.Dial, Memory: h.Memory,
+		Name: h.Name, Engine: e, Store: h.Store, Brokers: brokersOf(h), Secrets: h.Secrets, Dial: h.Targets.Dial, Memory: h.Memory,
 		Metrics: subscriptions.NewMetrics(h.Metrics), Now: h.Now, Log: h.Log,
 	})
 }

@@ -59,9 +59,13 @@ func check(s *Subscription, c *tree.Checking) {
 		c.Errorf(s.PlaceOf("id", s.Span), rules.Subscription, "give the pipeline another id",
 			"operators could not tell subscription %q from a part of the pipeline %s: both are %s", s.ID, sectionName, s.Path())
 	}
-	if s.Parallelism > 1 && s.Key.IsNull() {
+	if s.Parallelism > 1 && s.Key.IsNull() && !s.OfStore() {
 		c.Errorf(s.PlaceOf("parallelism", s.Span), rules.Subscription, "add key:, or drop parallelism",
 			"subscription %q has no key, so nothing says which of its messages may be stored at once", s.ID)
+	}
+	if s.OfStore() {
+		checkStore(s, c)
+		return
 	}
 	checkBroker(s, c)
 	s.Connection().Check(fmt.Sprintf("subscription %q", s.ID), s.Broker, s, s.Span, c)
@@ -87,6 +91,8 @@ func checkGroup(s *Subscription, groups map[string]*Subscription, c *tree.Checki
 		switch {
 		case s.Queue != "":
 			at, remedy = s.PlaceOf("queue", s.Span), "bind a queue for each to the same exchange"
+		case s.OfStore():
+			at, remedy = s.PlaceOf("broker", s.Span), "keep one, whose type: and when: may depend on the message"
 		case s.Table != "":
 			at, remedy = s.PlaceOf("table", s.Span), "read it with one, whose type: depends on the row"
 		}
@@ -149,5 +155,30 @@ func checkTable(s *Subscription, c *tree.Checking) {
 	}
 	if isTable && (strings.Count(s.Table, ".") > 1 || strings.HasPrefix(s.Table, ".") || strings.HasSuffix(s.Table, ".")) {
 		c.Errorf(s.PlaceOf("table", s.Span), rules.Subscription, "write NAME or SCHEMA.NAME", "%q names no table", s.Table)
+	}
+}
+
+// checkStore reports what is for brokers. The node knows its store, and the table there.
+func checkStore(s *Subscription, c *tree.Checking) {
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{
+		{"servers", len(s.Servers) > 0},
+		{"auth", s.Auth != nil},
+		{"tls", s.TLS != nil},
+		{"stream", s.Stream != ""},
+		{"topic", s.Topic != ""},
+		{"queue", s.Queue != ""},
+		{"table", s.Table != ""},
+		{"order-by", s.OrderBy != ""},
+		{"mark", s.Mark != ""},
+		{"filter", s.Filter != ""},
+		{"group", s.Group != ""},
+		{"start", s.Start == "new"},
+	} {
+		if f.is {
+			c.Errorf(s.PlaceOf(f.name, s.Span), rules.Subscription, "drop it", "subscription %q reads the store of the node, which has no %s:", s.ID, f.name)
+		}
 	}
 }

@@ -23,12 +23,14 @@ type Subscription struct {
 	// ID names the subscription. Operators hold it as subscriptions/ID, and its events have that source.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Broker is the kind of broker. nats means JetStream, and postgres a table that a service uses as an outbox.
-	Broker string `yaml:"broker" required:"true" enum:"nats,kafka,rabbitmq,postgres"`
+	// Broker is the kind of broker. nats means JetStream, postgres a table that a service uses as an outbox, and store
+	// what programs submit with procaas_submit to the store of the node.
+	Broker string `yaml:"broker" required:"true" enum:"nats,kafka,rabbitmq,postgres,store"`
 
 	// Servers are the addresses of the broker: nats://127.0.0.1:4222, 127.0.0.1:9092 for Kafka, amqp://127.0.0.1:5672 for RabbitMQ, with
 	// /NAME for a virtual host, or postgres://127.0.0.1:5432/NAME with the database. One of them must answer.
-	Servers []string `yaml:"servers" required:"true"`
+	// The store needs none.
+	Servers []string `yaml:"servers"`
 
 	// Stream is the stream of JetStream to read.
 	Stream string `yaml:"stream"`
@@ -81,7 +83,8 @@ type Subscription struct {
 	// Type is the type of the event. A message whose type no pipeline serves is a dead letter.
 	Type *expr.Value `yaml:"type" required:"true" kind:"string"`
 
-	// Key is the key of the event. Without it the flow of the pipeline reads it from the payload.
+	// Key is the key of the event. Without it the flow of the pipeline reads it from the payload, but what was submitted to the store has
+	// the key that was given there.
 	Key *expr.Value `yaml:"key" kind:"string"`
 
 	// Payload is the payload of the event. Without it, it is the decoded body.
@@ -97,16 +100,32 @@ type Subscription struct {
 // Path is where operators hold the subscription, and the source of its events.
 func (s *Subscription) Path() string { return sectionName + "/" + s.ID }
 
+// Submitted is the table of the store that has what programs submit.
+const Submitted = "submitted"
+
+// OfStore reports whether it reads what programs submit to the store.
+func (s *Subscription) OfStore() bool { return s.Broker == "store" }
+
 // From is what it reads: the stream, topic, queue or table.
-func (s *Subscription) From() string { return s.Stream + s.Topic + s.Queue + s.Table }
+func (s *Subscription) From() string {
+	if s.OfStore() {
+		return Submitted
+	}
+	return s.Stream + s.Topic + s.Queue + s.Table
+}
 
 // Origin is what it reads, for people.
-func (s *Subscription) Origin() string { return reads[s.Broker] + " " + s.From() + " of " + s.Broker }
+func (s *Subscription) Origin() string {
+	if s.OfStore() {
+		return "procaas_submit"
+	}
+	return reads[s.Broker] + " " + s.From() + " of " + s.Broker
+}
 
 // GroupName is the name by which the broker remembers what was read. A queue or a table remembers that itself.
 func (s *Subscription) GroupName() string {
 	switch {
-	case s.Queue != "", s.Table != "":
+	case s.Queue != "", s.Table != "", s.OfStore():
 		return s.From()
 	case s.Group != "":
 		return s.Group

@@ -48,12 +48,16 @@ func configs(c *broker.Connection) (all []*pgx.ConnConfig, err error) {
 			config.TLSConfig = tls.Clone()
 			config.TLSConfig.ServerName = config.Host
 		}
-		// The texts of rows must be the same in each session. A pooler passes these three on.
-		config.RuntimeParams = map[string]string{"application_name": c.Client, "timezone": "UTC", "datestyle": "ISO"}
+		config.RuntimeParams = sessions(c.Client)
 		config.DefaultQueryExecMode = pgx.QueryExecModeExec // a pooler may not know prepared statements
 		all = append(all, config)
 	}
 	return all, nil
+}
+
+// sessions returns the parameters of a session. The texts of rows must be the same in each. A pooler passes these three on.
+func sessions(client string) map[string]string {
+	return map[string]string{"application_name": client, "timezone": "UTC", "datestyle": "ISO"}
 }
 
 // connect opens the connections of a source to the first server that answers and is no standby.

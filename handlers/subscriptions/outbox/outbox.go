@@ -46,6 +46,9 @@ type source struct {
 	pause time.Duration
 	woken bool // a service has notified since the last look
 
+	mostPause time.Duration
+	message   func(table string, key []string, body []byte) broker.Message
+
 	mu     sync.Mutex // guards writes
 	writes *pgx.Conn
 
@@ -61,7 +64,7 @@ func Open(ctx context.Context, o broker.Options) (broker.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{rows: firstRows, pause: firstPause}
+	s := &source{rows: firstRows, pause: firstPause, mostPause: mostPause, message: rowOf}
 	if err := s.connect(ctx, all); err != nil {
 		return nil, err
 	}
@@ -97,7 +100,7 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 	case wait.Err() == nil || s.reads.IsClosed():
 		return nil, err
 	default:
-		s.pause = min(2*s.pause, mostPause)
+		s.pause = min(2*s.pause, s.mostPause)
 	}
 	return nil, nil
 }
@@ -119,7 +122,7 @@ func (s *source) look(ctx context.Context) (out []broker.Message, err error) {
 		if err := rows.Scan(&key, &body); err != nil {
 			return nil, err
 		}
-		m := s.message(key, body)
+		m := s.message(s.name, key, body)
 		keys, out, size = append(keys, key), append(out, m), size+m.Size()
 	}
 	rows.Close()
@@ -159,16 +162,16 @@ func (s *source) columns(keys [][]string) []any {
 // plain are keys that can be read in an id.
 var plain = regexp.MustCompile(`^[A-Za-z0-9._:+-]{1,48}$`)
 
-// message makes a message of a row. Its id has the primary key, and a hash of the row: a table that was emptied, or restored from a backup,
+// rowOf makes a message of a row. Its id has the primary key, and a hash of the row: a table that was emptied, or restored from a backup,
 // may use its keys again.
-func (s *source) message(key []string, body []byte) broker.Message {
+func rowOf(table string, key []string, body []byte) broker.Message {
 	place := strings.Join(key, ":")
 	if !plain.MatchString(place) {
 		place = fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(key, "\x00"))))[:32]
 	}
 	hash := sha256.Sum256(body)
 	m := broker.Message{
-		ID: fmt.Sprintf("%s/%s-%x", s.name, place, hash[:6]), Subject: s.name, Headers: map[string]any{}, Body: body, Time: time.Now(), Receipt: key,
+		ID: fmt.Sprintf("%s/%s-%x", table, place, hash[:6]), Subject: table, Headers: map[string]any{}, Body: body, Time: time.Now(), Receipt: key,
 	}
 	describe(&m)
 	return m

@@ -82,6 +82,19 @@ func (r *rig) exec(statement string, args ...any) {
 	}
 }
 
+// dropRole drops a role at the end of a test.
+func (r *rig) dropRole(role string) {
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, r.dsn)
+	if err == nil {
+		_, err = c.Exec(ctx, "drop owned by "+role+"; drop role "+role)
+		err = errors.Join(err, c.Close(ctx))
+	}
+	if err != nil {
+		r.t.Error(err)
+	}
+}
+
 // count counts rows.
 func (r *rig) count(from string) (n int) {
 	r.t.Helper()
@@ -469,16 +482,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 			r := newRig(t, "create table outbox (id int primary key, sent boolean)", "insert into outbox values (1)")
 			role := `"` + strings.ToLower(strings.TrimSuffix(r.sub.Table, ".outbox")) + ` reader"`
 			r.exec("create role " + role + " login")
-			t.Cleanup(func() {
-				c, err := pgx.Connect(context.Background(), r.dsn)
-				if err == nil {
-					_, err = c.Exec(context.Background(), "drop owned by "+role+"; drop role "+role)
-					_ = c.Close(context.Background())
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			})
+			t.Cleanup(func() { r.dropRole(role) })
 			r.sub.Mark, r.sub.Auth.Username = mark, strings.Trim(role, `"`)
 			said := r.refused("may not take rows", "grant usage on schema")
 			_, remedy, _ := strings.Cut(said, "run: ")
