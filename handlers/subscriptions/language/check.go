@@ -88,16 +88,19 @@ func checkGroup(s *Subscription, groups map[string]*Subscription, c *tree.Checki
 	}
 	if other := groups[name]; other != nil {
 		at, remedy := s.PlaceOf("group", s.Span), "give one of them another group:"
+		share := fmt.Sprintf("share the group %s of %s", s.GroupName(), s.From())
 		switch {
 		case s.Queue != "":
 			at, remedy = s.PlaceOf("queue", s.Span), "bind a queue for each to the same exchange"
 		case s.OfStore():
+			share = "read what programs submit to the store"
 			at, remedy = s.PlaceOf("broker", s.Span), "keep one, whose type: and when: may depend on the message"
 		case s.Table != "":
+			share = "read the table " + s.Table
 			at, remedy = s.PlaceOf("table", s.Span), "read it with one, whose type: depends on the row"
 		}
 		c.Errorf(at, rules.Subscription, remedy,
-			"subscriptions %q and %q share the group %s of %s: each would miss messages", other.ID, s.ID, s.GroupName(), s.From())
+			"subscriptions %q and %q %s: each would miss messages", other.ID, s.ID, share)
 	}
 	groups[name] = s
 }
