@@ -257,6 +257,43 @@ func TestSubmittedEventsSurviveKill9(t *testing.T) {
 	second.terminate()
 }
 
+// enqueuedFlow counts the tasks of each key.
+var enqueuedFlow = "flows:" + strings.SplitN(strings.Replace(countedFlow, "    on: counted\n", "    queue: {concurrency: {key: 1}, retry: {attempts: 5}}\n", 1), "flows:", 2)[1]
+
+// TestEnqueuedTasksSurviveKill9 kills each of two nodes in turn, while a program enqueues 3,000 tasks in its own transactions. Each
+// committed one is done once.
+func TestEnqueuedTasksSurviveKill9(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
+	defer cancel()
+	s := newService(ctx, t)
+	s.table, s.send = "enqueued", "select procaas_enqueue('count', jsonb_build_object('n', n), $1) from a"
+	s.exec(ctx, "create role app login; grant select, update on accounts to app")
+	s.writer = "postgres://app@" + s.server.Addr() + "/postgres"
+	a := newCrashing(t, s.server.URL, enqueuedFlow, "")
+	first := a.start(ctx)
+	s.exec(ctx, "grant execute on function procaas_enqueue to app")
+	const rows = 3000
+	var writes sync.WaitGroup
+	writes.Go(func() { s.write(ctx, rows) })
+	defer writes.Wait()
+	b := newCrashing(t, a.store, enqueuedFlow, "")
+	second := b.start(ctx)
+	s.awaitTaken(ctx, 300)
+	first.kill()
+	s.awaitTaken(ctx, 1000)
+	first = a.start(ctx)
+	second.kill()
+	writes.Wait()
+	all, _, err := s.sums(ctx, s.db)
+	if err != nil || all < rows {
+		t.Fatalf("want %d tasks, have %d (%v)", rows, all, err)
+	}
+	s.awaitTaken(ctx, all)
+	s.check(ctx, a.client)
+	first.terminate()
+}
+
 // TestOutboxForOperators looks at an outbox as operators do: while they hold it, without its table, without a right, and with rows that can
 // become no event.
 func TestOutboxForOperators(t *testing.T) {

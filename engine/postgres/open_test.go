@@ -134,7 +134,7 @@ func TestMigrationMovesCheckpointsBehind(t *testing.T) {
 	run(t, c, "drop table task_leases; alter table tasks drop column listed, add column counted boolean not null default false")
 	run(t, c, "alter table shard_maps drop column reach, drop column removed")
 	run(t, c, "alter table shards drop column drain_asked, drop column place")
-	run(t, c, "drop function procaas_submit; drop table submitted")
+	run(t, c, "drop function procaas_submit; drop function procaas_enqueue; drop table submitted, enqueued, enqueued_taken")
 	run(t, c, "drop table incarnation, limit_buckets, limits_by_value, usage_days; drop table schema_floor; alter table nodes drop column knows; drop index runs_kept")
 	run(t, c, "alter table events drop column kept_for")
 	run(t, c, "alter table task_history drop column result")

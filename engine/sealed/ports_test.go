@@ -11,19 +11,20 @@ import (
 
 // sealing are the methods of ports that this package replaces.
 var sealing = map[string]string{
-	"Audits":      "Audit",
-	"Degradation": "Report Deliberate Conclude Outages",
-	"Documents":   "Document DocumentsOf WriteDocuments",
-	"Inbox":       "Accept Pending",
-	"Ledger":      "Join Claim Commit",
-	"MarkedRuns":  "ListMarked",
-	"Outbox":      "OutboxEvents",
-	"Runs":        "Run Newer List Count Entity MakeUp",
-	"SharedTasks": "Parcels PackTasks UnpackTasks",
-	"SlotMoves":   "Export Import",
-	"TaskAdmin":   "PeekTasks RetryTasks MoveTasks",
-	"TaskQueue":   "PutTasks CancelTasks",
-	"TaskWork":    "ClaimTasks ReportTasks ExchangeTasks",
+	"Audits":       "Audit",
+	"Degradation":  "Report Deliberate Conclude Outages",
+	"Documents":    "Document DocumentsOf WriteDocuments",
+	"Inbox":        "Accept Pending",
+	"Ledger":       "Join Claim Commit",
+	"MarkedRuns":   "ListMarked",
+	"Outbox":       "OutboxEvents",
+	"Runs":         "Run Newer List Count Entity MakeUp",
+	"SharedTasks":  "Parcels PackTasks UnpackTasks",
+	"SlotMoves":    "Export Import",
+	"TaskAdmin":    "PeekTasks RetryTasks MoveTasks",
+	"TaskEnqueued": "TakeEnqueued",
+	"TaskQueue":    "PutTasks CancelTasks",
+	"TaskWork":     "ClaimTasks ReportTasks ExchangeTasks",
 }
 
 // bare are those that neither take nor return what is sealed.

@@ -76,6 +76,9 @@ func (r *Ring) wrap(ctx context.Context, s *store.Store) (*Vault, error) {
 	if s.Tasks != nil {
 		t := *s.Tasks
 		t.Queue, t.Work, t.Admin = taskQueue{t.Queue, v}, taskWork{t.Work, v}, taskAdmin{t.Admin, v}
+		if t.Enqueued != nil {
+			t.Enqueued = taskEnqueued{t.Enqueued, v}
+		}
 		s.Tasks = &t
 	}
 	return v, nil

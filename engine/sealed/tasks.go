@@ -60,6 +60,37 @@ func (q taskQueue) PutTasks(ctx context.Context, tasks []store.TaskSpec) ([]stor
 	return out, err
 }
 
+// taskEnqueued seals the payloads of tasks that programs have enqueued.
+type taskEnqueued struct {
+	store.TaskEnqueued
+	v *Vault
+}
+
+// TakeEnqueued implements [store.TaskEnqueued]. Why a task is refused may have data of it, and is not kept.
+func (e taskEnqueued) TakeEnqueued(ctx context.Context, limit int, ready store.ReadyTask) (int, error) {
+	k, err := e.v.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return e.TaskEnqueued.TakeEnqueued(ctx, limit, func(t *store.TaskSpec) (refused string, err error) {
+		if refused, err = ready(t); err != nil {
+			return "", err
+		}
+		if refused != "" {
+			t.Unique, t.Merge = "", nil // a dead letter has no name
+			if k.active != nil {
+				refused = "the queue section of its pipeline refuses it; an encrypted store does not keep why"
+			}
+		}
+		at := payloadAt(t.Key, t.Unique)
+		if t.Merge != nil {
+			t.Merge = e.v.merge(ctx, k, at, t.Merge)
+		}
+		t.Payload, err = k.json(t.Payload, at)
+		return refused, err
+	})
+}
+
 // merge merges payloads that the store has sealed.
 func (v *Vault) merge(ctx context.Context, k *keys, at string, merge func(first, second json.RawMessage) (json.RawMessage, error),
 ) func(first, second json.RawMessage) (json.RawMessage, error) {

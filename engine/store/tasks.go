@@ -441,6 +441,23 @@ type TaskStore struct {
 	Maintenance TaskMaintenance
 	Admin       TaskAdmin
 	Eraser      TaskEraser
+
+	// Enqueued is nil if programs cannot enqueue tasks in transactions of their own.
+	Enqueued TaskEnqueued
+}
+
+// EnqueuedHint is the type of which [TaskWork.WatchTasks] hears when a program has enqueued a task. No task has it.
+const EnqueuedHint = "procaas enqueued"
+
+// A ReadyTask completes a task that a program has enqueued. refused says why the task can only become a dead letter; empty if it need not.
+// An error is for all tasks.
+type ReadyTask func(t *TaskSpec) (refused string, err error)
+
+// A TaskEnqueued has the tasks that programs have enqueued in transactions of their own.
+type TaskEnqueued interface {
+	// TakeEnqueued puts up to limit of these tasks into the queue, in their order, in the transaction that removes them. It returns
+	// how many it has removed. That is 0 if another process does so now. ready may be called again for a task.
+	TakeEnqueued(ctx context.Context, limit int, ready ReadyTask) (int, error)
 }
 
 // A TaskQueue takes tasks in.

@@ -119,7 +119,7 @@ func TestMigrationKeepsTasks(t *testing.T) {
 		"alter table tasks drop column listed",
 		"alter table shard_maps drop column reach, drop column removed",
 		"alter table shards drop column drain_asked, drop column place",
-		"drop function procaas_submit", "drop table submitted",
+		"drop function procaas_submit", "drop function procaas_enqueue", "drop table submitted, enqueued, enqueued_taken",
 		"drop table incarnation, limit_buckets, limits_by_value, usage_days; drop table schema_floor; alter table nodes drop column knows",
 		"drop index runs_kept",
 		"alter table events drop column kept_for",

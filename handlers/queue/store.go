@@ -67,7 +67,7 @@ type Store struct {
 
 // Tasks returns the interfaces of the queue.
 func (s *Store) Tasks() *store.TaskStore {
-	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s, Eraser: s}
+	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s, Eraser: s, Enqueued: s}
 }
 
 // A db runs transactions, and hands out ids.

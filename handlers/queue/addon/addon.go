@@ -60,6 +60,9 @@ func (p *process) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 		Run: func(ctx context.Context, n addon.Running) error {
 			var tending sync.WaitGroup
 			tending.Go(func() { taskrun.TendTasks(ctx, tasks.Maintenance, h.Retention, h.Log) })
+			if tasks.Enqueued != nil {
+				tending.Go(func() { taskrun.TakeEnqueued(ctx, tasks, h.Bundle, h.Log) })
+			}
 			server := &taskrun.Server{Runs: n.Engine, Tasks: tasks, Log: h.Log, Name: h.Name, Lease: h.Lease, Submit: n.Engine.SubmitOne}
 			server.Serve(ctx)
 			tending.Wait()
