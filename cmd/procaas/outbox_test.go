@@ -143,8 +143,8 @@ func (s *service) awaitTaken(ctx context.Context, rows int) {
 	}
 }
 
-// check wants that each key has counted its committed rows, in their order.
-func (s *service) check(ctx context.Context, c *client.Client) {
+// check wants that each key has counted its committed rows, and in their order if they are ordered.
+func (s *service) check(ctx context.Context, c *client.Client, ordered bool) {
 	s.t.Helper()
 	rows, err := s.db.Query(ctx, "select key, n from accounts")
 	if err != nil {
@@ -170,8 +170,12 @@ func (s *service) check(ctx context.Context, c *client.Client) {
 		}
 	}
 	for _, a := range all { // nothing came twice later
-		if e, err := c.Entity(ctx, "account", a.Key); a.N > 0 && (err != nil || fmt.Sprintf("%v/%v", e.SharedState["events"], e.SharedState["wrong"]) != fmt.Sprintf("%d/0", a.N)) {
-			s.t.Errorf("want %d runs of %s in the order of its rows, have %v (%v)", a.N, a.Key, e.SharedState, err)
+		if a.N == 0 {
+			continue
+		}
+		e, err := c.Entity(ctx, "account", a.Key)
+		if err != nil || fmt.Sprint(e.SharedState["events"]) != fmt.Sprint(a.N) || ordered && fmt.Sprint(e.SharedState["wrong"]) != "0" {
+			s.t.Errorf("want %d runs of %s, in the order of its rows if %t, have %v (%v)", a.N, a.Key, ordered, e.SharedState, err)
 		}
 	}
 }
@@ -213,7 +217,7 @@ func TestOutboxSurvivesKill9(t *testing.T) {
 		t.Fatalf("want %d rows, have %d (%v)", rows, all, err)
 	}
 	s.awaitTaken(ctx, all)
-	s.check(ctx, b.client)
+	s.check(ctx, b.client, true)
 	second.terminate()
 }
 
@@ -248,7 +252,7 @@ func TestSubmittedEventsSurviveKill9(t *testing.T) {
 		t.Fatalf("want %d events, have %d (%v)", rows, all, err)
 	}
 	s.awaitTaken(ctx, all)
-	s.check(ctx, b.client)
+	s.check(ctx, b.client, true)
 	s.exec(ctx, "select procaas_submit('strange')")
 	eventually(t, "an event that no pipeline serves is a dead letter", func() bool {
 		letters, err := remote.DeadLetters(ctx, b.client, "orders")
@@ -290,7 +294,7 @@ func TestEnqueuedTasksSurviveKill9(t *testing.T) {
 		t.Fatalf("want %d tasks, have %d (%v)", rows, all, err)
 	}
 	s.awaitTaken(ctx, all)
-	s.check(ctx, a.client)
+	s.check(ctx, a.client, false) // the queue promises no order after a node has died
 	first.terminate()
 }
 

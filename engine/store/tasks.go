@@ -449,7 +449,8 @@ type TaskStore struct {
 // EnqueuedHint is the type of which [TaskWork.WatchTasks] hears when a program has enqueued a task. No task has it.
 const EnqueuedHint = "procaas enqueued"
 
-// A ReadyTask completes a task that a program has enqueued. refused says why the task can only become a dead letter; empty if it need not.
+// A ReadyTask completes a task that a program has enqueued. refused says why the task can only become a dead letter, and is empty
+// if it need not.
 // An error is for all tasks.
 type ReadyTask func(t *TaskSpec) (refused string, err error)
 
