@@ -26,14 +26,9 @@ import (
 // its chain. See testdata/stores.
 func TestStoresOfEarlierVersions(t *testing.T) {
 	t.Parallel()
-	made, err := filepath.Glob(filepath.Join("..", "..", "testdata", "stores", "*", "sqlite.db.gz"))
-	if err != nil || len(made) == 0 {
-		t.Fatal("no stores", err)
-	}
-	for _, file := range made {
-		dir := filepath.Dir(file)
+	for _, dir := range earlierVersions(t) {
 		version := filepath.Base(dir)
-		for _, kind := range []string{"sqlite", "postgres", "cells"} {
+		for _, kind := range kindsOf(dir) {
 			t.Run(version+"/"+kind, func(t *testing.T) {
 				t.Parallel()
 				f := earlierStore(t, dir, kind)
@@ -58,17 +53,42 @@ func TestStoresOfEarlierVersions(t *testing.T) {
 	}
 }
 
+// earlierVersions returns the folders with the stores of earlier versions.
+func earlierVersions(t *testing.T) (dirs []string) {
+	t.Helper()
+	made, err := filepath.Glob(filepath.Join("..", "..", "testdata", "stores", "*", "sqlite.db.gz"))
+	if err != nil || len(made) < 2 {
+		t.Fatal("have", made, err)
+	}
+	for _, file := range made {
+		dirs = append(dirs, filepath.Dir(file))
+	}
+	return dirs
+}
+
+// kindsOf returns the kinds of stores of a version.
+func kindsOf(dir string) []string {
+	kinds := []string{"sqlite", "postgres", "cells"}
+	if filepath.Base(dir) != "131cd4df" { // it had no encryption
+		kinds = append(kinds, "sealed")
+	}
+	return kinds
+}
+
 // earlierStore copies a store that an earlier version wrote, and returns the flags of a node on the copy.
 func earlierStore(t *testing.T, dir, kind string) serve.Flags {
 	t.Helper()
 	f := serve.Flags{Migrate: true}
 	switch kind {
-	case "sqlite":
+	case "sqlite", "sealed":
 		path := filepath.Join(t.TempDir(), "store.db")
-		if err := os.WriteFile(path, unzip(t, filepath.Join(dir, "sqlite.db.gz")), 0o600); err != nil {
+		if err := os.WriteFile(path, unzip(t, filepath.Join(dir, kind+".db.gz")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		f.Store = "sqlite:" + path
+		if kind == "sealed" {
+			f.Keys = filepath.Join(dir, "..", "keys.json")
+		}
 	case "postgres":
 		f.Store = restore(t, filepath.Join(dir, "postgres.sql.gz"))
 	case "cells":
@@ -198,6 +218,17 @@ func contents(t *testing.T, s store.Store) string {
 	files, err := s.Bundles.Bundle(ctx, current)
 	must(err)
 	lines = append(lines, fmt.Sprintf("definition %s, %d bytes", current, len(files)), fmt.Sprintf("settings %d", revision))
+	outages, _, err := s.Degradation.Outages(ctx)
+	must(err)
+	if len(outages) > 0 {
+		lines = append(lines, fmt.Sprintf("outages %s", outages))
+	}
+	configs, _, err := s.Settings.Configs(ctx)
+	must(err)
+	for _, name := range slices.Sorted(maps.Keys(configs)) {
+		lines = append(lines, fmt.Sprintf("config %s %s", name, configs[name].Value))
+	}
+	must(s.Usage.UsageSince(ctx, "", func(u store.Use) { lines = append(lines, fmt.Sprintf("usage %+v", u)) }))
 	audit, err := s.Audits.Audit(ctx, store.AuditFilter{Limit: 100})
 	must(err)
 	for _, a := range audit {

@@ -4,7 +4,7 @@
 #   git worktree add /tmp/version VERSION && (cd /tmp/version && go build -o /tmp/procaas ./cmd/procaas)
 #   go run ./engine/enginetest/testdb -- testdata/stores/make.sh /tmp/procaas testdata/stores/VERSION
 #
-# It needs psql, pg_dump, curl, jq, and the ports 18390 and 18391 of this machine.
+# It needs psql, pg_dump, curl, jq, python3, and the ports 18390 to 18392 of this machine.
 set -euo pipefail
 procaas=$1 dir=$2 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$dir"
@@ -18,6 +18,9 @@ cp "$here"/flows/* "$work/flows"
 sed '/^triggers:/,$d' "$here/../../pipelines/balancer/balance.yaml" >"$work/flows/balance.yaml"
 "$procaas" demo-worker --name w-1 --listen 127.0.0.1:18391 --cluster fanout --partitions 8 >"$work/worker.log" 2>&1 &
 
+# A service that takes calls and never answers.
+python3 -c 'import signal, socket; s = socket.create_server(("127.0.0.1", 18392)); signal.pause()' &
+
 until_ok() {
 	for _ in $(seq 300); do
 		if "$@" >"$work/out" 2>&1; then return; fi
@@ -29,10 +32,36 @@ until_ok() {
 post() { curl -sSf -H 'Content-Type: application/json' -d "$2" "$PROCAAS_SERVER$1"; }
 dead() { "$procaas" queue peek mail --state failed --format json | grep -q nobody; }
 
+# status KEY STATUS FOR tells whether a run of the key has the status, and waits for what FOR names.
+status() { "$procaas" runs list --key "$1" --status "$2" | grep -q -e "$3"; }
+
+# language lets a run stop at each place where a run can wait.
+language() {
+	"$procaas" switch hold undone/a/first/compensate --reason corpus
+	"$procaas" submit --type undone --key undone --id undone-1
+	"$procaas" submit --type loop --key loop --id loop-1
+	"$procaas" submit --type caller --key caller --id caller-1
+	"$procaas" submit --type scored --key scored --id scored-1
+	"$procaas" submit --type retried --key retried --id retried-1
+	"$procaas" submit --type unknown --key unknown --id unknown-1
+	"$procaas" submit --type paid --key o-2 --id too-early-1
+	"$procaas" submit --type limited --key one --id limited-1 --payload '{"city": "berlin"}' --wait
+	"$procaas" submit --type limited --key two --id limited-2 --payload '{"city": "berlin"}'
+	"$procaas" submit --type opened --key front --id front-1 --label city=berlin --wait
+	"$procaas" submit --type opened --key front --id front-deferred
+	"$procaas" config set GREETING '"good morning"' --reason corpus
+	"$procaas" limit limited 5/s --reason corpus
+	until_ok status undone parked compensate
+	until_ok status loop parked each
+	until_ok status caller parked approval
+	until_ok status scored parked score
+	until_ok status retried parked call
+	until_ok status two parked tell
+	until_ok status unknown running .
+}
+
 fill() { # fills the store that the flags name
-	"$procaas" serve --listen 127.0.0.1:18390 --name corpus --log-format text -p "$work/flows" "$@" >"$work/node.log" 2>&1 &
-	local node=$!
-	until_ok curl -sSf "$PROCAAS_SERVER/readyz"
+	start "$@"
 	until_ok curl -sSf http://127.0.0.1:18391/ping
 	case $* in *--cell*) "$procaas" inbox move --slots 0-2047 --to b --at-once 2048 ;; esac # half of the keys
 	for n in 1 2 3; do
@@ -57,16 +86,32 @@ fill() { # fills the store that the flags name
 	post /v1/queues/resize/tasks '[{"payload": 4, "unique": "four", "key": "k"}, {"payload": 5, "delay": "8760h"}, {"payload": 6, "key": "gone"}]'
 	"$procaas" queue cancel resize --key gone --reason corpus
 	"$procaas" queue pause resize --reason corpus
+	language
+	kill -9 $node
+	wait $node || true
+	start "$@"
+	until_ok status unknown parked call # its result is unknown
 	"$procaas" token new --name reader --role admin >/dev/null # the last: from now on, calls need a token
 	kill $node
 	wait $node
 }
+start() {
+	"$procaas" serve --listen 127.0.0.1:18390 --name corpus --log-format text -p "$work/flows" "$@" >>"$work/node.log" 2>&1 &
+	node=$!
+	until_ok curl -sSf "$PROCAAS_SERVER/readyz"
+}
 
 fill --store "sqlite:$work/store.db"
 gzip -9nc "$work/store.db" >"$dir/sqlite.db.gz"
+cp "$here/keys.json" "$work/keys.json"
+chmod 600 "$work/keys.json"
+fill --store "sqlite:$work/sealed.db" --encryption-keys "$work/keys.json"
+gzip -9nc "$work/sealed.db" >"$dir/sealed.db.gz"
 
-# Dumps name no schema: a test loads each into a schema of its own.
+# Dumps name no schema: a test loads each into a schema of its own. Nodes refuse a dump on another server than that where others wrote, so
+# it says nothing of the server.
 dump() {
+	psql -q "$PROCAAS_TEST_POSTGRES" -c "update $1.incarnation set system = 0, timeline = 0"
 	pg_dump --no-owner --no-privileges --inserts --schema="$1" "$PROCAAS_TEST_POSTGRES" |
 		sed -E -e "/^(--|SET |SELECT pg_catalog.set_config|CREATE SCHEMA|\\\\)/d" -e '/^$/d' -e "s/$1\.//g" | gzip -9n >"$dir/$2.sql.gz"
 }
