@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +26,8 @@ type collectorStub struct {
 	t  *testing.T
 	mu sync.Mutex // guards the following
 
-	calls map[string]bool // labels of counted calls
+	calls     map[string]bool   // labels of counted calls
+	exemplars map[string]string // the trace of one duration of each histogram, by its name
 
 	spans    map[string]string // the parent of each span, by name
 	traces   map[string]bool
@@ -84,6 +86,11 @@ func (c *collectorStub) takeMetrics(data []byte) {
 	for _, rm := range sent.ResourceMetrics {
 		for _, sm := range rm.ScopeMetrics {
 			for _, m := range sm.Metrics {
+				for _, point := range m.GetHistogram().GetDataPoints() {
+					for _, e := range point.Exemplars {
+						c.exemplars[m.Name] = hex.EncodeToString(e.TraceId)
+					}
+				}
 				if m.Name != "procaas_handler_calls_total" {
 					continue
 				}
@@ -102,6 +109,7 @@ func (c *collectorStub) takeMetrics(data []byte) {
 func TestTelemetryGoesToTheCollector(t *testing.T) { // not parallel: it sets the environment
 	stub := &collectorStub{
 		t: t, spans: map[string]string{}, traces: map[string]bool{}, resource: map[string]string{}, calls: map[string]bool{},
+		exemplars: map[string]string{},
 	}
 	server := httptest.NewServer(stub)
 	t.Cleanup(server.Close)
@@ -151,8 +159,9 @@ pipelines:
 	eventually(t, "the spans of the run and its metrics", func() bool {
 		stub.mu.Lock()
 		defer stub.mu.Unlock()
-		return stub.spans["work"] != "" && stub.calls["user"]
+		return stub.spans["work"] != "" && stub.calls["user"] && stub.exemplars["procaas_run_seconds"] != ""
 	})
+	wantExemplars(t, o.server, trace)
 	stub.mu.Lock()
 	defer stub.mu.Unlock()
 	for name, parent := range map[string]string{
@@ -182,8 +191,44 @@ pipelines:
 			t.Errorf("want %s told, have %s", want, stub.all.String())
 		}
 	}
+	for name, have := range stub.exemplars {
+		if have != trace {
+			t.Errorf("want the exemplars of %s to name the trace, have %q", name, have)
+		}
+	}
 	if strings.Contains(stub.all.String(), "canary") {
 		t.Errorf("want no secret in traces, have %s", stub.all.String())
+	}
+}
+
+// exemplarsOf are the histograms whose durations name the trace that has them.
+var exemplarsOf = []string{"procaas_handler_seconds", "procaas_stage_seconds", "procaas_run_seconds"}
+
+// wantExemplars reads the metrics as OpenMetrics, where durations name their trace, and as the older text, which has no place for that.
+func wantExemplars(t *testing.T, server, trace string) {
+	t.Helper()
+	for _, format := range []string{"application/openmetrics-text;version=1.0.0", "text/plain;version=0.0.4"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", format)
+		reply, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		kind, _, _ := strings.Cut(format, ";")
+		if err != nil || !strings.HasPrefix(reply.Header.Get("Content-Type"), kind) {
+			t.Errorf("%s: have %s, %v", format, reply.Header.Get("Content-Type"), err)
+		}
+		for _, name := range exemplarsOf {
+			exemplar := regexp.MustCompile(`(?m)^` + name + `_bucket\{.*\} \d+ # \{trace_id="` + trace + `"\} `)
+			if have := exemplar.Match(text); have != (kind == "application/openmetrics-text") {
+				t.Errorf("%s: exemplars of %s: have %v in\n%s", format, name, have, text)
+			}
+		}
 	}
 }
 

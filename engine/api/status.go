@@ -85,7 +85,7 @@ func (s *server) getReady(c *rest.Call) error {
 
 // metricsHandler serves the metrics. An error of one collector does not hide the others.
 func (s *server) metricsHandler() func(*rest.Call) error {
-	o := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, DisableCompression: true}
+	o := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, DisableCompression: true, EnableOpenMetrics: true}
 	whole := promhttp.HandlerFor(s.Registry, o)
 	return func(c *rest.Call) error {
 		h := whole

@@ -59,12 +59,14 @@ pooler() {
 	go test -count 1 -timeout 10m -tags pooler -run '^TestPooler' ./engine/postgres ./cmd/procaas
 }
 
-# Three servers that Patroni keeps; their primary is killed, cut off, exchanged by order, and killed beside a lagging replica. It needs
-# root, for networks of their own.
+# Three servers that Patroni keeps; their primary is killed, cut off, exchanged by order, and killed beside a lagging replica: under nodes
+# that find the primary themselves, and under nodes behind PgBouncer and HAProxy. It needs root, for networks of their own.
 patroni() {
-	sh engine/enginetest/install.sh patroni etcd
+	sh engine/enginetest/install.sh patroni etcd pgbouncer haproxy
 	go test -c -o bin/patroni.test -tags patroni ./cmd/procaas
-	(cd cmd/procaas && unshare -n ../../bin/patroni.test -test.v -test.timeout 60m -test.run '^TestFailoversOfPatroni$')
+	for drill in TestFailoversOfPatroni TestFailoversBehindPgBouncer; do
+		(cd cmd/procaas && unshare -n ../../bin/patroni.test -test.v -test.timeout 60m -test.run "^$drill\$")
+	done
 }
 
 # Nodes of the release before are replaced one by one under load, back, and forward again.
@@ -79,9 +81,10 @@ upgrade() {
 }
 
 # What depends on PostgreSQL, on each version from 13 to 18; VERSIONS="13 18" chooses. The servers come from npm, for Linux on amd64. They
-# have no pg_basebackup, which makes standbys. Before 15, the server counts late what it did, passwords are kept as MD5, and there are no shards.
+# have no pg_basebackup, which makes standbys, and no pg_dump, which must be that of the server. Before 15, the server counts late what it did,
+# passwords are kept as MD5, and there are no shards.
 matrix() {
-	standby='Failover|LaggingReplica|ServersThatHaveEverything|LastAcknowledgedEvent|StoreOfTheMapMoves|PromotedMaster|MastersOfBothShards'
+	standby='Failover|LaggingReplica|ServersThatHaveEverything|LastAcknowledgedEvent|StoreOfTheMapMoves|PromotedMaster|MastersOfBothShards|RestoredDump|ShardIsAddedByATemplate'
 	early='CheckpointsStayOnTheirPages|DeadRowsAreSeen|ClaimsWriteNoIndexEntries|APasswordMayChange'
 	dir=$(mktemp -d)
 	chmod 755 "$dir" # another user runs the server
@@ -98,7 +101,7 @@ matrix() {
 			else
 				db go test -count 1 -timeout 30m -skip "$standby" ./engine/postgres ./handlers/inbox/cells ./handlers/queue ./handlers/sharding/...
 			fi
-			go test -count 1 -timeout 15m ./cmd/procaas -run '^(TestTorture|TestOldStoresAreUpgraded|TestStoresOfEarlierVersions)$'
+			go test -count 1 -timeout 15m ./cmd/procaas -run '^(TestTorture|TestOldStoresAreUpgraded|TestStoresOfEarlierVersions|TestRunsOfEarlierVersionsEnd)$'
 		)
 	done
 	rm -r "$dir"

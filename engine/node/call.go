@@ -58,6 +58,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	if j.trace != nil {
 		ctx, span = j.trace.Attempt(ctx, t)
 	}
+	trace := j.trace.Exported()
 	var sent atomic.Int64
 	began := time.Now()
 	result, err := j.n.d.Call(ctx, &Call{
@@ -79,7 +80,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	j.n.d.Stats.Called(t.Step.Path, now.Sub(began), sent.Load(), int64(mem.Has()), j.n.d.Clock.Now())
 	if !t.Verify { // a verification says nothing about the handler's own calls
 		if t.Beside {
-			seen.Ended(err, now.Sub(began), now) // the run does not hear of it
+			seen.Ended(err, now.Sub(began), now, trace) // the run does not hear of it
 		}
 		if j.def.Counted[t.Step] && !j.isOnTrial() {
 			j.n.d.Degrader.Count(t.Step, err, now.Sub(began), j.n.d.Clock.Now())
@@ -94,7 +95,7 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 			if err == nil && refused != "" {
 				err = errors.New(refused)
 			}
-			seen.Ended(err, now.Sub(began), now)
+			seen.Ended(err, now.Sub(began), now, trace)
 		}
 	}
 	return e

@@ -77,7 +77,7 @@ func BenchmarkGuard(b *testing.B) {
 					b.Fatal(v)
 				}
 				j.pass.End(c.step.Path, guard.CallEnd{Verdict: guard.CallGood, Kind: c.step.Path, Took: time.Millisecond}, now)
-				d.Stats.Path(c.step.Path).Ended(nil, time.Millisecond, now)
+				d.Stats.Path(c.step.Path).Ended(nil, time.Millisecond, now, "")
 				d.Degrader.Count(c.step, nil, time.Millisecond, now)
 			}
 		})

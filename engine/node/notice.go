@@ -102,10 +102,10 @@ func (j *job) count() {
 		case h.Outcome == model.OutcomeSkipped:
 			seen.Skipped.Inc()
 		case h.Outcome == model.OutcomeSucceeded && whole:
-			seen.Ended(nil, took, time.Now())
+			seen.Ended(nil, took, time.Now(), j.trace.Exported())
 		case h.Outcome == model.OutcomeFailed:
 			if whole || h.Attempts == 0 || h.Items != nil && h.Items.Failed == 0 {
-				seen.Ended(errors.New(h.Error), took, time.Now())
+				seen.Ended(errors.New(h.Error), took, time.Now(), j.trace.Exported())
 			}
 			j.gaveUp(h, step)
 		}

@@ -181,7 +181,9 @@ func (j *job) took(c model.Change) {
 	}
 	if c.Status == model.Succeeded && j.claimed.Event.Rerun == nil { // a rerun may have begun at a later stage
 		whole := now.Sub(j.pass.Age)
-		j.n.d.Stats.Took(stats.Took{Pipeline: plan.Pipeline.ID, Accepted: whole, Begun: now.Sub(j.run.Began()), Target: plan.Pipeline.Target}, now)
+		j.n.d.Stats.Took(stats.Took{
+			Pipeline: plan.Pipeline.ID, Accepted: whole, Begun: now.Sub(j.run.Began()), Target: plan.Pipeline.Target, Trace: j.trace.Exported(),
+		}, now)
 		slow := stats.SlowRun{
 			Run: j.claimed.ID, Pipeline: plan.Pipeline.ID, Key: j.claimed.Key, Ended: now.UTC().Truncate(time.Millisecond),
 			TargetMS: plan.Pipeline.Target.Milliseconds(), TookMS: whole.Milliseconds(), TurnMS: max(0, j.run.Began().Sub(j.pass.Age).Milliseconds()),
@@ -203,6 +205,7 @@ func (j *job) tookStage(n int, now time.Time) {
 	stage := plan.Stages[n]
 	j.n.d.Stats.Took(stats.Took{
 		Pipeline: plan.Pipeline.ID, Stage: stage.ID, Accepted: to.Sub(j.pass.Age), Begun: to.Sub(from), Target: stage.Declared.Target,
+		Trace: j.trace.Exported(),
 	}, now)
 }
 

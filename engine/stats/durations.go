@@ -97,6 +97,7 @@ type Took struct {
 	Pipeline, Stage string // no stage: it is that of the run
 	Accepted, Begun time.Duration
 	Target          time.Duration // 0 for none
+	Trace           string        // id of the trace that has it; empty if none is exported
 }
 
 // late reports whether it is longer than its target.
@@ -148,8 +149,8 @@ func (s *Stats) Took(t Took, now time.Time) {
 	} else {
 		s.totals.lasted(t.Accepted.Seconds())
 	}
-	seconds.WithLabelValues(append(labels, fromAccepted)...).Observe(t.Accepted.Seconds())
-	seconds.WithLabelValues(append(labels, fromBegun)...).Observe(t.Begun.Seconds())
+	observe(seconds.WithLabelValues(append(labels, fromAccepted)...), t.Accepted.Seconds(), t.Trace)
+	observe(seconds.WithLabelValues(append(labels, fromBegun)...), t.Begun.Seconds(), t.Trace)
 }
 
 // Durations lists the pipelines of a definition with their stages, in order, as far as any run of

@@ -74,6 +74,15 @@ const (
 	ShedLeft     = "client_left" // nobody waits for the answer
 )
 
+// observe counts a duration. The exemplar of its bucket names the trace, if there is one.
+func observe(in prometheus.Observer, seconds float64, trace string) {
+	if trace == "" {
+		in.Observe(seconds)
+		return
+	}
+	in.(prometheus.ExemplarObserver).ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": trace})
+}
+
 // handlerLabels are the labels of a handler.
 func handlerLabels() []string { return []string{"pipeline", "stage", "handler"} }
 

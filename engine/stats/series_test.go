@@ -16,7 +16,7 @@ func TestMetricsHaveABoundedNumberOfHandlers(t *testing.T) {
 	now := time.Now()
 	path := func(i int) string { return fmt.Sprintf("work/a/h%d", i) }
 	for i := range MostNamed + 50 {
-		s.Path(path(i)).Ended(nil, time.Millisecond, now)
+		s.Path(path(i)).Ended(nil, time.Millisecond, now, "")
 		s.LeftOut(path(i), "switch")
 	}
 	s.Metrics.handlers.read.Store(new(func() []HandlerInfo {

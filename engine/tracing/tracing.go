@@ -114,6 +114,14 @@ func (t *Run) Begin(pipeline string, at time.Time) bool {
 	return true
 }
 
+// Exported returns the id of the trace if its spans are exported, or "".
+func (t *Run) Exported() string {
+	if t == nil || !t.Context.IsSampled() {
+		return ""
+	}
+	return t.Context.TraceID().String()
+}
+
 // Note keeps a decided handler until it is saved.
 func (t *Run) Note(h checkpoint.HandlerView) {
 	if t != nil {

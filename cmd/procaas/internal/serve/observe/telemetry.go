@@ -122,7 +122,7 @@ func OpenTelemetry(ctx context.Context, node string, log *slog.Logger, from prom
 			exporter, err := otlpmetrichttp.New(ctx)
 			if err == nil {
 				t.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithResource(about), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter,
-					sdkmetric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(from))))))
+					sdkmetric.WithProducer(exemplars{bridge.NewMetricProducer(bridge.WithGatherer(from))}))))
 			}
 			return err
 		},
