@@ -18,11 +18,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"procaas/engine/clock"
 	"procaas/engine/enginetest/patience"
 )
 
-var failovers = flag.Int("failovers", 20, "how often TestFailoversOfPatroni harms the primary")
+var (
+	failovers = flag.Int("failovers", 20, "how often TestFailoversOfPatroni harms the primary")
+	pooled    = flag.Int("pooled-failovers", 8, "how often TestFailoversBehindPgBouncer harms the primary")
+)
 
 // TestFailoversOfPatroni runs two nodes on three servers of PostgreSQL that Patroni keeps, with synchronous replication, and harms the
 // primary again and again: kill -9 of all its processes, its network cut off, a switchover by order, and kill -9 while one of the
@@ -31,14 +36,28 @@ var failovers = flag.Int("failovers", 20, "how often TestFailoversOfPatroni harm
 // Each server has a network of its own. The test makes them in the network in which it runs, which must be private: unshare -n.
 func TestFailoversOfPatroni(t *testing.T) {
 	p := startPatroni(t)
-	o := newOperators(t, p.store(), 2)
+	p.failOver(p.store(), *failovers)
+}
+
+// TestFailoversBehindPgBouncer is TestFailoversOfPatroni for nodes that know of one address only: that of PgBouncer in transaction mode. It
+// connects to HAProxy, which asks Patroni where the primary is.
+func TestFailoversBehindPgBouncer(t *testing.T) {
+	p := startPatroni(t)
+	p.failOver(p.pool(), *pooled)
+}
+
+// failOver harms the primary under nodes that use an address of the store.
+func (p *patroni) failOver(store string, times int) {
+	t := p.t
+	t.Helper()
+	o := newOperators(t, store, 2)
 	accepted := func(what string) {
 		t.Helper()
 		before := o.accepted()
 		patience.Until(t, "events to be accepted "+what, func() bool { return o.accepted() > before+2 })
 	}
 	accepted("before the first harm")
-	for i := range *failovers {
+	for i := range times {
 		p.settle()
 		m := p.primary()
 		began := time.Now()
@@ -110,6 +129,58 @@ func (p *patroni) store() string {
 		hosts = append(hosts, p.address(m)+":5432")
 	}
 	return "postgres://postgres@" + strings.Join(hosts, ",") + "/postgres?target_session_attrs=read-write&connect_timeout=2&sslmode=disable"
+}
+
+// Sessions end as soon as their server is no primary. Otherwise they wait for one that is cut off.
+const haproxySettings = `defaults
+  mode tcp
+  timeout connect 2s
+  timeout check 1s
+  timeout client 1h
+  timeout server 1h
+listen primary
+  bind 127.0.0.1:5000
+  option httpchk GET /primary
+  http-check expect status 200
+  default-server inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
+`
+
+// PgBouncer tries a server again after a second, not after 15.
+const pgbouncerSettings = `[databases]
+* = host=127.0.0.1 port=5000 user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = 6432
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = 1000
+default_pool_size = 20
+server_login_retry = 1
+server_connect_timeout = 2
+`
+
+// pool starts HAProxy and PgBouncer, and returns the address of the store behind them.
+func (p *patroni) pool() string {
+	p.t.Helper()
+	proxy := haproxySettings
+	for _, m := range patroniMembers {
+		proxy += fmt.Sprintf("  server %s %s:5432 check port 8008\n", m, p.address(m))
+	}
+	for name, text := range map[string]string{"haproxy.cfg": proxy, "pgbouncer.ini": pgbouncerSettings} {
+		write(p.t, filepath.Join(p.dir, name), text)
+		if err := os.Chmod(filepath.Join(p.dir, name), 0o644); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.background(exec.Command("/usr/sbin/haproxy", "-db", "-f", filepath.Join(p.dir, "haproxy.cfg")), "haproxy")
+	p.background(exec.Command("/usr/sbin/pgbouncer", "-q", "-u", "postgres", filepath.Join(p.dir, "pgbouncer.ini")), "pgbouncer")
+	const store = "postgres://postgres@127.0.0.1:6432/postgres?sslmode=disable&connect_timeout=2"
+	patience.Until(p.t, "the primary behind PgBouncer", func() bool {
+		c, err := pgx.Connect(p.t.Context(), store)
+		return err == nil && c.Close(p.t.Context()) == nil
+	})
+	return store
 }
 
 func startPatroni(t *testing.T) *patroni {
