@@ -103,6 +103,9 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 	defer server.Close()
 	const gonePath = "the control of a has no effect: no pipeline has this path"
 	const node = `{"node": %d, "name": "n%[1]d", "alive": %t, "runs": %d, "bundle": %q}`
+	flagged := func(name, retention string) string {
+		return fmt.Sprintf(`{"name": %q, "alive": true, "bundle": "abc", "flags": {"retention": %q, "lease": "4s"}}`, name, retention)
+	}
 	for _, c := range []struct {
 		degraded, version string
 		nodes             []string
@@ -114,6 +117,10 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 		{"", "v0.0.1", nil, "", "the server has version v0.0.1"},
 		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 0, "abc"), fmt.Sprintf(node, 2, true, 0, "def")}, "", "served by different pipelines: abc by n1; def by n2"},
 		{"", cli.Version(), nil, "", gonePath},
+		{
+			"", cli.Version(), []string{flagged("a", "24h"), flagged("b", "48h"), flagged("c", "24h"), fmt.Sprintf(node, 1, true, 0, "abc")}, "",
+			"--retention differs among nodes: 24h on a, c; 48h on b; the node with the shortest one removes runs of all",
+		},
 		{"", cli.Version(), []string{fmt.Sprintf(node, 1, false, 3, "abc")}, "", "n1 is dead and still has 3 runs"},
 		{
 			"", cli.Version(), nil, `{"id": "bank", "certificate": {"file": "bank.crt", "until": "2026-01-02T03:04:05Z", "renew_by": "2026-01-01T03:04:05Z"}}`,

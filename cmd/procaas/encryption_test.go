@@ -9,10 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/pgkit"
 )
 
 // procaas runs a command, and returns its exit code and what it printed.
@@ -72,7 +75,34 @@ func encryptUnderKill9(t *testing.T, store string, search func(text string) []st
 	}
 	server.terminate()
 	wantSealed(t, search)
+	if pgkit.IsDSN(store) {
+		adoptSealed(t, store, keys, c.pipelines)
+	}
 	checkKeysCommands(ctx, t, store, keys, c.pipelines)
+}
+
+// adoptSealed lets an encrypted store look as if it was restored on another server, and adopts it. That needs no keys.
+func adoptSealed(t *testing.T, store, keys, pipelines string) {
+	t.Helper()
+	db, err := pgx.Connect(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.WithoutCancel(t.Context()))
+	if _, err := db.Exec(t.Context(), "update incarnation set system = system + 1"); err != nil {
+		t.Fatal(err)
+	}
+	serve := []string{"serve", "--store", store, "--pipelines", pipelines, "--listen", "127.0.0.1:0", "--check", "--encryption-keys", keys}
+	if code, out := procaas(t, serve...); code == cli.ExitFine || !strings.Contains(out, "store adopt") {
+		t.Errorf("want the restored store refused, have %d and %s", code, out)
+	}
+	if code, out := procaas(t, "store", "adopt", "--store", store, "--reason", "restored"); code != cli.ExitFine || !strings.Contains(out, "adopted the state of") ||
+		strings.Contains(out, erasedText) {
+		t.Errorf("want it adopted, have %d and %s", code, out)
+	}
+	if code, out := procaas(t, serve...); code != cli.ExitFine {
+		t.Errorf("want the adopted store served, have %d and %s", code, out)
+	}
 }
 
 // wantSealed looks for the payload, and for the key, which stays readable.
@@ -104,7 +134,9 @@ func checkKeysCommands(ctx context.Context, t *testing.T, store, keys, pipelines
 		{[]string{"store", "keys", "rotate", "--store", store, "--encryption-keys", keys}, cli.ExitFine, "new data is sealed"},
 		{append(serve, "--encryption-keys", keys), cli.ExitFine, "would serve"},
 		{[]string{"store", "keys", "list", "--store", store}, cli.ExitFine, "for old data"},
+		{[]string{"store", "check", "--store", store}, cli.ExitFine, "new data is sealed with the data key"},
 		{[]string{"store", "keys", "stop", "--store", store}, cli.ExitFine, "not encrypted"},
+		{[]string{"store", "check", "--store", store}, cli.ExitFine, "new data is stored as it is, since"},
 	} {
 		if code, out := procaas(t, c.args...); code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%v: want exit code %d and %q, have %d and %s", c.args, c.code, c.want, code, out)

@@ -12,11 +12,12 @@ properties() {
 	RAPID_CHECKS=3000 db go test -count 1 -timeout 60m $(grep -rl pgregory.net/rapid --include='*_test.go' . | xargs -n1 dirname | sort -u)
 }
 
-# The whole contract of the store on an inbox over two databases and on an encrypted file, and kill -9 at each step of a move.
+# The whole contract of the store on an inbox over two databases, also encrypted, on an encrypted file and on an encrypted database, and
+# kill -9 at each step of a move.
 cells() {
-	CGO_ENABLED=1 db go test -race -count 1 -timeout 15m -run '^(TestConformance|TestTasksOfSeveralCellsKeepTheContract)$' ./handlers/inbox/cells -whole
+	CGO_ENABLED=1 db go test -race -count 1 -timeout 15m -run '^(TestConformance|TestConformanceOfSealedCells|TestTasksOfSeveralCellsKeepTheContract)$' ./handlers/inbox/cells -whole
 	db go test -count 1 -timeout 60m ./cmd/procaas -run '^TestInboxMoveSurvivesKill9$' -every-step
-	go test -count 1 -timeout 15m -run '^TestConformance$' ./engine/sealed -whole
+	db go test -count 1 -timeout 15m -run '^TestConformance' ./engine/sealed -whole
 }
 
 # The program without each of its products.

@@ -52,6 +52,7 @@ func Examine(ctx context.Context, dsn string, addons ...store.Tables) ([]store.C
 	defer func() { _ = x.conn.Close(context.WithoutCancel(ctx)) }()
 	for _, look := range []func(context.Context) error{
 		x.version, x.writable, x.durable, x.schema, x.tables, x.locks, x.features, x.notifications, x.connections, x.settings, x.login, x.clock, x.heldUp, x.growth,
+		x.keys, x.size, x.slots,
 	} {
 		if err := look(ctx); err != nil {
 			return x.all, err
@@ -387,6 +388,75 @@ func (x *examination) growth(ctx context.Context) error {
 	default:
 		x.note("growth", store.CheckWarning, fmt.Sprintf("vacuum %s; look for old transactions, replication slots that nobody reads, and autovacuum", table),
 			"the table %s has %d dead rows, and %d live ones", table, dead, live)
+	}
+	return nil
+}
+
+// keys looks at the keys of an encrypted store.
+func (x *examination) keys(ctx context.Context) error {
+	var document []byte
+	if has, err := x.has(ctx, "documents"); err != nil || !has {
+		return err
+	}
+	if err := x.read(ctx, sqlstore.FindKeys, nil, &document); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	x.all = append(x.all, sqlstore.ExamineKeys(document))
+	return nil
+}
+
+func (x *examination) has(ctx context.Context, table string) (has bool, err error) {
+	err = x.read(ctx, "select to_regclass($1) is not null", []any{table}, &has)
+	return has, err
+}
+
+// size says how large the store is, and how much nodes store in a day. The rest of the disk is out of sight.
+func (x *examination) size(ctx context.Context) error {
+	if has, err := x.has(ctx, "usage_days"); err != nil || !has {
+		return err
+	}
+	const find = `select (select pg_database_size(current_database())),
+			coalesce((select string_agg(format('%s %s', name, pg_size_pretty(bytes)), ', ' order by bytes desc) from (
+				select coalesce(p.inhparent, c.oid)::regclass::text as name, sum(pg_total_relation_size(c.oid))::bigint as bytes
+				from pg_class c left join pg_inherits p on p.inhrelid = c.oid
+				where c.relkind = 'r' and c.relnamespace = current_schema()::regnamespace group by 1 order by 2 desc limit 3) largest), ''),
+			coalesce((select sum(stored_bytes) / 7 from usage_days where day >= to_char(now() at time zone 'UTC' - interval '7 days', 'YYYY-MM-DD')
+				and day < to_char(now() at time zone 'UTC', 'YYYY-MM-DD')), 0)::bigint`
+	var database, daily int64
+	var largest string
+	if err := x.read(ctx, find, nil, &database, &largest, &daily); err != nil {
+		return err
+	}
+	x.note("size", store.CheckFine, "", "the database has %d MiB, of which %s; in the last week, runs stored %d MiB a day; what the disk has left, only its "+
+		"machine knows", database>>20, largest, daily>>20)
+	return nil
+}
+
+// muchLog is how much of its log a server may keep for a replication slot, in bytes.
+const muchLog = 1 << 30
+
+// slots looks for replication slots for which the server keeps its log. They fill disks.
+func (x *examination) slots(ctx context.Context) error {
+	const find = `select slot_name::text, active, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint from pg_replication_slots
+		where not pg_is_in_recovery() and restart_lsn is not null order by 3 desc limit 1`
+	var slot string
+	var active bool
+	var behind int64
+	err := x.read(ctx, find, nil, &slot, &active, &behind)
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case ok:
+		x.note("log", store.CheckFine, "", "how much log the server keeps for replication slots is not known: %s", refused.Message)
+	case err != nil:
+		return err
+	case behind > muchLog && active:
+		x.note("log", store.CheckWarning, "find out why its reader is slow: the log fills the disk", "the server keeps %d MiB of its log for the slot %s", behind>>20, slot)
+	case behind > muchLog:
+		x.note("log", store.CheckWarning, fmt.Sprintf("start its reader, or give it up: select pg_drop_replication_slot('%s')", slot),
+			"the server keeps %d MiB of its log for the slot %s, which nobody reads", behind>>20, slot)
+	default:
+		x.note("log", store.CheckFine, "", "the server keeps %d MiB of its log for replication slots at most", behind>>20)
 	}
 	return nil
 }

@@ -85,9 +85,16 @@ func TestExamineNamesWhatKeepsNodesFromWorking(t *testing.T) {
 	}
 
 	open(t, app)
-	if all, wrong := examined(t, app); wrong != "" || !strings.Contains(all["tables"].Found, "schema has version") {
-		t.Errorf("want a store's own tables to be fine, have %v\n%s", all["tables"], wrong)
+	run(t, admin, "select pg_create_physical_replication_slot('nobody_reads', true)")
+	all, wrong = examined(t, app)
+	for check, want := range map[string]string{
+		"tables": "schema has version", "encryption": "not encrypted", "size": "runs stored 0 MiB a day", "log": "MiB of its log for replication slots at most",
+	} {
+		if wrong != "" || !strings.Contains(all[check].Found, want) {
+			t.Errorf("%s: want %q in a store that is fine, have %v\n%s", check, want, all[check], wrong)
+		}
 	}
+	run(t, admin, "select pg_drop_replication_slot('nobody_reads')")
 	run(t, admin, "update app.procaas_schema set version_id = 9000 where version_id = (select max(version_id) from app.procaas_schema)")
 	if _, wrong := examined(t, app); !strings.Contains(wrong, "refused tables: schema has version 9000, newer than") {
 		t.Errorf("want newer tables refused, have\n%s", wrong)

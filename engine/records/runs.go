@@ -184,6 +184,9 @@ type NodeView struct {
 	Runs    int         `json:"runs" doc:"The number of runs that it works on."`
 	Bundle  string      `json:"bundle" doc:"The hash of the definition for new events; empty before its first heartbeat."`
 	Memory  *MemoryView `json:"memory,omitempty" doc:"How much of its memory it uses. Only of the node that answers; absent for others, and without a limit."`
+
+	// Flags are those that the node has told when it started.
+	Flags map[string]string `json:"flags,omitempty" doc:"Flags of procaas serve that nodes should have in common, by their names. Those with addresses are a hash. Absent for earlier releases."`
 }
 
 // A MemoryView shows how much of its memory a node uses, in bytes.
@@ -200,9 +203,15 @@ func (o *Runs) Nodes(ctx context.Context) ([]NodeView, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+	_, told, err := o.flags(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]NodeView, len(nodes))
 	for i, n := range nodes {
-		out[i] = NodeView{Node: n.Node, Name: n.Name, Started: n.Started, Seen: n.Seen, Alive: n.Alive, Runs: n.Runs, Bundle: n.Bundle}
+		out[i] = NodeView{
+			Node: n.Node, Name: n.Name, Started: n.Started, Seen: n.Seen, Alive: n.Alive, Runs: n.Runs, Bundle: n.Bundle, Flags: told[n.Name].Flags,
+		}
 		if n.Alive && n.Node == o.Node.Number() {
 			out[i].Memory = memoryOf(o.Memory)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -26,11 +27,27 @@ func (r *Ring) known() (all []DataKey) {
 	return all
 }
 
+// all reads the data keys again. A process whose file lacks a key-encryption key does not know them all, so what it moves could not be opened
+// in another database.
+func (v *Vault) all(ctx context.Context) error {
+	k, err := v.Refresh(ctx)
+	if err != nil {
+		return err
+	}
+	for id := range k.listed {
+		if !slices.ContainsFunc(k.state.Keys, func(one DataKey) bool { return one.ID == id }) {
+			return keyErrorf("the data key %s of the store does not open with %s, so this node moves nothing: give it the file that the other nodes have", id,
+				v.file)
+		}
+	}
+	return nil
+}
+
 // Export implements [store.SlotMoves]. The data keys of the rows are known before Import gets them.
 func (m moves) Export(ctx context.Context, what store.CellPart, slots []int, since int64, cursor string) ([]byte, string, error) {
 	rows, next, err := m.SlotMoves.Export(ctx, what, slots, since, cursor)
 	if err == nil {
-		_, err = m.v.Refresh(ctx)
+		err = m.v.all(ctx)
 	}
 	return rows, next, err
 }
@@ -54,16 +71,19 @@ type parcels struct {
 func (p parcels) Parcels(ctx context.Context) ([]store.TaskParcel, error) {
 	all, err := p.SharedTasks.Parcels(ctx)
 	if err == nil && len(all) > 0 {
-		_, err = p.v.Refresh(ctx)
+		err = p.v.all(ctx)
 	}
 	return all, err
 }
 
 // PackTasks implements [store.SharedTasks].
 func (p parcels) PackTasks(ctx context.Context, move, target string, slots []int, ids []int64, taken bool) (store.TaskParcel, error) {
+	if err := p.v.all(ctx); err != nil { // packed tasks wait for somebody who can bring their keys along
+		return store.TaskParcel{}, err
+	}
 	one, err := p.SharedTasks.PackTasks(ctx, move, target, slots, ids, taken)
 	if err == nil {
-		_, err = p.v.Refresh(ctx)
+		err = p.v.all(ctx)
 	}
 	return one, err
 }

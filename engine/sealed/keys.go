@@ -26,7 +26,7 @@ import (
 
 // The document of the data keys. It is the only one that is never sealed.
 const (
-	documentKind = "encryption"
+	documentKind = store.EncryptionKind
 	documentName = "keys"
 )
 
@@ -56,7 +56,9 @@ type state struct {
 	// Since is when the first key was written, by the clock of the store. The first version of the document leaves it out.
 	Since  time.Time `json:"since,omitzero"`
 	Active string    `json:"active,omitempty"` // the key for new data; empty: new data is not sealed
-	Keys   []DataKey `json:"keys"`
+	// Stopped is since when it is not, by the clock of the operator who stopped it.
+	Stopped time.Time `json:"stopped,omitzero"`
+	Keys    []DataKey `json:"keys"`
 }
 
 // keys is what a process knows of a state.
@@ -68,6 +70,10 @@ type keys struct {
 	active  tink.AEAD // nil if new data is not sealed
 	byID    map[string]tink.AEAD
 	hashes  []hashKey // newest first
+
+	// listed are the ids in the document as it was read last. A process whose file lacks a key-encryption key keeps the keys that it has, which
+	// may be others.
+	listed map[string]bool
 }
 
 // A hashKey makes hashes that nobody without it can compare with guesses.
@@ -112,6 +118,10 @@ func (v *Vault) Refresh(ctx context.Context) (*keys, error) {
 		return nil, fmt.Errorf("%w: the document with the data keys: %w", store.ErrDamaged, err)
 	}
 	k.begun = old.begun || len(k.state.Keys) > 0
+	k.listed = make(map[string]bool, len(k.state.Keys))
+	for _, one := range k.state.Keys {
+		k.listed[one.ID] = true
+	}
 	if len(k.state.Keys) > 0 && k.state.Since.IsZero() {
 		k.state.Since = d.Changed
 	}
@@ -119,20 +129,25 @@ func (v *Vault) Refresh(ctx context.Context) (*keys, error) {
 		return k, nil
 	}
 	if k.version == old.version {
-		again := *old
-		again.looked = k.looked
-		v.have.Store(&again)
-		return &again, nil
+		return v.keep(old, k), nil
 	}
 	if err := v.unwrap(k); err != nil {
 		if !old.begun {
 			return nil, err
 		}
 		v.log.Error("the data keys of the store have changed, and this node cannot use the new ones", "error", err)
-		return old, nil
+		return v.keep(old, k), nil
 	}
 	v.have.Store(k)
 	return k, nil
+}
+
+// keep keeps the keys that a process has, with what it has read meanwhile. The caller holds the lock.
+func (v *Vault) keep(old, read *keys) *keys {
+	again := *old
+	again.looked, again.listed = read.looked, read.listed
+	v.have.Store(&again)
+	return &again
 }
 
 // unwrap opens the data keys of a state with the file.
@@ -171,16 +186,27 @@ func (v *Vault) unwrap(k *keys) error {
 func (v *Vault) now(ctx context.Context) (*keys, error) {
 	old := v.have.Load()
 	if old.begun && time.Since(old.looked) < lookAgain {
-		return old, nil
+		return old, old.removed(v.file)
 	}
 	k, err := v.Refresh(ctx)
 	switch {
 	case err != nil && old.begun:
-		return old, nil // the write itself finds out what is wrong with the store
-	case err != nil || k.begun:
+		return old, old.removed(v.file) // the write itself finds out what is wrong with the store
+	case err != nil:
 		return k, err
+	case k.begun:
+		return k, k.removed(v.file)
 	}
 	return v.begin(ctx)
+}
+
+// removed returns an error if nobody else could open what this process seals.
+func (k *keys) removed(file string) error {
+	if k.active == nil || k.listed[k.state.Active] {
+		return nil
+	}
+	return keyErrorf("the data key %s, with which this node seals, was removed from the store, and %s does not open the others: give the node the "+
+		"file that the other nodes have", k.state.Active, file)
 }
 
 // begin makes the first data keys of a store.
@@ -234,7 +260,7 @@ func (v *Vault) Rotate(ctx context.Context, by store.Actor) (*keys, error) {
 		}
 		// Its nonces are long enough to be random however much is sealed.
 		one, err := file.newKey(UseData, aead.XChaCha20Poly1305KeyTemplate())
-		s.Keys, s.Active = append(s.Keys, one), one.ID
+		s.Keys, s.Active, s.Stopped = append(s.Keys, one), one.ID, time.Time{}
 		return err
 	})
 }
@@ -242,7 +268,7 @@ func (v *Vault) Rotate(ctx context.Context, by store.Actor) (*keys, error) {
 // Stop lets nodes write new data as it is. What is sealed stays readable with the keys.
 func (v *Vault) Stop(ctx context.Context, by store.Actor) error {
 	_, err := v.change(ctx, "stop", by, func(s *state) error {
-		s.Active = ""
+		s.Active, s.Stopped = "", time.Now().UTC().Truncate(time.Second)
 		return nil
 	})
 	return err
@@ -298,6 +324,21 @@ func auditOf(s *state) []byte {
 		}
 	}
 	return model.EncodeJSON(a)
+}
+
+// Settled returns since when nodes have had to seal with the active key, or with none. Until they have read it, they may seal with another one.
+func (v *Vault) Settled(ctx context.Context) (since time.Time, err error) {
+	k, err := NewVault(v.docs, "", v.log).Refresh(ctx)
+	if err != nil {
+		return since, err
+	}
+	since = k.state.Stopped
+	for _, one := range k.state.Keys {
+		if one.Created.After(since) {
+			since = one.Created
+		}
+	}
+	return since, nil
 }
 
 // List returns the data keys of the store, oldest first, and the id of the active one. It needs no file.

@@ -3,6 +3,9 @@ package sealed_test
 import (
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -183,5 +186,83 @@ func TestSearchesAreRefused(t *testing.T) {
 		if !errors.Is(err, store.ErrSealed) {
 			t.Errorf("have %v", err)
 		}
+	}
+}
+
+// TestTextThatLooksSealedDamagesOnlyItsRun has a payload that only looks sealed, from the time before encryption. Other runs go on.
+func TestTextThatLooksSealedDamagesOnlyItsRun(t *testing.T) {
+	t.Parallel()
+	bare := inMemory()
+	looks := intake("looks")
+	looks.Key, looks.Event.Payload = "looks", "sealed:0123456789abcdef:QUJD"
+	accept(t, bare, looks, intake("sound"))
+	s := seal(t, bare, file(t))
+	all, err := s.Ledger.Claim(t.Context(), join(t, s), 10, "")
+	must(t, err)
+	damaged := map[string]bool{}
+	for _, c := range all {
+		damaged[c.ID] = c.Damage != nil
+	}
+	if len(damaged) != 2 || !damaged["looks"] || damaged["sound"] {
+		t.Errorf("have %v", damaged)
+	}
+}
+
+// TestNodeDoesNotSealWithARemovedKey has a node whose file lacks the newest key-encryption key, until the data key that it has is removed.
+func TestNodeDoesNotSealWithARemovedKey(t *testing.T) {
+	t.Parallel()
+	bare, keys := inMemory(), file(t)
+	behind := seal(t, bare, keys)
+	accept(t, behind, intake("a"))
+	before, active, err := vault(bare, "").List(t.Context())
+	must(t, err)
+	ahead := filepath.Join(t.TempDir(), "ahead.json")
+	data, err := os.ReadFile(keys)
+	must(t, err)
+	must(t, os.WriteFile(ahead, data, 0o600))
+	_, err = sealed.NewKey(ahead)
+	must(t, err)
+	_, err = vault(bare, ahead).Rotate(t.Context(), ann)
+	must(t, err)
+	accept(t, seal(t, bare, ahead), intake("b"))
+	if _, err := behind.Runs.Run(t.Context(), "b"); err == nil {
+		t.Fatal("it reads what it has no key for")
+	}
+	accept(t, behind, intake("c")) // others can read it
+	for _, k := range before {
+		if k.ID == active {
+			must(t, vault(bare, ahead).Remove(t.Context(), k.ID, ann))
+		}
+	}
+	if _, err := behind.Runs.Run(t.Context(), "b"); err == nil { // it learns of the removal
+		t.Fatal("it reads what it has no key for")
+	}
+	_, err = behind.Inbox.Accept(t.Context(), 0, []model.Intake{intake("d")})
+	if _, ok := errors.AsType[*sealed.KeyError](err); !ok || !strings.Contains(err.Error(), "was removed from the store") {
+		t.Errorf("it has sealed with a key that is gone: %v", err)
+	}
+}
+
+// TestStoppedKeyIsStillInUse stops encryption with a key that is old. Nodes may seal with it until they hear of it.
+func TestStoppedKeyIsStillInUse(t *testing.T) {
+	t.Parallel()
+	bare, keys := inMemory(), file(t)
+	accept(t, seal(t, bare, keys), intake("a"))
+	d, err := bare.Documents.Document(t.Context(), "encryption", "keys")
+	must(t, err)
+	old := regexp.MustCompile(`"created":"\d+`).ReplaceAll(d.Value, []byte(`"created":"2001`))
+	_, err = bare.Documents.WriteDocuments(t.Context(), 0, []store.DocumentWrite{{Kind: d.Kind, Name: d.Name, Version: d.Version, Value: old}}, nil)
+	must(t, err)
+	settled := func() time.Time {
+		since, err := vault(bare, keys).Settled(t.Context())
+		must(t, err)
+		return since
+	}
+	if since := settled(); since.Year() != 2001 {
+		t.Errorf("the key is active since %v", since)
+	}
+	must(t, vault(bare, keys).Stop(t.Context(), ann))
+	if since := settled(); time.Since(since) > time.Hour {
+		t.Errorf("encryption is stopped since %v", since)
 	}
 }

@@ -2,6 +2,7 @@ package sealed_test
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -15,12 +16,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/conformance"
 	"procaas/engine/enginetest/conformance/tasks"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/postgres"
 	"procaas/engine/sealed"
 	"procaas/engine/sqlite"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
 
@@ -87,6 +91,64 @@ func TestConformance(t *testing.T) {
 			tasks.Conformance(t, func(t *testing.T) *store.TaskStore { return open(t).Tasks }, but...)
 		})
 	})
+}
+
+// TestConformanceOfPostgres is TestConformance for PostgreSQL. Its tasks are those of an add-on.
+func TestConformanceOfPostgres(t *testing.T) {
+	t.Parallel()
+	only := []string{"Inbox", "Documents", "Erase"}
+	if *whole {
+		only = nil
+	}
+	conformance.Store(t, func(t *testing.T) store.Store { return seal(t, inPostgres(t, enginetest.MigratedPostgres(t)), file(t)) }, only...)
+}
+
+func inPostgres(t testing.TB, dsn string) store.Store {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), dsn, postgres.Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return db.Ports()
+}
+
+// TestProgramsWithoutEncryptionAreRefused asks the tables which programs can work with them. One of an earlier release would take sealed
+// values for payloads.
+func TestProgramsWithoutEncryptionAreRefused(t *testing.T) {
+	t.Parallel()
+	earlier := []sqlstore.History{{Table: "procaas_schema", Latest: sqlstore.EncryptionVersion - 1}}
+	for kind, open := range map[string]func() (s store.Store, driver, dsn string){
+		"sqlite": func() (store.Store, string, string) {
+			path := filepath.Join(t.TempDir(), "store.db")
+			return inFile(t, path), "sqlite", path
+		},
+		"postgres": func() (store.Store, string, string) {
+			dsn := enginetest.Postgres(t) // its migrations say which programs they are for
+			return inPostgres(t, dsn), "pgx", dsn
+		},
+	} {
+		bare, driver, dsn := open()
+		db, err := sql.Open(driver, dsn)
+		must(t, err)
+		t.Cleanup(func() { db.Close() })
+		refusal := func() error {
+			var now sqlstore.Version
+			must(t, db.QueryRowContext(t.Context(), "select version, floor from schema_floor where history = ''").Scan(&now.Applied, &now.Floor))
+			return sqlstore.RefuseNewer(earlier, []sqlstore.Version{now})
+		}
+		if err := refusal(); err != nil {
+			t.Errorf("%s, before encryption: %v", kind, err)
+		}
+		accept(t, seal(t, bare, file(t)), intake("a"))
+		if err := refusal(); err == nil || !strings.Contains(err.Error(), "use a newer procaas") {
+			t.Errorf("%s: a program without encryption works with it: %v", kind, err)
+		}
+	}
 }
 
 func BenchmarkStore(b *testing.B) {

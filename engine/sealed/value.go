@@ -15,7 +15,7 @@ import (
 // mark begins each sealed value. The id of its data key and a colon follow.
 const mark = "sealed:"
 
-// errNoKey reports that a value was sealed with a data key that the store does not have, or that the file has no key for.
+// errNoKey reports that a value was sealed with a data key of the store that the file has no key for. Other nodes may have it.
 var errNoKey = errors.New("the data key is not there")
 
 var encoding = base64.RawStdEncoding
@@ -136,6 +136,9 @@ func (v *Vault) key(ctx context.Context, id string) (tink.AEAD, error) {
 	}
 	if key := k.byID[id]; key != nil {
 		return key, nil
+	}
+	if !k.listed[id] {
+		return nil, fmt.Errorf("it looks sealed with data key %s, which the store does not have", id)
 	}
 	return nil, fmt.Errorf("%w: %s; procaas store keys list shows the data keys of the store", errNoKey, id)
 }

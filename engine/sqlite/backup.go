@@ -185,5 +185,16 @@ func Examine(ctx context.Context, path string, addons ...store.Tables) (all []st
 	if err != nil {
 		return all, err
 	}
-	return append(all, sqlstore.Examine(known, have)), nil
+	all = append(all, sqlstore.Examine(known, have))
+	if have[0].Applied < documentsVersion {
+		return all, nil
+	}
+	var document []byte
+	if err := db.QueryRowContext(ctx, sqlstore.FindKeys).Scan(&document); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return all, err
+	}
+	return append(all, sqlstore.ExamineKeys(document)), nil
 }
+
+// documentsVersion is the version of the schema that brought documents.
+const documentsVersion = 11

@@ -17,6 +17,9 @@ const (
 	on conflict do nothing returning version`
 	nextDocument = `update documents set version = version + 1, value = $3, changed = {now}, node = $4
 	where kind = $1 and name = $2 and version = $5 returning version`
+	// Encryption has begun: see [EncryptionVersion].
+	raiseFloor = "update schema_floor set floor = $1 where history = '' and floor < $1"
+
 	// For writers that overwrite any version, such as the last observation of a balancer.
 	anyDocument = `insert into documents as d (kind, name, version, value, changed, node) values ($1, $2, 1, $3, {now}, $4)
 	on conflict (kind, name) do update set version = d.version + 1, value = excluded.value, changed = excluded.changed, node = excluded.node
@@ -78,6 +81,9 @@ func (d *Documents) WriteDocuments(ctx context.Context, node int64, writes []sto
 		live := t.AsNode(node)
 		for _, i := range order {
 			writeDocument(t, node, writes[i], &versions[i])
+			if writes[i].Kind == store.EncryptionKind {
+				t.Queue(raiseFloor, []any{EncryptionVersion})
+			}
 		}
 		if err := t.Send(ctx); err != nil {
 			return err

@@ -56,6 +56,10 @@ type Version struct {
 // FloorVersion is the version of the schema from which tables say who can work with them.
 const FloorVersion = 86
 
+// EncryptionVersion is the version of the schema that no program knows without knowing of encryption. It is the floor of encrypted tables: a
+// program of an earlier release would take sealed values for payloads.
+const EncryptionVersion = 89
+
 // floors is the table that says it.
 const floors = "schema_floor"
 

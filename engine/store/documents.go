@@ -13,6 +13,10 @@ import (
 // AnyVersion lets a write replace any version.
 const AnyVersion = -1
 
+// EncryptionKind is the kind of the document with the keys of an encrypted store. A store in which it was written lets no programs work that know
+// nothing of encryption.
+const EncryptionKind = "encryption"
+
 // Documents stores JSON documents by kind and name. Each write makes the next version of its
 // document. Documents are never removed, so a version number never occurs twice.
 type Documents interface {

@@ -137,9 +137,25 @@ func waitFor(t *testing.T, what string, done func() bool) {
 
 func TestMoveUnderSubmitters(t *testing.T) {
 	t.Parallel()
+	for _, encrypted := range []bool{false, true} {
+		t.Run(fmt.Sprint("encrypted ", encrypted), func(t *testing.T) {
+			t.Parallel()
+			moveUnderSubmitters(t, encrypted)
+		})
+	}
+}
+
+func moveUnderSubmitters(t *testing.T, encrypted bool) {
+	t.Helper()
 	home, b, c := enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
-	others := map[string]string{"b": b, "c": c}
-	first, second := open(t, home, others), open(t, home, others)
+	others, file := map[string]string{"b": b, "c": c}, keys(t)
+	process := func() *cells.Store { // each has a ring of its own
+		if encrypted {
+			return openAs(t, home, others, time.Minute, sealing(t, file))
+		}
+		return open(t, home, others)
+	}
+	first, second := process(), process()
 	first.SetPart(4) // several parts, so that others work while one is frozen
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
 	engines := nodes(t, l, first.Ports(), second.Ports())
@@ -147,9 +163,9 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
 	const events = 25
-	keys := names(12)
+	accounts := names(12)
 	var sending sync.WaitGroup
-	for i, key := range keys {
+	for i, key := range accounts {
 		sending.Go(func() { submit(ctx, t, engines[i%2], key, events) })
 	}
 	// All goes to b, then from there to c, and half of that back.
@@ -181,11 +197,11 @@ func TestMoveUnderSubmitters(t *testing.T) {
 		for _, c := range counts {
 			n += c.Runs
 		}
-		return n >= 2*events*len(keys)
+		return n >= 2*events*len(accounts)
 	})
-	l.check(t, keys, events)
+	l.check(t, accounts, events)
 	// What was accepted before the moves is known after them.
-	for _, key := range keys {
+	for _, key := range accounts {
 		out, err := engines[0].Submit(ctx,
 			[]intake.Submission{{Event: model.Event{ID: key + "-0", Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": 0}}}})
 		if err != nil || out[0].Err != nil || !out[0].Receipt.Duplicate {

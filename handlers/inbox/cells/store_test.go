@@ -4,13 +4,17 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/conformance"
+	"procaas/engine/enginetest/conformance/tasks"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/sealed"
 	"procaas/engine/store"
 	"procaas/handlers/inbox/cells"
 	"procaas/handlers/queue"
@@ -85,6 +89,33 @@ func away(t testing.TB) *cells.Store {
 	return openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute, nil, "b")
 }
 
+// sealing lets the cells of one process seal their data.
+func sealing(t testing.TB, file string) func(name string, c *store.Cell) *store.Cell {
+	ring := &sealed.Ring{File: file, Log: slog.New(slog.DiscardHandler)}
+	return func(_ string, c *store.Cell) *store.Cell {
+		if err := ring.Cell(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+}
+
+// keys makes a file with a key-encryption key.
+func keys(t testing.TB) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "keys.json")
+	if _, err := sealed.NewKey(file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// sealedAway is away with encryption.
+func sealedAway(t testing.TB) *cells.Store {
+	t.Helper()
+	return openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute, sealing(t, keys(t)), "b")
+}
+
 var whole = flag.Bool("whole", false, "check all of the contract, not only what a store of cells does by itself")
 
 // A store of cells keeps the whole contract for the keys of a cell; only between keys of
@@ -97,6 +128,24 @@ func TestConformance(t *testing.T) {
 		groups = nil // all
 	}
 	conformance.Store(t, func(t *testing.T) store.Store { return away(t).Ports() }, groups...)
+}
+
+// TestConformanceOfSealedCells is TestConformance with encryption.
+func TestConformanceOfSealedCells(t *testing.T) {
+	t.Parallel()
+	groups := []string{"Documents", "Erase"}
+	if *whole {
+		groups = nil // all
+	}
+	conformance.Store(t, func(t *testing.T) store.Store { return sealedAway(t).Ports() }, groups...)
+	t.Run("Tasks", func(t *testing.T) {
+		t.Parallel()
+		others := []string{"GivesUpPoisonous", "RefusesBadTasks", "FollowersWaitTheirs", "RaisesLate", "ClaimsManyTypes", "CutsErrors", "Model"}
+		if *whole {
+			others = nil
+		}
+		tasks.Conformance(t, func(t *testing.T) *store.TaskStore { return sealedAway(t).Ports().Tasks }, others...)
+	})
 }
 
 // What is done to runs is audited where they are, so each cell has a chain.

@@ -2,8 +2,10 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"procaas/engine/credentials"
 	"procaas/engine/guard"
 	"procaas/engine/pgkit"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -39,8 +42,9 @@ server. With --store it also does what procaas store check does. There it finds 
 locks that hold others up, tables that grow, and a disk that is full. With --store alone, no server
 is asked.
 
-It changes nothing, and says for each finding what to do. What a node makes of its flags is not asked:
-procaas serve --check says that.
+It compares the flags that nodes should have in common, such as --retention. What a node makes of
+its own flags is not asked: procaas serve --check says that. It changes nothing, and says for each
+finding what to do.
 
 Exit codes: 0 nothing is wrong, 1 there are findings, 3 nothing could be asked.`,
 		Example: "  procaas doctor\n  procaas doctor flows/ --store postgres://procaas@db/procaas --server http://127.0.0.1:8080\n" +
@@ -143,7 +147,56 @@ func (d *doctor) nodes() error {
 	} else {
 		d.note("nodes", store.CheckFine, "", "%s alive, with the same pipelines", diag.Plural(alive, "node"))
 	}
+	d.flags(all)
 	return nil
+}
+
+// effects say what happens if nodes do not have a flag in common.
+var effects = map[string]string{
+	"retention":       "the node with the shortest one removes runs of all",
+	"audit-retention": "the node with the shortest one trims the audit of all",
+	"lease":           "runs of some nodes are taken over later than those of others",
+	"record":          "runs are recorded more often on some nodes",
+	"max-body":        "some nodes refuse events that others accept",
+	"allow-target":    "calls that some nodes make are refused by others; the values are hashes",
+	"service":         "nodes call a service at different addresses; the values are hashes",
+}
+
+// flags looks for flags that nodes should have in common, and have not.
+func (d *doctor) flags(all []records.NodeView) {
+	by := map[string]map[string][]string{} // names of nodes, by flag and value
+	told := 0
+	for _, n := range all {
+		if !n.Alive || n.Flags == nil {
+			continue
+		}
+		told++
+		for flag, value := range n.Flags {
+			if by[flag] == nil {
+				by[flag] = map[string][]string{}
+			}
+			by[flag][value] = append(by[flag][value], n.Name)
+		}
+	}
+	differ := 0
+	for _, flag := range slices.Sorted(maps.Keys(by)) {
+		if len(by[flag]) < 2 {
+			continue
+		}
+		differ++
+		var who []string
+		for _, value := range slices.Sorted(maps.Keys(by[flag])) {
+			who = append(who, fmt.Sprintf("%s on %s", cmp.Or(value, "none"), strings.Join(by[flag][value], ", ")))
+		}
+		found := fmt.Sprintf("--%s differs among nodes: %s", flag, strings.Join(who, "; "))
+		if effect := effects[flag]; effect != "" {
+			found += "; " + effect
+		}
+		d.note("flags", store.CheckWarning, fmt.Sprintf("give all nodes the same --%s, such as by one file for --config, and restart those that have another", flag), "%s", found)
+	}
+	if told > 1 && differ == 0 {
+		d.note("flags", store.CheckFine, "", "%d nodes have the flags in common that they should", told)
+	}
 }
 
 // certificates looks for those that nodes show to services and that are about to end.

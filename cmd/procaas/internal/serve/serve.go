@@ -549,6 +549,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.startWeb(n.api)
 	g.Go(func() error { n.reportUntil(ctx); return nil })
 	g.Go(func() error { n.shadow.Run(ctx); return nil })
+	g.Go(func() error { n.tellFlags(ctx); return nil })
 	g.Go(func() error { n.follow(ctx); return nil })
 	g.Go(func() error { freeUnused(ctx, n.engine.Reloaded); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })

@@ -194,7 +194,8 @@ sealed. When retention has removed that, procaas store keys remove removes the d
 	})
 }
 
-// removeAfter is how old the newest data key must be before one is removed. By then, no node seals with an older one.
+// removeAfter is for how long the active data key must have been active, or encryption stopped, before one is removed. By then, no node seals
+// with another one.
 const removeAfter = time.Minute
 
 func removeKeyCommand() *cobra.Command {
@@ -217,13 +218,17 @@ find out. Then a key-encryption key that no data key needs can leave the file, t
 		if *from != "" {
 			return removeFromFile(s, *from, args[0], all)
 		}
+		settled, err := k.Settled(ctx)
+		if err != nil {
+			return err
+		}
 		at := slices.IndexFunc(all, func(one sealed.DataKey) bool { return one.ID == args[0] })
 		switch {
 		case at < 0:
 			return cli.Usagef("the store has no data key %s; procaas store keys list shows those that it has", args[0])
 		case args[0] == active:
 			return cli.Usagef("new data is sealed with %s: first procaas store keys rotate, or stop", args[0])
-		case time.Since(all[len(all)-1].Created) < removeAfter:
+		case time.Since(settled) < removeAfter:
 			return cli.Usagef("a node may still seal with %s: wait a minute", args[0])
 		}
 		tables, err := k.holders(ctx, "sealed:"+args[0])
