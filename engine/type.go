@@ -37,6 +37,7 @@ func Types(types []HandlerType) []tree.Type {
 //   - Emits() says that the type sends events. Emission(*dsl.Value) returns which event or task it
 //     sends.
 //   - Operation(*dsl.Value) returns which operation of a service's API it calls.
+//   - Peer(*dsl.Value) returns which declaration of an add-on it calls.
 //   - Takes(*tree.Body) returns how long an attempt may take.
 func Type[T any, P interface {
 	*T
@@ -59,6 +60,9 @@ func Type[T any, P interface {
 		Takes(*tree.Body) tree.Longest
 	}); ok {
 		t.Takes = l.Takes
+	}
+	if p, ok := zero.(interface{ Peer(*expr.Value) string }); ok {
+		t.Peer = p.Peer
 	}
 	if e, ok := zero.(interface {
 		Emission(*expr.Value) tree.Emission

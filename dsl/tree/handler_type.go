@@ -36,6 +36,9 @@ type Type struct {
 	// types that make no calls.
 	Operation func(body *expr.Value) (contracts.Operation, bool)
 
+	// Peer returns the id of the [Declaration] with a service that a body calls, or empty. It is nil for types that call none.
+	Peer func(body *expr.Value) string
+
 	// Emission returns the event or task that a body sends. It is nil for types that send none.
 	Emission func(body *expr.Value) Emission
 

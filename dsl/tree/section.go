@@ -2,6 +2,7 @@ package tree
 
 import (
 	"reflect"
+	"slices"
 
 	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
@@ -55,6 +56,10 @@ type Declaration struct {
 	OwnerAt diag.Span
 
 	Secret string // that it is sent; empty for none
+
+	// Service says how calls to it are limited and watched, as those to a declared service. Its id is that of the declaration, which no
+	// declared service has. Nil for what handlers do not call, see [Type.Peer].
+	Service *Service
 
 	// Path is where operators may hold what the declaration does by itself. Empty is for one that waits for others.
 	Path string
@@ -144,6 +149,17 @@ func (d *Document) EachDeclaration(visit func(Declaration)) {
 // EachDeclaration visits what the sections of add-ons declare.
 func (b *Bundle) EachDeclaration(visit func(Declaration)) {
 	eachDeclaration(b.Language, b.added, visit)
+}
+
+// Peers lists the declared services, and behind them what else handlers call.
+func (b *Bundle) Peers() []*Service {
+	all := slices.Clone(b.Services)
+	b.EachDeclaration(func(x Declaration) {
+		if x.Service != nil {
+			all = append(all, x.Service)
+		}
+	})
+	return all
 }
 
 func eachDeclaration(l *Language, added spec.Added, visit func(Declaration)) {

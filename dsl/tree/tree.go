@@ -180,6 +180,9 @@ type Service struct {
 	// Owner is the team that looks after the service.
 	Owner string `yaml:"owner"`
 
+	// OfNode is the highest number of calls of a node in flight, instead of a part of MaxInFlight. 0 is no limit of its own.
+	OfNode int `yaml:"-"`
+
 	Instead string `yaml:"-"` // of URL, where the files serve in another place
 }
 

@@ -41,8 +41,12 @@ func (g *Guard) terms(s *planner.Step, level int) (name string, terms Terms, ok 
 
 // ServiceTerms returns the limits of a service at one of a number of nodes.
 func ServiceTerms(s *tree.Service, nodes int) Terms {
+	most := part(s.MaxInFlight, nodes)
+	if s.OfNode > 0 {
+		most = s.OfNode
+	}
 	return Terms{
-		most: part(s.MaxInFlight, nodes), adapts: s.Concurrency != "fixed", repeats: s.RetryBudget,
+		most: most, adapts: s.Concurrency != "fixed", repeats: s.RetryBudget,
 		calm: s.Timeout / slowShare, nodes: nodes,
 	}
 }

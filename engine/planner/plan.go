@@ -149,12 +149,14 @@ type Planner struct {
 	types  map[string]tree.Type
 	made   map[*tree.Pipeline]*Plan
 	hosts  map[string]*tree.Service // the first service at each host
+	others map[string]*tree.Service // what else handlers call, by id
 }
 
 // NewPlanner makes a planner for these handler types.
 func NewPlanner(b *tree.Bundle, types []tree.Type) *Planner {
 	m := &Planner{
 		bundle: b, types: make(map[string]tree.Type, len(types)), made: map[*tree.Pipeline]*Plan{}, hosts: servicesByHost(b),
+		others: othersThanServices(b),
 	}
 	for _, t := range types {
 		m.types[t.Name] = t
@@ -289,7 +291,7 @@ func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 		return nil, fmt.Errorf("%s: there are two handlers with this path", s.Path)
 	}
 	s.StagePath = p.Pipeline.ID + "/" + p.Pipeline.Stages[stage].ID
-	s.Service, s.Peer = m.peerOf(h.Body)
+	s.Service, s.Peer = m.peerOf(s.Type, h.Body)
 	if h.Retry != nil {
 		s.Retry = *h.Retry
 	}
@@ -353,7 +355,7 @@ func (s *Step) compensate(p *Plan, m *Planner) error {
 		Handler: h, Type: t, Path: h.Path, Owner: s.Owner, Stage: s.Stage, Index: s.Index, Position: s.Position,
 		Retry: tree.DefaultRetry(), StagePath: s.StagePath, Parallel: 1, Undoes: true,
 	}
-	s.Undo.Service, s.Undo.Peer = m.peerOf(h.Body)
+	s.Undo.Service, s.Undo.Peer = m.peerOf(t, h.Body)
 	if h.Retry != nil {
 		s.Undo.Retry = *h.Retry
 	}

@@ -24,10 +24,23 @@ func servicesByHost(b *tree.Bundle) map[string]*tree.Service {
 	return hosts
 }
 
+// othersThanServices returns what else handlers call, by id.
+func othersThanServices(b *tree.Bundle) map[string]*tree.Service {
+	all := map[string]*tree.Service{}
+	for _, s := range b.Peers()[len(b.Services):] {
+		all[s.ID] = s
+	}
+	return all
+}
+
 // peerOf returns the declared service that a handler's call reaches, by its name or an address of
 // it, and its name. For another address it returns the host. If an expression decides it, nothing
 // is known.
-func (m *Planner) peerOf(body *expr.Value) (service *tree.Service, name string) {
+func (m *Planner) peerOf(t tree.Type, body *expr.Value) (service *tree.Service, name string) {
+	if t.Peer != nil {
+		name = t.Peer(body)
+		return m.others[name], name
+	}
 	id, isNamed := body.Get("service").Literal()
 	isNamed = isNamed && id != nil
 	if isNamed {

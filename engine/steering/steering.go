@@ -185,7 +185,7 @@ func (st *Steering) Services() []guard.ServiceInfo {
 	out := []guard.ServiceInfo{}
 	now, nodes := st.Clock.Now(), int(max(1, st.Guard.Nodes.Load()))
 	d, waits := st.Library.Present(), st.backlog.Load()
-	for _, s := range d.Bundle.Services {
+	for _, s := range d.Bundle.Peers() {
 		info := guard.ServiceInfo{ID: s.ID, URL: s.Address(), Owner: s.Owner}
 		st.Guard.Gate(s.ID).Fill(&info, guard.ServiceTerms(s, nodes), now)
 		if own, file := st.Library.Certificates.Own(s); own != nil {
