@@ -38,7 +38,23 @@ func KeepLoggedIn(config *pgxpool.Config, dsn string) { keepLoggedIn(config, dsn
 
 func keepLoggedIn(config *pgxpool.Config, dsn string, fetch func(context.Context, *pgconn.Config) error) {
 	l := &logins{dsn: dsn, fetch: fetch}
-	config.BeforeConnect = l.before
+	l.watch(config, l.before)
+}
+
+// PauseLogins lets a function complete the configuration of each new connection of a pool: its password, and certificates. Between
+// logins that the server refuses are pauses, unless the password has changed.
+func PauseLogins(config *pgxpool.Config, complete func(context.Context, *pgx.ConnConfig) error) {
+	l := &logins{}
+	l.watch(config, func(ctx context.Context, c *pgx.ConnConfig) error {
+		if err := complete(ctx, c); err != nil {
+			return err
+		}
+		return l.may(c.Password, time.Now())
+	})
+}
+
+func (l *logins) watch(config *pgxpool.Config, before func(context.Context, *pgx.ConnConfig) error) {
+	config.BeforeConnect = before
 	config.ConnConfig.OnPgError = l.onError
 	config.ConnConfig.AfterConnect = func(context.Context, *pgconn.PgConn) error { l.succeeded(); return nil }
 }

@@ -129,7 +129,7 @@ type stamp time.Time
 // at returns a scan destination for a time.
 func at(t *time.Time) *stamp { return (*stamp)(t) }
 
-// Scan implements [sql.Scanner].
+// Scan implements [database/sql.Scanner].
 func (s *stamp) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:

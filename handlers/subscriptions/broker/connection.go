@@ -3,12 +3,10 @@ package broker
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"net"
 
 	"procaas/dsl/expr"
+	"procaas/engine/outbound"
 	"procaas/handlers/subscriptions/language"
 )
 
@@ -37,20 +35,5 @@ func (c *Connection) TLSConfig() (*tls.Config, error) {
 			return nil, err
 		}
 	}
-	ca, certificate, key := pem[0], pem[1], pem[2]
-	out := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM([]byte(ca)) {
-			return nil, errors.New("tls.ca: the secret holds no certificate in PEM")
-		}
-	}
-	if certificate != "" {
-		pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
-		if err != nil {
-			return nil, fmt.Errorf("tls: the certificate and its key: %w", err)
-		}
-		out.Certificates = []tls.Certificate{pair}
-	}
-	return out, nil
+	return outbound.TLSConfig(pem[0], pem[1], pem[2])
 }
