@@ -34,6 +34,8 @@ brokers:
   - {id: hub, kind: nats, servers: ["nats://hub.example:4222"]}
   - {id: log, kind: kafka, servers: ["log.example:9092"]}
   - {id: rabbit, kind: rabbitmq, servers: ["amqp://rabbit.example:5672"]}
+databases:
+  - {id: billing, address: "postgres://procaas@billing.example/billing"}
 flows:
   - {id: order, key: !$ event.payload.id}
   - {id: driver}

@@ -37,6 +37,7 @@ var ofProducts = map[string]struct{ args, file, with, without, flag string }{
 	"inbox": {"serve --cell b=postgres://b --store sqlite:a --pipelines FILE", plainFlow, "--cell needs a --store that is postgres://",
 		"unknown flag: --cell", "--cell"},
 	"subscriptions": {"validate FILE", subscribedFlow, "no problems in 1 file", `unknown field "subscriptions"`, ""},
+	"sql":           {"validate FILE", databaseFlow, "no problems in 1 file", `unknown field "databases"`, ""},
 	"signon":        {"access test FILE", accessFile, "has 1 rule for", `unknown command "access"`, "--access"},
 }
 
@@ -48,6 +49,12 @@ pipelines:
 
 const subscribedFlow = `subscriptions:
   - {id: orders, broker: nats, servers: ["nats://127.0.0.1:4222"], stream: ORDERS, type: hello}
+pipelines:
+  - {id: hello, shared-state: {greeted: false}, stages: [{id: only, handlers: [{id: greet, set: {greeted: true}}]}]}
+`
+
+const databaseFlow = `databases:
+  - {id: billing, address: "postgres://procaas@127.0.0.1/billing"}
 pipelines:
   - {id: hello, shared-state: {greeted: false}, stages: [{id: only, handlers: [{id: greet, set: {greeted: true}}]}]}
 `

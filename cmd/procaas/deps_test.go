@@ -64,9 +64,9 @@ var homes = []struct {
 	{"github.com/jackc/pgx", []string{
 		"engine/postgres", "engine/pgkit", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue",
 		"handlers/sharding", "handlers/sharding/demo", "handlers/sharding/preflight", "handlers/sharding/shardmap", "handlers/sharding/template", "handlers/sharding/transfer",
-		"handlers/subscriptions/outbox",
+		"handlers/sql", "handlers/subscriptions/outbox",
 		"cmd/procaas-bench",
-	}, "SQL stays in the stores, and in the reader of tables of services; the bench has programs written by " +
+	}, "SQL stays in the stores, in the reader of tables of services, and in what flows execute; the bench has programs written by " +
 		"hand to compare with"},
 	{"github.com/jackc/pglogrepl", []string{"handlers/sharding/transfer"}, "only transfers read a server's log"},
 	{"modernc.org/sqlite", []string{"engine/sqlite"}, "SQL stays in the stores"},
@@ -74,7 +74,7 @@ var homes = []struct {
 	{
 		"github.com/prometheus/client_golang",
 		[]string{
-			"engine", "engine/stats", "handlers/queue/taskrun", "engine/alert", "engine/api", "engine/outbound", "engine/enginetest/conformance", "handlers/subscriptions", "handlers/subscriptions/publish",
+			"engine", "engine/stats", "handlers/queue/taskrun", "engine/alert", "engine/api", "engine/outbound", "engine/enginetest/conformance", "handlers/subscriptions", "handlers/subscriptions/publish", "handlers/sql",
 			"cmd/procaas/internal/serve",
 			"cmd/procaas/internal/serve/observe", "cmd/procaas/internal/demo",
 		},
@@ -248,7 +248,7 @@ func pluggedIn(from string) bool {
 func harness(from string) bool { return strings.HasPrefix(from, "engine/enginetest") }
 
 // products are the folders of the add-ons.
-var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue", "handlers/sharding", "handlers/signon", "handlers/subscriptions", "handlers/webhooks"}
+var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue", "handlers/sharding", "handlers/signon", "handlers/sql", "handlers/subscriptions", "handlers/webhooks"}
 
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/source"
@@ -103,6 +108,8 @@ type page struct {
 	nats  string // the address of its broker
 	store string // the PostgreSQL of the page; empty before it is asked for
 	shop  string // the address and the database of its service; empty before it is asked for
+
+	database string // in which its flows execute statements; empty before it is asked for
 }
 
 func (p *page) work(text string) {
@@ -257,6 +264,12 @@ func (p *page) replaced(text string) string {
 		}
 		text = strings.ReplaceAll(text, shop, p.shop)
 	}
+	if strings.Contains(text, billing) {
+		if p.database == "" {
+			p.database = ownDatabase(p.t)
+		}
+		text = strings.ReplaceAll(text, billing, p.database)
+	}
 	text = strings.ReplaceAll(text, "nats://127.0.0.1:4222", p.nats)
 	text = servicePort.ReplaceAllStringFunc(text, func(address string) string {
 		if p.services[address] == "" {
@@ -265,6 +278,34 @@ func (p *page) replaced(text string) string {
 		return p.services[address]
 	})
 	return strings.NewReplacer("127.0.0.1:8080", p.server, "localhost:8080", p.server).Replace(text)
+}
+
+// billing is the database of pages whose flows execute statements. Its address is one that psql takes, too.
+const billing = "postgres://procaas@127.0.0.1:5432/billing"
+
+// ownDatabase makes a database for a test, and returns its address.
+func ownDatabase(t *testing.T) string {
+	t.Helper()
+	u, err := url.Parse(enginetest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.RawQuery = "sslmode=disable"
+	server, name := u.String(), "test_"+strings.ToLower(rand.Text())
+	do := func(ctx context.Context, statement string) {
+		conn, err := pgx.Connect(ctx, server)
+		if err == nil {
+			_, err = conn.Exec(ctx, fmt.Sprintf(statement, name))
+			_ = conn.Close(ctx)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	do(t.Context(), "create database %s")
+	t.Cleanup(func() { do(context.WithoutCancel(t.Context()), "drop database %s with (force)") })
+	u.Path = "/" + name
+	return u.String()
 }
 
 // asWritten is the opposite: it puts the page's own names back into what a command printed.

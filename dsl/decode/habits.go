@@ -181,6 +181,7 @@ var foreigns = map[string][]foreign{
 	"handler": {
 		{"name", "write id:"},
 		{"http https rest api fetch curl call-http webhook get post put", "write request: {method: …, url: …}"},
+		{"query database db postgres postgresql", "write sql: {database: …, statement: …}"},
 		{"sleep delay pause timer", "write wait: {for: …}"},
 		{"log print echo", "delete it: the run keeps the request and the response of each handler"},
 		{"run script exec shell command python code lambda function uses", "put the code behind a URL, and write request: {url: …}: no " +
@@ -223,6 +224,20 @@ var foreigns = map[string][]foreign{
 		{"partitionkey partition-key key", "delete it: it is the key of the flow"},
 		{"payload body", "write data:"},
 		{"extensions", "write mode: binary, and headers: {Ce-NAME: …} beside cloudevent:"},
+	},
+	"sql": {
+		{"query text command sql", "write statement:"},
+		{"params args arguments values bind bindings", "write parameters:"},
+		{"db connection", "write database:"},
+		{"transaction", "delete it: the statement and its key are one transaction"},
+	},
+	"database": {
+		{"name", "write id:"},
+		{"url uri dsn host connection connection-string", "write address: postgres://USER@HOST:PORT/NAME"},
+		{"user username", "write it in the address: postgres://USER@HOST:PORT/NAME"},
+		{"ssl sslmode", "write tls: {}, with ca: if the certificate of the server is not that of a public authority"},
+		{"pool pool-size max-pool-size max-open-connections", "write max-connections:"},
+		{"schema search-path", "write it in the address: postgres://USER@HOST:PORT/NAME?search_path=SCHEMA"},
 	},
 	"emit": {
 		{"event name event-type", "write type:"},

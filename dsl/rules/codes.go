@@ -189,6 +189,9 @@ const Webhook diag.Code = "PC1201"
 // Subscription is the code about subscriptions to brokers.
 const Subscription diag.Code = "PC1211"
 
+// Database is the code about databases in which handlers execute statements.
+const Database diag.Code = "PC1221"
+
 // Codes of advice.
 const (
 	Routing         diag.Code = "PC0601"
