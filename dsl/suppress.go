@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"bytes"
 	"cmp"
 	"regexp"
 	"slices"
@@ -77,6 +78,9 @@ func takenBack(all []*suppression, d diag.Diagnostic) bool {
 
 // suppressionsIn returns the suppressions of a file.
 func suppressionsIn(f *decode.Reading, report *diag.Reporter) []*suppression {
+	if !bytes.Contains(f.Data, []byte("procaas:ignore")) {
+		return nil
+	}
 	scalars := f.Root.Scalars(nil)
 	lines := strings.Split(string(f.Data), "\n")
 	var out []*suppression

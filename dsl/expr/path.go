@@ -31,6 +31,9 @@ func unchain(n ast.Node, safe bool) (base ast.Node, links []link) {
 			n = x.Node
 			continue
 		case *ast.MemberNode:
+			if links == nil {
+				links = make([]link, 0, 4) // few paths are longer
+			}
 			links = append(links, link{x, x.Node, x.Property, safe || x.Optional})
 			n = x.Node
 			continue

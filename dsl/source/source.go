@@ -56,7 +56,7 @@ func New(f diag.File, r *diag.Reporter) (*Source, bool) {
 // Split splits the text into lines. It refuses characters that YAML forbids, and those that editors and parsers
 // count differently as line breaks, which would make positions wrong.
 func (s *Source) Split() bool {
-	line := make([]rune, 0, 80)
+	line := make([]rune, 0, utf8.RuneCount(s.Data)) // all lines share it, so it must never grow
 	s.Lines = make(lines, 0, bytes.Count(s.Data, []byte("\n"))+1)
 	for i := 0; i < len(s.Data); {
 		if c := s.Data[i]; ' ' <= c && c < 0x7f {
@@ -75,8 +75,8 @@ func (s *Source) Split() bool {
 			if n := len(line); n > 0 && line[n-1] == '\r' {
 				line = line[:n-1]
 			}
-			s.Lines = append(s.Lines, slices.Clone(line))
-			line = line[:0]
+			s.Lines = append(s.Lines, slices.Clip(line))
+			line = line[len(line):]
 		case r == '\r' && i+1 < len(s.Data) && s.Data[i+1] == '\n', r == '\t':
 			line = append(line, r)
 		case forbidden(r):
@@ -91,7 +91,7 @@ func (s *Source) Split() bool {
 		}
 		i += size
 	}
-	s.Lines = append(s.Lines, append([]rune(nil), line...))
+	s.Lines = append(s.Lines, slices.Clip(line))
 	return true
 }
 

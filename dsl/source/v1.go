@@ -33,6 +33,9 @@ var v1Name = regexp.MustCompile(`^([^#\s]*)#([a-z][a-z0-9-]*)$`)
 
 // V1Key splits an unquoted key into its name and its operator, or nil.
 func V1Key(s *Source, n *yaml.Node) (name string, op *V1Op) {
+	if !strings.Contains(n.Value, "#") {
+		return n.Value, nil // as nearly all
+	}
 	m := v1Name.FindStringSubmatch(n.Value)
 	if m == nil || IsQuoted(n) && (m[1] != "" || !slices.Contains(V1Operators, m[2])) {
 		return n.Value, nil

@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -55,9 +56,10 @@ func (s *Source) mapping(n *yaml.Node) *expr.Value {
 	if op, arg := s.V1Whole(n); op != nil && !s.Foreign {
 		return s.v1Value(op, arg)
 	}
-	v := &expr.Value{Kind: expr.ValueMap}
+	size := len(n.Content) / 2
+	v := &expr.Value{Kind: expr.ValueMap, Names: slices.Grow([]expr.Key(nil), size), Elems: slices.Grow([]*expr.Value(nil), size)}
 	var last diag.Pos
-	first := make(map[string]diag.Span, len(n.Content)/2)
+	given := names{of: v}
 	cut := false // the value before is an expression that YAML cuts off
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		value := n.Content[i+1]
@@ -80,7 +82,7 @@ func (s *Source) mapping(n *yaml.Node) *expr.Value {
 		if !ok {
 			continue
 		}
-		if at, again := first[key.Name]; again {
+		if at, again := given.find(key.Name); again {
 			s.Report(diag.Diagnostic{
 				Span: key.Span, Code: rules.DuplicateKey, Hint: "keep one of them",
 				Message: "the key " + strconv.Quote(key.Name) + " is given twice",
@@ -88,12 +90,42 @@ func (s *Source) mapping(n *yaml.Node) *expr.Value {
 			})
 			continue
 		}
-		first[key.Name] = key.Span
 		v.Names = append(v.Names, key)
 		v.Elems = append(v.Elems, item)
 	}
 	v.Span = s.Closed(n, last)
 	return v
+}
+
+// names finds the keys of a mapping while it is read.
+type names struct {
+	of     *expr.Value
+	byName map[string]diag.Span // of the first keys of a large mapping; nil for a small one, where looking at each is faster
+	noted  int                  // how many byName has
+}
+
+// smallMapping is how many keys a small mapping has.
+const smallMapping = 16
+
+// find returns the place of a key that the mapping has so far.
+func (n *names) find(name string) (at diag.Span, ok bool) {
+	if len(n.of.Names) <= smallMapping {
+		for _, k := range n.of.Names {
+			if k.Name == name {
+				return k.Span, true
+			}
+		}
+		return at, false
+	}
+	if n.byName == nil {
+		n.byName = make(map[string]diag.Span, cap(n.of.Names))
+	}
+	for ; n.noted < len(n.of.Names); n.noted++ {
+		k := n.of.Names[n.noted]
+		n.byName[k.Name] = k.Span
+	}
+	at, ok = n.byName[name]
+	return at, ok
 }
 
 // key reads the key of an entry: its name, and the operator of the first version, if any.

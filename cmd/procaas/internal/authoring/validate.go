@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -57,7 +58,7 @@ func validateCommand() *cobra.Command {
 }
 
 func validate(s cli.Streams, paths []string, format render.Format, level diag.Severity, fix bool) error {
-	collectSeldom()
+	defer runtime.KeepAlive(collectSeldom())
 	files, err := source.Pipelines(paths, s.In)
 	if err != nil {
 		return err

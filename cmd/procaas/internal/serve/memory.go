@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -113,6 +114,7 @@ func freeUnused(ctx context.Context, reloaded func() <-chan struct{}) {
 		case <-again:
 		}
 		if clock.Pause(ctx, time.Second) { // the caller of the reload has its answer, and nobody holds what was replaced
+			runtime.GC() // what pools keep is freed by the second collection
 			debug.FreeOSMemory()
 		}
 	}

@@ -145,11 +145,12 @@ func (n *Node) listen(ctx context.Context) error {
 // openParts opens the parts of all add-ons. The store is open, and there is no engine yet.
 func (n *Node) openParts(ctx context.Context, b *tree.Bundle) error {
 	f := &n.flags
+	n.first.Store(b)
 	h := &addon.Host{
 		Name: nodeName(f.Name), DSN: f.Store, Postgres: pgkit.IsDSN(f.Store), Store: n.store,
 		Bundle: func() *tree.Bundle {
-			if n.engine == nil {
-				return b
+			if first := n.first.Load(); first != nil {
+				return first
 			}
 			return n.engine.Bundle()
 		},

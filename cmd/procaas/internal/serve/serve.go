@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -280,6 +281,7 @@ func (f *Flags) load(ctx context.Context, s cli.Streams) (*tree.Bundle, error) {
 // A Node is an engine with its store and its API, as in serve, dev, demo and run.
 type Node struct {
 	engine    *engine.Engine
+	first     atomic.Pointer[tree.Bundle] // the definition before there is an engine; nil when there is one
 	store     store.Store
 	parts     []*plugged
 	closing   chan struct{} // closed when Run begins to stop
@@ -486,6 +488,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 		return err
 	}
 	n.engine = e
+	n.first.Store(nil) // the engine has it as long as it is needed, and add-ons would keep it for ever
 	n.shadow.ShadowParts = replay.ShadowParts{
 		Env:     replay.Env{Types: o.Types, Alone: handlers.Alone(), Live: true},
 		Library: e.Follower.Library, Runs: e.Runs, Tally: e.Degrader.Tally, Now: e.Clock.Now, Metrics: o.Metrics, Log: n.log,
