@@ -208,7 +208,7 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.library.Swap(d)
-	e.o.Bundle = nil // the library has it, as long as it is needed
+	e.o.Bundle, o.Bundle = nil, nil // the library has it, as long as it is needed; functions above keep o
 	o.Metrics.Show(e.Handlers, e.Services, e.Parked, turns.Behind, e.library.Present, e.Targets)
 	return e, nil
 }
