@@ -36,7 +36,6 @@ import (
 	"procaas/engine/stats"
 	"procaas/engine/steering"
 	"procaas/engine/store"
-	"procaas/engine/triggers"
 	"procaas/engine/watch"
 	"procaas/engine/writes"
 )
@@ -198,6 +197,7 @@ func New(o Options) (*Engine, error) {
 		Inbox: o.Store.Inbox, Runs: o.Store.Runs, Library: &e.library, Room: e.driver, Turns: turns, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health,
 		Metrics: o.Metrics, Stats: e.Stats,
 	})
+	e.Steering.Inbox, e.Steering.Ends, e.Steering.Retention = e.Acceptor, e.Runs, o.Retention
 	e.Reruns = &intake.Reruns{Runs: e.Runs, Acceptor: e.Acceptor}
 	e.Explainer = explain.New(o.Store, &e.library, settings, e.Effects)
 	for _, t := range o.Types {
@@ -235,10 +235,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer loops.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // the driver may end first
-	triggers := &triggers.Firer{
-		Clock: &e.clock, Log: e.o.Log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.SubmitFirings,
-	}
-	loops.Go(func() { triggers.Run(ctx) })
+	firer := e.Steering.Firer(e.Bundle, e.Reloaded)
+	loops.Go(func() { firer.Run(ctx) })
 	loops.Go(func() { e.Measure(ctx) })
 	loops.Go(func() { e.Follow(ctx) })
 	retention := &records.Retention{

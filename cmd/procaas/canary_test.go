@@ -313,7 +313,7 @@ func everyReply(t *testing.T, server, token string, runs []checkpoint.RunView) m
 		}
 		for _, run := range runs {
 			filled := strings.NewReplacer("{id}", run.ID, "{cluster}", "fanout", "{partition}", "0", "{flow}", run.Flow, "{key}", run.Key, "{map}",
-				"no-map", "{subscription}", "none", "{pipeline}", run.Pipeline, "{version}", run.Bundle, "{other}", run.Bundle).Replace(path)
+				"no-map", "{subscription}", "none", "{trigger}", "none", "{pipeline}", run.Pipeline, "{version}", run.Bundle, "{other}", run.Bundle).Replace(path)
 			if strings.Contains(filled, "{") {
 				t.Errorf("GET %s has a parameter that this test does not know", path)
 			}

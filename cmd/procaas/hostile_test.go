@@ -150,7 +150,7 @@ func calling(t *testing.T) [][]string {
 		"top":       "--once",
 		"token new": "--name eve --role viewer", "explain": "some-key work/only/call", "inbox move": "--slots 1-2 --to b",
 		"switch off": "work/only --for 1m", "switch hold": "work/only --for 1m", "limit": "work/only 1/s", "deadline": "work/only 1s", "release promote": "5",
-		"queue move": "type --to other", "subscriptions retry": "s --all", "subscriptions discard": "s --all", "release rollback": "abc", "release rollout": "work/only 5", "balancer record": "c",
+		"triggers backfill": "x --from 1h", "queue move": "type --to other", "subscriptions retry": "s --all", "subscriptions discard": "s --all", "release rollback": "abc", "release rollout": "work/only 5", "balancer record": "c",
 		"shard list": "m", "replay": taxiDir, "diff": "../../pipelines/recipes " + taxiDir, "inbox slots": "key",
 		"balancer lever drain": "w", "balancer lever undrain": "w", "release deploy": "../../deploy/flows", "release pull": t.TempDir(),
 		"shard add": "m s --from postgres://127.0.0.1:1/a --to postgres://127.0.0.1:1/b",

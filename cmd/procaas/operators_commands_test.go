@@ -98,6 +98,7 @@ var operatorCommandsElsewhere = map[string]string{
 	"procaas login":    "TestPeopleSignOnByTheirIssuer",
 
 	"procaas subscriptions": "TestSubscriptionsForOperators",
+	"procaas triggers":      "TestTriggersForOperators",
 }
 
 // operatorQuoted finds commands in a page: quoted in its text, or lines of its blocks.

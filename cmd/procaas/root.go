@@ -14,6 +14,7 @@ import (
 	"procaas/cmd/procaas/internal/demo"
 	"procaas/cmd/procaas/internal/doctor"
 	"procaas/cmd/procaas/internal/operate"
+	"procaas/cmd/procaas/internal/operate/control"
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/cmd/procaas/internal/serve/secret"
 	"procaas/cmd/procaas/internal/simulate"
@@ -86,7 +87,7 @@ func newRoot(s cli.Streams) *cobra.Command {
 		id, title string
 		commands  [][]*cobra.Command
 	}{
-		{"author", "For authors:", [][]*cobra.Command{authoring.Commands(), author, {simulate.Command()}}},
+		{"author", "For authors:", [][]*cobra.Command{authoring.Commands(control.Triggers()), author, {simulate.Command()}}},
 		{"serve", "Running events:", [][]*cobra.Command{server, {demo.Command()}}},
 		{"operate", "Operating a server:", [][]*cobra.Command{operate.Commands(), {doctor.Command(), cli.VersionCommand()}}},
 	} {

@@ -36,4 +36,9 @@ type Trigger struct {
 
 	// CatchUp decides about events that were due while no node ran. skip drops them, once sends one for all of them, and all sends each.
 	CatchUp string `yaml:"catch-up" enum:"skip,once,all" default:"skip"`
+
+	// Overlap decides about a due time at which an earlier run of the trigger has not ended. allow sends the event: runs of one key go
+	// one after another, and others at once. skip does not send it. buffer-one sends it if no earlier run waits to begin. cancel-other
+	// cancels the earlier run, and sends it.
+	Overlap string `yaml:"overlap" enum:"allow,skip,buffer-one,cancel-other" default:"allow"`
 }

@@ -50,9 +50,22 @@ func checkTrigger(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
 				"trigger %q goes by the clock in %s: %s", t.ID, t.TimeZone, what)
 		}
 	}
+	if waits := t.Overlap == "buffer-one" || t.Overlap == "cancel-other"; waits && t.Key == "" && isUnordered(w, t) {
+		r.Errorf(t.PlaceOf("overlap", at), rules.TriggerTime, "give the trigger a key, such as key: main, or its pipeline a flow; or write overlap: skip",
+			"overlap: %s of trigger %q needs runs that go one after another, and events without a key run at once", t.Overlap, t.ID)
+	}
 	if t.Event != "" && w.Bundle.Index.Serving[t.Event] == nil && w.Bundle.Index.Awaiting[t.Event] == nil {
 		unknownEvent(w, t, r)
 	}
+}
+
+// isUnordered reports whether events of a trigger without a key run at once, because no flow orders them.
+func isUnordered(w *merge.Whole, t *tree.Trigger) bool {
+	served := w.Bundle.Index.Serving[t.Event]
+	if len(served) == 0 {
+		served = w.Bundle.Index.Awaiting[t.Event]
+	}
+	return len(served) > 0 && served[0].Flow == ""
 }
 
 // unknownEvent reports a trigger whose event no pipeline serves.

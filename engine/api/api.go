@@ -27,6 +27,7 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/runs"
 	"procaas/engine/api/transport"
+	"procaas/engine/api/triggers"
 	"procaas/engine/api/ui"
 	"procaas/engine/budget"
 	"procaas/engine/credentials"
@@ -93,6 +94,7 @@ type Ports struct {
 	Eraser   runs.Eraser
 	Controls controls.Controls
 	Settings controls.Settings
+	Triggers triggers.Triggers
 	Status   admin.Status
 	Tokens   admin.Tokens
 	Versions admin.Versions
@@ -104,9 +106,9 @@ type Ports struct {
 // Of returns the ports of an engine.
 func Of(e *engine.Engine) Ports {
 	return Ports{
-		Intake: e, Runs: e, Steer: e, Mover: e, Eraser: e, Controls: e, Settings: e,
+		Intake: e, Runs: e, Steer: e, Mover: e, Eraser: e, Controls: e, Settings: e, Triggers: e,
 		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
-		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e},
+		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Firing: e, Changes: e, History: e},
 	}
 }
 
@@ -215,6 +217,7 @@ func (s *server) operations() []rest.Operation {
 		&runs.Group{Runs: p.Runs, Steer: p.Steer, Mover: p.Mover, Eraser: p.Eraser, Streams: s.streams, Version: office.Version},
 		office,
 		&controls.Group{Controls: p.Controls, Settings: p.Settings},
+		&triggers.Group{Triggers: p.Triggers},
 	} {
 		all = append(all, group.Operations()...)
 	}

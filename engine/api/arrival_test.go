@@ -129,7 +129,7 @@ func doors(t *testing.T, h http.Handler) []door {
 	}
 	fill := strings.NewReplacer("{id}", "run-1", "{pipeline}", "mail", "{stage}", "send", "{handler}", "mail", "{flow}", "taxi-order",
 		"{key}", "k", "{name}", "CITIES", "{map}", "mail", "{shard}", "s1", "{cluster}", "fanout", "{lever}", "freeze", "{partition}", "1",
-		"{transfer}", "t_1", "{version}", "1a2b3c", "{other}", "1a2b3c")
+		"{transfer}", "t_1", "{version}", "1a2b3c", "{other}", "1a2b3c", "{trigger}", "nightly")
 	var all []door
 	for path, methods := range doc.Paths {
 		for method, o := range methods {

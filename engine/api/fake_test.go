@@ -26,6 +26,7 @@ import (
 	"procaas/engine/api/controls"
 	"procaas/engine/api/intake"
 	"procaas/engine/api/runs"
+	triggersapi "procaas/engine/api/triggers"
 	"procaas/engine/api/ui"
 	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
@@ -44,6 +45,7 @@ import (
 	"procaas/engine/stats"
 	"procaas/engine/steering"
 	"procaas/engine/store"
+	"procaas/engine/triggers"
 	"procaas/engine/watch"
 	"procaas/handlers"
 	balancerapi "procaas/handlers/balancer/api"
@@ -69,6 +71,7 @@ type whole interface {
 	runs.Mover
 	controls.Controls
 	controls.Settings
+	triggersapi.Triggers
 	queueapi.Engine
 	admin.Status
 	admin.Tokens
@@ -85,9 +88,9 @@ type whole interface {
 
 func portsOf(e whole) api.Ports {
 	return api.Ports{
-		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e,
+		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Triggers: e,
 		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
-		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e},
+		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Firing: e, Changes: e, History: e},
 	}
 }
 
@@ -451,6 +454,53 @@ func (f *fakeEngine) Controls(ctx context.Context) ([]guard.ControlView, error) 
 		list[i].Changed = began
 	}
 	return list, err
+}
+
+// Now is when everything happens.
+func (f *fakeEngine) Now() time.Time { return began }
+
+// SteeredBy knows one trigger.
+func (f *fakeEngine) SteeredBy(path string) []string {
+	if path == "triggers/nightly" {
+		return []string{"new-order-created"}
+	}
+	return nil
+}
+
+func (f *fakeEngine) Triggers(_ context.Context, next int, reads func([]string) bool) ([]triggers.TriggerView, error) {
+	if f.down {
+		return nil, errDown
+	}
+	all := []triggers.TriggerView{}
+	for id, pipeline := range map[string]string{"nightly": "new-order-created"} {
+		if reads([]string{pipeline}) {
+			all = append(all, triggers.TriggerView{
+				ID: id, Event: pipeline, Pipelines: []string{pipeline}, Every: "1h0m0s", TimeZone: "UTC", CatchUp: "skip", Overlap: "skip",
+				State: triggers.StatePaused, Pause: &triggers.TriggerPause{By: "ann", Reason: "of-nobody-else", Since: began}, Next: slices.Repeat([]time.Time{began}, next),
+				Skip: &triggers.TriggerSkip{Time: began, Reason: triggers.Paused}, Skipped: triggers.TriggerSkips{Paused: 1},
+			})
+		}
+	}
+	return all, nil
+}
+
+func (f *fakeEngine) RunTrigger(_ context.Context, id, firing string, by store.Actor) (steering.FiredNow, error) {
+	if id != "nightly" {
+		return steering.FiredNow{}, &guard.ControlError{Code: guard.CodeTriggerNotFound, Message: "there is no trigger " + id}
+	}
+	f.actors = append(f.actors, by)
+	return steering.FiredNow{Trigger: id, Event: "-run-now-" + firing, Run: "r1"}, nil
+}
+
+func (f *fakeEngine) BackfillTrigger(_ context.Context, id string, how steering.Backfill, by store.Actor) (steering.Backfilled, error) {
+	if !how.From.Before(how.To) {
+		return steering.Backfilled{}, &steering.BackfillError{Message: "from: want a time before to"}
+	}
+	f.actors = append(f.actors, by)
+	return steering.Backfilled{
+		Trigger: id, DryRun: how.DryRun, To: how.To, Times: []steering.PastTime{{Time: how.From, Run: "r1", Ran: true}, {Time: began}}, Fired: 1, Ran: 1,
+		Left: 1, Next: &began,
+	}, nil
 }
 
 func (f *fakeEngine) ControlEffect(ctx context.Context, path string, change guard.ControlChange) (steering.ControlEffect, error) {

@@ -15,6 +15,7 @@ func newDocument(groups []Group) *rest.Document {
 	tags := []*huma.Tag{
 		{Name: "events", Description: "Submit events. Accepted events are durable."},
 		{Name: "runs", Description: "Follow and control the runs of events."},
+		{Name: "triggers", Description: "Look at triggers, and fire them."},
 	}
 	core := len(tags)
 	for _, g := range groups {

@@ -77,7 +77,7 @@ func TestBoundReadersSeeOnlyTheirPaths(t *testing.T) {
 		"/admin/v1/queues/thumbs/tasks?key="+secret, "/", "/console/pipelines/new-order-created", "/console/handlers/"+getOrder, "/console/runs",
 		"/console/runs?pipeline=new-order-created", "/console/runs/run-1", "/console/runs/run-1/why/"+getOrder, "/console/runs/run-1/compare",
 		"/console/keys/taxi-order/"+secret, "/console/queue", "/console/queue/thumbs", "/console/inbox", "/console/clusters", "/console/shards",
-		"/console/incidents", "/console/incidents.md", "/console/audit", "/console/costs?by=handler", "/console/versions", "/console/marks", "/console/data",
+		"/console/incidents", "/console/incidents.md", "/console/triggers", "/console/audit", "/console/costs?by=handler", "/console/versions", "/console/marks", "/console/data",
 		"/console/data?handler="+getOrder, "/console/submit?run=run-1&type=new-order-created", "/console/submit?type=new-order-created&from=run-1")
 	for _, path := range paths {
 		for _, who := range []string{"viewer", "operator"} {

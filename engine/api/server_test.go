@@ -306,6 +306,8 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 		"remove-handler-control":      {"/admin/v1/controls/new-order-created/notify/note", ""},
 		"undo-control":                {"/admin/v1/controls/undo", `{"revision": 1}`},
 		"end-fallbacks":               {"/admin/v1/fallbacks/end", `{"path": "new-order-created"}`},
+		"run-trigger":                 {"/v1/triggers/nightly/run", `{}`},
+		"backfill-trigger":            {"/v1/triggers/nightly/backfill", `{"from": "2026-01-01T00:00:00Z"}`},
 		"order-shard-transfer":        {"/admin/v1/transfers/t_1/order", `{"want": "pause"}`},
 		"split-placement":             {"/admin/v1/shard-maps/mail/split", `{"at": "42"}`},
 		"merge-placement":             {"/admin/v1/shard-maps/mail/merge", `{"at": "42"}`},

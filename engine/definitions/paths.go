@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
+	"procaas/engine/triggers"
 )
 
 // Under lists the handlers at or below a path, in order.
@@ -25,11 +26,14 @@ func (d *Definition) Under(path string) []*planner.Step {
 	return out
 }
 
-// Declares reports whether an add-on declares something at a path that operators may hold.
+// Declares reports whether there is something at a path that operators may hold: a trigger, or what an add-on declares.
 func (d *Definition) Declares(path string) bool { return slices.Contains(d.declared(), path) }
 
-// declared lists the paths of what add-ons declare.
+// declared lists the paths of triggers, and of what add-ons declare.
 func (d *Definition) declared() (paths []string) {
+	for _, t := range d.Bundle.Triggers {
+		paths = append(paths, triggers.Path(t.ID))
+	}
 	d.Bundle.EachDeclaration(func(x tree.Declaration) {
 		if x.Path != "" {
 			paths = append(paths, x.Path)
@@ -51,6 +55,9 @@ func (d *Definition) UnknownPath(path string) *guard.ControlError {
 		}
 	}
 	message := fmt.Sprintf("there is no pipeline, stage or handler %s", path)
+	if id, ok := triggers.Of(path); ok {
+		message = fmt.Sprintf("there is no trigger %s", id)
+	}
 	if near := diag.Suggest(path, slices.Compact(known)); near != "" {
 		message += fmt.Sprintf("; did you mean %s?", near)
 	}

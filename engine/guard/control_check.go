@@ -25,6 +25,7 @@ func (e *ControlError) Error() string { return e.Message }
 // The codes of a [ControlError].
 const (
 	CodeControlPath     = "unknown_control_path"
+	CodeTriggerNotFound = "trigger_not_found"
 	CodeControlNotFound = "control_not_found"
 	codeInvalidControl  = "invalid_control"
 	codeCriticalHandler = "critical_handler"

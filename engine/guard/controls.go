@@ -227,6 +227,15 @@ func (c *Controls) HoldsAt(path string, now time.Time) (reason string, held bool
 	return c.ByPath[path].off, true
 }
 
+// HeldUntil returns when the hold of exactly this path has ended or will end. It is zero if there is none, and if it does
+// not end.
+func (c *Controls) HeldUntil(path string) time.Time {
+	if c == nil || c.ByPath[path] == nil || c.ByPath[path].Mode != ModeHold || c.ByPath[path].Until == nil {
+		return time.Time{}
+	}
+	return *c.ByPath[path].Until
+}
+
 // Keeps reports whether a control keeps a handler in the flow even if its calls fail.
 func (c *Controls) Keeps(s *planner.Step, now time.Time) bool {
 	above := c.above(s)

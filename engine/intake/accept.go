@@ -14,6 +14,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/stats"
 	"procaas/engine/store"
+	"procaas/engine/triggers"
 	"procaas/engine/writes"
 )
 
@@ -140,21 +141,31 @@ func (a *Acceptor) SubmitOne(ctx context.Context, s Submission) (model.Receipt, 
 	return out[0].Receipt, out[0].Err
 }
 
-// SubmitFirings is SubmitOwn for the events of triggers. See [triggers.Firer].
-func (a *Acceptor) SubmitFirings(ctx context.Context, events []model.Event) (refused []error, err error) {
+// SubmitFirings is SubmitOwn for the events of triggers. An event has the same content as an earlier one with its id if
+// only how it was fired differs. See [triggers.Firer].
+func (a *Acceptor) SubmitFirings(ctx context.Context, events []model.Event) (results []triggers.Result, err error) {
 	all := make([]Submission, len(events))
 	for i, ev := range events {
 		all[i].Event = ev
-	}
-	results, err := a.SubmitOwn(ctx, all)
-	for _, r := range results {
-		var why *Error
-		if r.Err != nil && !errors.As(r.Err, &why) {
-			return refused, r.Err
+		if all[i].Hash, err = hashEvent(triggers.Content(ev)); err != nil {
+			return nil, fmt.Errorf("trigger %s: payload: %w", ev.Source, err)
 		}
-		refused = append(refused, r.Err)
 	}
-	return refused, err
+	submitted, err := a.SubmitOwn(ctx, all)
+	for _, s := range submitted {
+		var why *Error
+		if s.Err != nil && !errors.As(s.Err, &why) {
+			return results, s.Err
+		}
+		// The trigger may have another payload today than when the event ran.
+		ran := why != nil && why.Code == "id_conflict"
+		r := triggers.Result{Run: s.Receipt.Run, Duplicate: s.Receipt.Duplicate || ran}
+		if !ran {
+			r.Refused = s.Err
+		}
+		results = append(results, r)
+	}
+	return results, err
 }
 
 // These bound how long events wait while their keys move to another database of the inbox.

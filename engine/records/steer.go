@@ -100,6 +100,15 @@ func (o *Runs) Cancel(ctx context.Context, id string, by store.Actor) (checkpoin
 	return o.cancelled(ctx, id, o.cancel(ctx, id, by))
 }
 
+// CancelRun is Cancel without reading the run.
+func (o *Runs) CancelRun(ctx context.Context, id string, by store.Actor) error {
+	if err := o.cancel(ctx, id, by); err != nil {
+		return fmt.Errorf("cancel run %s: %w", id, err)
+	}
+	o.Node.Nudge() // the next event of the key may be ready now
+	return nil
+}
+
 // Abandon ends a run as it is. It undoes nothing, and stops a compensation.
 func (o *Runs) Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	return o.cancelled(ctx, id, o.abandon(ctx, id, by))

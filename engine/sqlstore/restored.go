@@ -19,7 +19,7 @@ const (
 	from runs where place not in ('failed', 'blocked', 'held', 'away') group by 1 order by 1`
 	restoredInFlight = "select id, pipeline, key, accepted from runs where place = 'running' order by seq limit $1"
 	restoredTasks    = "select type, count(*) from tasks where {taken} group by type order by type"
-	restoredTriggers = "select source, max(id) from events where source >= $1 and source < $2 group by source order by source"
+	restoredTriggers = "select source, max(id) from events where source >= $1 and source < $2 and id >= '0' group by source order by source" // not those by hand
 )
 
 // Repeats lists what a store would repeat as it is. why says why nodes refuse it, and may be empty. triggers is the prefix of the

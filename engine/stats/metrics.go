@@ -28,6 +28,8 @@ type Metrics struct {
 	Tokens    *prometheus.CounterVec // requests for access tokens, by service and outcome
 	OverQuota *prometheus.CounterVec // by the token of who sent them
 
+	TriggerTimes *prometheus.CounterVec // due times of triggers, by trigger and outcome
+
 	// Of runs, by pipeline and status. The inbox is that of all nodes, so do not sum its gauges
 	// over nodes.
 	Runs         *prometheus.CounterVec
@@ -233,6 +235,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "Calls that this node made wait because the store keeps no further value for their rate-limit with per.",
 	})
 	r.MustRegister(m.limitValues, m.LimitFull)
+	m.TriggerTimes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_trigger_times_total",
+		Help: "Due times of triggers that this node handled, by outcome: fired, refused if no pipeline takes the event, paused by operators, " +
+			"running if overlap does not allow another run, or missed if no node ran.",
+	}, []string{"trigger", "outcome"})
+	r.MustRegister(m.TriggerTimes)
 	m.StoreErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_store_errors_total",
 		Help: "Failed calls of the store that the node retries, by operation.",

@@ -32,8 +32,12 @@ type Steering struct {
 	Log      *slog.Logger
 	Notify   func(model.Notice) // receives notices of fallbacks; may be nil
 
+	Inbox    Submitter                    // accepts the events of triggers
+	Ends     Ender                        // cancels the runs of triggers
 	Behind   func() []stats.BehindRuns    // as in [stats.BacklogView]
 	Overused func() []credentials.Refused // as in [stats.BacklogView]
+
+	Retention time.Duration // for which ended runs are kept; 0 for ever
 
 	backlog atomic.Pointer[stats.Backlog] // nil before the first count
 	saving  sync.Mutex                    // held while the node adds to the store what paths have used; guards spent
@@ -155,7 +159,7 @@ func (st *Steering) OffAt(path string) (reason string, off bool) {
 	return "", false
 }
 
-// HeldAt reports whether operators hold what an add-on declares at a path, and why.
+// HeldAt reports whether operators hold a trigger, or what an add-on declares at a path, and why.
 func (st *Steering) HeldAt(path string) (reason string, held bool) {
 	return st.Settings.Controls().HoldsAt(path, st.Clock.Now())
 }

@@ -87,6 +87,7 @@ const (
 	AuditStore    = "store"    // a restored store was adopted; After is a [Restored]
 	AuditToken    = "token"    // Before and After are without the hash
 	AuditTransfer = "transfer" // an order to a transfer between shards; the name is its id
+	AuditTrigger  = "trigger"  // an operator fired a trigger by hand or for times in the past; the name is its path
 	AuditTrim     = "trim"     // records were removed for their age; After is an [AuditedTrim]
 )
 
@@ -95,7 +96,7 @@ func AuditKinds() []string {
 	return []string{
 		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDeadLetter, AuditDefinition, AuditErase, AuditEvent, AuditFallback,
 		AuditInbox, AuditKeys,
-		AuditQueue, AuditRefusal, AuditRun, AuditSession, AuditShard, AuditStore, AuditToken, AuditTransfer, AuditTrim,
+		AuditQueue, AuditRefusal, AuditRun, AuditSession, AuditShard, AuditStore, AuditToken, AuditTransfer, AuditTrigger, AuditTrim,
 	}
 }
 

@@ -41,7 +41,7 @@ func (g *Group) auditOperations() []rest.Operation {
 }
 
 type auditQuery struct {
-	Kind  string    `query:"kind" enum:"canary,cluster,config,control,dead-letter,definition,erase,event,fallback,inbox,keys,queue,refusal,run,session,shard,store,token,transfer,trim" doc:"Only changes of this kind."`
+	Kind  string    `query:"kind" enum:"canary,cluster,config,control,dead-letter,definition,erase,event,fallback,inbox,keys,queue,refusal,run,session,shard,store,token,transfer,trigger,trim" doc:"Only changes of this kind."`
 	Name  string    `query:"name" doc:"Only changes of this setting, token, run or service, or of this path and below."`
 	By    string    `query:"by" doc:"Only changes by this actor: the name of a token."`
 	Since time.Time `query:"since" doc:"Only changes made at this time or later."`

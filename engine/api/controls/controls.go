@@ -29,6 +29,10 @@ type Controls interface {
 	RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error)
 	UndoControl(ctx context.Context, revision int64, by store.Actor) (string, *guard.ControlView, error)
 
+	// SteeredBy lists the pipelines whose operators may also steer a path, because it is the path of a trigger whose events
+	// they run.
+	SteeredBy(path string) []string
+
 	// EndFallbacks turns handlers on again that fallback has turned off.
 	EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error)
 }
@@ -58,7 +62,7 @@ func (g *Group) Operations() []rest.Operation {
 			Replies: rest.OK("All controls, by path."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[guard.ControlView], error) {
 			all, err := g.Controls.Controls(c.Context())
-			return rest.Listed(scope.Controls(rest.Granted(c.R), all), err)
+			return rest.Listed(scope.Controls(rest.Granted(c.R), all, g.Controls.SteeredBy), err)
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/controls/undo", ID: "undo-control", Need: rest.Steers, Tag: "admin",
@@ -144,7 +148,7 @@ type controlPath struct {
 
 // joined returns the path, which ends with below, if the caller may steer it. A part with an escaped slash would form
 // another path, perhaps one that the caller may not steer.
-func (p *controlPath) joined(c *rest.Call, below string) (string, error) {
+func (g *Group) joined(c *rest.Call, p *controlPath, below string) (string, error) {
 	parts := []string{p.Pipeline}
 	for _, part := range []string{p.Stage, p.Handler} {
 		if part != "" {
@@ -158,7 +162,7 @@ func (p *controlPath) joined(c *rest.Call, below string) (string, error) {
 		}
 	}
 	path := strings.Join(parts, "/") + below
-	return path, c.MayAt(path)
+	return path, c.MayAt(append(g.Controls.SteeredBy(path), path)...)
 }
 
 type setControl struct {
@@ -172,7 +176,7 @@ type setControl struct {
 // set sets a control, or with dry_run returns its effect. It checks the grant in both cases,
 // because an effect names handlers and counts runs.
 func (g *Group) set(c *rest.Call, in *setControl, below string) (any, error) {
-	path, err := in.joined(c, below)
+	path, err := g.joined(c, &in.controlPath, below)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +212,7 @@ type removeControl struct {
 }
 
 func (g *Group) remove(c *rest.Call, in *removeControl, below string) (removed wire.ControlRemoved, err error) {
-	path, err := in.joined(c, below)
+	path, err := g.joined(c, &in.controlPath, below)
 	if err != nil {
 		return removed, err
 	}
@@ -243,14 +247,14 @@ func (g *Group) mayUndo(c *rest.Call, revision int64) error {
 	if len(list) == 0 || list[0].Revision != revision || list[0].Kind != store.AuditControl {
 		return nil // there is nothing to undo, which is reported later
 	}
-	return c.MayAt(list[0].Name)
+	return c.MayAt(append(g.Controls.SteeredBy(list[0].Name), list[0].Name)...)
 }
 
 type fallbackEnd struct{ Body wire.FallbackEnd }
 
 func (g *Group) endFallbacks(c *rest.Call, in *fallbackEnd) (ended wire.FallbacksEnded, err error) {
 	path := in.Body.Path
-	if err := c.MayAt(path); err != nil {
+	if err := c.MayAt(append(g.Controls.SteeredBy(path), path)...); err != nil {
 		return ended, err
 	}
 	handlers, err := g.Controls.EndFallbacks(c.Context(), path, c.Actor(in.Body.Reason))

@@ -83,6 +83,8 @@ const (
 	HandlerNotFound  = "handler_not_found"
 	FlowNotFound     = "flow_not_found"
 	PipelineNotFound = "pipeline_not_found"
+	TriggerNotFound  = "trigger_not_found"
+	InvalidBackfill  = "invalid_backfill"
 	UnknownConfig    = "unknown_config"
 	InvalidConfig    = "invalid_config"
 	UnknownMethod    = "method_not_allowed"
@@ -156,6 +158,8 @@ var Table = map[string]Meaning{
 	HandlerNotFound:  {http.StatusNotFound, "The run has no such handler"},
 	FlowNotFound:     {http.StatusNotFound, "There is no such flow"},
 	PipelineNotFound: {http.StatusNotFound, "There is no such pipeline"},
+	TriggerNotFound:  {http.StatusNotFound, "There is no such trigger"},
+	InvalidBackfill:  {http.StatusUnprocessableEntity, "The window cannot be fired like this"},
 	UnknownConfig:    {http.StatusNotFound, "There is no such setting"},
 	UnknownMethod:    {http.StatusMethodNotAllowed, "The call does not take this method"},
 	IDConflict:       {http.StatusConflict, "The event's id was used before for another event"},

@@ -95,9 +95,19 @@ func SlowRuns(g credentials.Grant, all []stats.SlowRun) []stats.SlowRun {
 	return readable(g, all, func(r *stats.SlowRun) string { return r.Pipeline })
 }
 
-// Controls returns the controls of the pipelines that g may read.
-func Controls(g credentials.Grant, all []guard.ControlView) []guard.ControlView {
-	return readable(g, all, func(c *guard.ControlView) string { return credentials.PipelineOf(c.Path) })
+// Controls returns the controls of the pipelines that g may read, and of the triggers whose events these run. steeredBy
+// lists the pipelines of the path of a trigger.
+func Controls(g credentials.Grant, all []guard.ControlView, steeredBy func(path string) []string) []guard.ControlView {
+	if !g.Bound() {
+		return all
+	}
+	found := make([]guard.ControlView, 0, len(all))
+	for i := range all {
+		if g.Reads(credentials.PipelineOf(all[i].Path)) || slices.ContainsFunc(steeredBy(all[i].Path), g.Reads) {
+			found = append(found, all[i])
+		}
+	}
+	return found
 }
 
 // Backlog removes counts of other pipelines and tokens. The sums of all runs stay.

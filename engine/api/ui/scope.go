@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"procaas/engine/api/scope"
@@ -15,6 +16,7 @@ import (
 	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
+	"procaas/engine/triggers"
 )
 
 // This file limits the pages of people whose token is bound to paths.
@@ -23,7 +25,7 @@ import (
 // of all pipelines, and cannot leave a part of it out.
 var boundPages = []string{
 	Root + "pipelines/", Root + "handlers/", Root + "runs", Root + "keys/", Root + "queue", Root + "audit", Root + "costs", Root + "data", Root + "playground",
-	Root + "controls/", Root + "static/", DocsRoot, SubmitPage, SignInPage, SignOutPage,
+	Root + "controls/", Root + "triggers", Root + "static/", DocsRoot, SubmitPage, SignInPage, SignOutPage,
 }
 
 // scopedTo returns the console as the bearer of a grant sees it. The error refuses the page.
@@ -41,7 +43,7 @@ func (c *Console) scopedTo(g credentials.Grant, r *http.Request) (*Console, erro
 	}
 	of := *c
 	e := scopedEngine{c.o.Engine, g}
-	of.o.Engine = Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e}
+	of.o.Engine = Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Firing: e, Changes: e, History: e}
 	of.mux = of.routes()
 	return &of, nil
 }
@@ -145,10 +147,15 @@ func (e scopedEngine) Entity(ctx context.Context, flow, key string) (checkpoint.
 	return v, err
 }
 
+// Triggers implements [Firing].
+func (e scopedEngine) Triggers(ctx context.Context, next int, _ func([]string) bool) ([]triggers.TriggerView, error) {
+	return e.Engine.Triggers(ctx, next, func(pipelines []string) bool { return slices.ContainsFunc(pipelines, e.g.Reads) })
+}
+
 // Controls implements [Switches].
 func (e scopedEngine) Controls(ctx context.Context) ([]guard.ControlView, error) {
 	all, err := e.Engine.Controls(ctx)
-	return scope.Controls(e.g, all), err
+	return scope.Controls(e.g, all, e.Engine.SteeredBy), err
 }
 
 // Audit implements [Changes].

@@ -24,6 +24,7 @@ type Switches interface {
 	ControlEffect(ctx context.Context, path string, change guard.ControlChange) (steering.ControlEffect, error)
 	SetControl(ctx context.Context, path string, change guard.ControlChange, ifRevision int64, by store.Actor) (guard.ControlView, error)
 	RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error)
+	SteeredBy(path string) []string
 	EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error)
 }
 

@@ -25,6 +25,7 @@ import (
 	"procaas/engine/planner"
 	"procaas/engine/records"
 	"procaas/engine/stats"
+	"procaas/engine/steering"
 	"procaas/engine/store"
 )
 
@@ -80,6 +81,7 @@ type Engine struct {
 	Runs       // runs, keys, why
 	Steering   // the buttons of runs
 	Switches   // handlers, and the buttons that switch them
+	Firing     // triggers
 	Changes    // the audit, incidents
 	History    // versions, and a canary wherever it is told
 }
@@ -163,6 +165,7 @@ func (c *Console) routes() *http.ServeMux {
 		"GET " + Root + "queue":                   systems{c}.queue,
 		"GET " + Root + "incidents":               c.incidents,
 		"GET " + Root + "incidents.md":            c.incidents,
+		"GET " + Root + "triggers":                clocks{c}.triggers,
 		"GET " + Root + "audit":                   c.audit,
 		"GET " + Root + "costs":                   c.costs,
 		"GET " + Root + "versions":                c.versions,
@@ -181,6 +184,7 @@ func (c *Console) routes() *http.ServeMux {
 		"POST " + SubmitPage:                      submission{c}.submit,
 		"GET " + Root + "{rest...}":               c.elsewhere,
 		"POST " + Root + "controls/{path...}":     switching{c}.control,
+		"POST " + Root + "triggers/{id}":          clocks{c}.steer,
 		"POST " + Root + "runs":                   runPages{c}.redrive,
 		"POST " + Root + "runs/{id}":              runPages{c}.steer,
 	}
@@ -392,7 +396,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusNotFound, err.Error()
 	case errors.Is(err, store.ErrNotFound):
 		status, text = http.StatusNotFound, "There is no such run. The server deletes runs after their retention."
-	case errors.As(err, new(*intake.RerunError)), errors.As(err, new(*intake.Error)),
+	case errors.As(err, new(*intake.RerunError)), errors.As(err, new(*steering.BackfillError)), errors.As(err, new(*intake.Error)),
 		errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrStale):
 		status, text = http.StatusConflict, err.Error()
 	default:

@@ -289,6 +289,9 @@ func (c *Console) sidebar(here string, wrong []problem, s standing, g credential
 		incidents.Class = wrong[0].Class
 	}
 	systems := c.places()
+	if len(c.o.Engine.Bundle().Triggers) > 0 {
+		systems = append(systems, place{Name: "Triggers", Href: Root + "triggers"})
+	}
 	tools := []place{
 		{Name: "Versions", Href: Root + "versions"},
 		{Name: "Audit", Href: Root + "audit"},

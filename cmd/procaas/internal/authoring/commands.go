@@ -3,10 +3,10 @@ package authoring
 
 import "github.com/spf13/cobra"
 
-// Commands returns the commands for authors, except those that run events.
-func Commands() []*cobra.Command {
+// Commands returns the commands for authors, except those that run events. triggers are those for the triggers of a server.
+func Commands(triggers []*cobra.Command) []*cobra.Command {
 	return []*cobra.Command{
-		validateCommand(), testCommand(), replayCommand(), planCommand(), triggersCommand(), ownersCommand(), diffCommand(), evalCommand(),
+		validateCommand(), testCommand(), replayCommand(), planCommand(), triggersCommand(triggers), ownersCommand(), diffCommand(), evalCommand(),
 		explainCommand(), docsCommand(), schemaCommand(), genCommand(), initCommand(), newCommand(), fmtCommand(), upgradeCommand(),
 	}
 }

@@ -22,14 +22,18 @@ type firing struct {
 	Key     string    `json:"key,omitempty"`
 }
 
-func triggersCommand() *cobra.Command {
+func triggersCommand(ofServer []*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "triggers [PATH...]",
-		Short: "Show when triggers fire next",
+		Short: "Show when triggers fire next, and steer those of a server",
 		Long: `triggers lists the next times at which the triggers of the files send their events, each
-in the time zone of its trigger. In a test, events: {trigger: ID} fires a trigger.`,
-		Example: "  procaas triggers flows/\n  procaas triggers flows/ --from 2026-03-28T00:00:00Z --count 3",
+in the time zone of its trigger. In a test, events: {trigger: ID} fires a trigger. Its
+sub-commands work with the triggers of a server. Write ./list for a file with the name of
+a sub-command.`,
+		Example: "  procaas triggers flows/\n  procaas triggers flows/ --from 2026-03-28T00:00:00Z --count 3\n  procaas triggers list",
+		Args:    cobra.ArbitraryArgs,
 	}
+	c.AddCommand(ofServer...)
 	from := c.Flags().String("from", "", "list the times after this one, such as 2026-03-28T00:00:00Z (default now)")
 	count := c.Flags().Int("count", 5, "how many times to list for each trigger")
 	format := cli.Format(c, "text", "json")

@@ -46,6 +46,7 @@ var (
 	shards   = list{"/v1/shard-maps/{0}/shards", "id"}
 	clusters = list{"/admin/v1/clusters", "id"}
 	services = list{"/admin/v1/services", "id"}
+	clocked  = list{"/v1/triggers", "id"}
 	changes  = list{"/admin/v1/audit?kind=control&limit=100", "revision"}
 	steps    = list{"/admin/v1/handlers", "path"}
 	served   = list{"/admin/v1/pipelines", "pipeline"}
@@ -60,7 +61,7 @@ var (
 var places = map[string]lister{
 	"PATH": paths, "RUN|KEY": runs, "RUN": runs, "VERSION": versions, "OTHER": versions, "PIPELINE": pipelines, "PAGE": pages,
 	"config NAME": configs.names, "token NAME": tokens.names, "explain NAME": nil, "undo REVISION": changes.names,
-	"TYPE": queues.names, "MAP": maps.names, "SHARD": shards.names, "CLUSTER": clusters.names,
+	"TRIGGER": clocked.names, "TYPE": queues.names, "MAP": maps.names, "SHARD": shards.names, "CLUSTER": clusters.names,
 	"FLOW": flows, "erase KEY": keys, "WORKER": ofClusters(workers), "PARTITION": ofClusters(partitions), "CELL": cells,
 }
 

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/steering"
+	"procaas/engine/triggers"
 )
 
 // measure asks for the effect of a change. It ignores errors: a busy server must not keep people from changing
@@ -38,7 +39,12 @@ func (x *controlChange) nowText() string {
 	handlers := diag.Plural(len(e.Handlers), "handler")
 	var parts []string
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	trigger, isTrigger := triggers.Of(e.Path)
 	switch {
+	case isTrigger && is.Mode == guard.ModeHold:
+		return "it does not fire, and passes over what is due; procaas triggers backfill " + trigger + " makes up for that"
+	case isTrigger:
+		return "it fires when it is due next"
 	case len(e.Handlers) == 0 && is.Mode == guard.ModeHold: // an add-on declares it
 		return "it stops and loses nothing"
 	case len(e.Handlers) == 0:
@@ -89,7 +95,10 @@ func tooMany(e *steering.ControlEffect) []string {
 
 // checkText returns the command that shows the effect of a change.
 func (x *controlChange) checkText(path string) string {
+	_, isTrigger := triggers.Of(path)
 	switch {
+	case isTrigger:
+		return "procaas triggers list"
 	case x.effect != nil && len(x.effect.Handlers) == 0, model.IsUndo(path): // other lists have no compensations
 		return "procaas switch list"
 	case x.after.RateLimit != x.before.RateLimit && x.after.RateLimit != "":
@@ -121,6 +130,10 @@ func runsText(e *steering.ControlEffect) string {
 
 // showEffect prints the effect of a control.
 func (x *controlChange) showEffect(e *steering.ControlEffect) error {
+	if _, isTrigger := triggers.Of(e.Path); isTrigger && !e.Control.Enabled {
+		fmt.Fprintf(x.Out, "%s: would be paused%s\n", e.Path, cli.Until(e.Control.Until))
+		return nil
+	}
 	fmt.Fprintf(x.Out, "%s: would be %s\n", e.Path, cmp.Or(stateText(guard.ControlView{Control: e.Control}), "on, without limits"))
 	fmt.Fprintf(x.Out,
 		"%.1f calls/s in the last minute (this node); runs of the pipeline: %d running, %d waiting, %d parked, %d of them here\n",

@@ -19,6 +19,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/steering"
+	"procaas/engine/triggers"
 )
 
 // Commands returns the commands.
@@ -64,16 +65,23 @@ type edit func(now *guard.Control)
 // changes makes c change the control of the path in its first argument. It calls prepare once, before it asks
 // the server.
 func changes(c *cobra.Command, prepare func(*controlChange) (edit, error)) *cobra.Command {
+	return changesAt(c, func(q *cli.Call, path string) (string, error) {
+		if err := checkControlPath(path); err != nil {
+			return "", err
+		}
+		return q.WholePath(path)
+	}, prepare)
+}
+
+// changesAt is changes for the path that pathOf makes of the first argument.
+func changesAt(c *cobra.Command, pathOf func(q *cli.Call, argument string) (string, error), prepare func(*controlChange) (edit, error)) *cobra.Command {
 	x := controlChange{}
 	c.Flags().StringVar(&x.reason, "reason", "", "reason, for the audit and for colleagues")
 	c.Flags().BoolVar(&x.dryRun, "dry-run", false, "change nothing, and show what it would affect")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		x.Call = q
-		if err := checkControlPath(q.Args[0]); err != nil {
-			return err
-		}
 		var err error
-		if q.Args[0], err = q.WholePath(q.Args[0]); err != nil {
+		if q.Args[0], err = pathOf(q, q.Args[0]); err != nil {
 			return err
 		}
 		change, err := prepare(&x)
@@ -289,6 +297,9 @@ func (x *controlChange) changeOnce(path string, do edit) error {
 	if err != nil {
 		return err
 	}
+	if _, isTrigger := triggers.Of(path); isTrigger {
+		return x.tell(view, view.Revision, path, "paused"+cli.Until(view.Until))
+	}
 	return x.tell(view, view.Revision, path, stateText(view))
 }
 
@@ -304,6 +315,9 @@ func (x *controlChange) remove(path string, revision int64) error {
 	removed, err := x.RemoveControl(x.Ctx, path, x.reason, revision)
 	if err != nil {
 		return err
+	}
+	if _, isTrigger := triggers.Of(path); isTrigger {
+		return x.tell(removed, removed.Revision, path, "active")
 	}
 	return x.tell(removed, removed.Revision, path, "on, without limits")
 }
