@@ -51,7 +51,7 @@ func checkTrigger(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
 		}
 	}
 	if waits := t.Overlap == "buffer-one" || t.Overlap == "cancel-other"; waits && t.Key == "" && isUnordered(w, t) {
-		r.Errorf(t.PlaceOf("overlap", at), rules.TriggerTime, "give the trigger a key, such as key: main, or its pipeline a flow; or write overlap: skip",
+		r.Errorf(t.PlaceOf("overlap", at), rules.TriggerTime, "add a key to the trigger, such as key: main, or a flow to its pipeline; or write overlap: skip",
 			"overlap: %s of trigger %q needs runs that go one after another, and events without a key run at once", t.Overlap, t.ID)
 	}
 	if t.Event != "" && w.Bundle.Index.Serving[t.Event] == nil && w.Bundle.Index.Awaiting[t.Event] == nil {

@@ -25,7 +25,7 @@ type FiredNow struct {
 	Duplicate bool   `json:"duplicate" doc:"true if an earlier call with this id fired it."`
 }
 
-// RunTrigger fires a trigger now, also a paused one, and whatever its overlap policy says. Two calls with the same id
+// RunTrigger fires a trigger now, also a paused one. Its overlap policy does not hold for that. Two calls with the same id
 // fire once. An empty id is a new one. The error is a [*guard.ControlError] if there is no such trigger, and an
 // [*intake.Error] if no pipeline takes its event.
 func (st *Steering) RunTrigger(ctx context.Context, id, firing string, by store.Actor) (FiredNow, error) {

@@ -109,7 +109,7 @@ func (k Marks) All(ctx context.Context) (map[string]Mark, error) {
 }
 
 // Change changes the mark of a trigger, with the audit records in the same transaction. do reports whether there is
-// anything to write; it is called again if another node has changed the mark meanwhile.
+// anything to write. It is called again if another node has changed the mark meanwhile.
 func (k Marks) Change(ctx context.Context, id string, do func(*Mark) bool, audits ...store.Audited) (changed bool, err error) {
 	for range markTries {
 		m, version, err := k.read(ctx, id)

@@ -1,5 +1,5 @@
 // Package triggers serves the calls about triggers: listing them, and firing them now or for times in the past. Operators
-// pause a trigger by a control of its path; see package controls.
+// pause a trigger by a control of its path, as package controls serves it.
 package triggers
 
 import (
@@ -63,7 +63,7 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/triggers/{trigger}/run", ID: "run-trigger", Need: rest.Steers, Tag: "triggers",
 			Summary: "Fire a trigger now",
-			About: "Submits the event of the trigger, also of a paused one, and whatever its overlap policy says. The event has the label " +
+			About: "Submits the event of the trigger, also of a paused one. The overlap policy does not hold for it. The event has the label " +
 				"fired-by=run-now. A call with the `id` of an earlier one fires nothing, so repeat a call whose outcome is unknown with its `id`.",
 			Example: wire.TriggerRun{ID: "ledger-2026-11-21", Reason: "the ledger was closed"},
 			Replies: []rest.Reply{{About: "The event and its run.", Status: http.StatusAccepted}}, Refusals: refusals,

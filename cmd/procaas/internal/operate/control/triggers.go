@@ -183,9 +183,9 @@ func notes(v *triggers.TriggerView) (lines []string) {
 func runTrigger() *cobra.Command {
 	c := &cobra.Command{
 		Use: "run-now TRIGGER", Short: "Fire a trigger now, also a paused one", Args: cobra.ExactArgs(1),
-		Long: `run-now submits the event of a trigger now, also of a paused one, and whatever its overlap
-policy says. The event has the label fired-by=run-now. With --id of an earlier firing it
-fires nothing, so a script may repeat the command.
+		Long: `run-now submits the event of a trigger now, also of a paused one. The overlap policy does
+not hold for it. The event has the label fired-by=run-now. With --id of an earlier firing
+it fires nothing, so a script may repeat the command.
 
 With --wait, it ends with 1 if the run does not succeed.`,
 		Example: "  procaas triggers run-now close-ledger --wait 1m",
