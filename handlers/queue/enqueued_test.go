@@ -184,3 +184,26 @@ func TestEnqueuedTasksThatCannotBePut(t *testing.T) {
 		t.Errorf("want that nobody may enqueue without a grant, have %t (%v)", public, err)
 	}
 }
+
+// TestEnqueuedTasksAreErased erases the tasks of a key that no node has taken yet. They count as tasks that wait.
+func TestEnqueuedTasksAreErased(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, enginetest.MigratedPostgres(t))
+	if _, err := s.Pool().Exec(ctx, "select procaas_enqueue(t, 'null', k) from unnest('{a,a,a,b}'::text[], '{k,k,other,k}'::text[]) as c (t, k)"); err != nil {
+		t.Fatal(err)
+	}
+	types := []string{"a"}
+	if d, err := s.KeyTasks(ctx, types, "k"); err != nil || d.Waiting != 2 {
+		t.Errorf("want 2 tasks that wait, have %+v (%v)", d, err)
+	}
+	if d, err := s.EraseTasks(ctx, types, "k", false); err != nil || d.Waiting != 0 {
+		t.Errorf("want that tasks that wait stay, have %+v (%v)", d, err)
+	}
+	if d, err := s.EraseTasks(ctx, types, "k", true); err != nil || d != (store.TaskData{Waiting: 2}) {
+		t.Errorf("want 2 tasks erased, have %+v (%v)", d, err)
+	}
+	if n, err := s.TakeEnqueued(ctx, 10, asIs); err != nil || n != 2 {
+		t.Errorf("want the 2 others left, have %d (%v)", n, err)
+	}
+}

@@ -14,9 +14,12 @@ select
 	(select count(*) from tasks t where t.type = any($1) and t.key = $2 and t.state in (1, 2)),
 	(select count(*) from tasks t where t.type = any($1) and t.key = $2 and t.state in (0, 3))
 		+ (select count(*) from task_schedule t where t.type = any($1) and t.key = $2)
-		+ (select count(*) from task_keys k where k.type = any($1) and k.next_key = $2 and k.again),
+		+ (select count(*) from task_keys k where k.type = any($1) and k.next_key = $2 and k.again)
+		+ (select count(*) from enqueued e where e.type = any($1) and e.key = $2),
 	(select count(*) from task_dead t where t.type = any($1) and t.key = $2),
 	(select count(*) from task_history t where t.type = any($1) and t.key = $2)`
+
+	eraseEnqueued = planned + "delete from enqueued where type = any($1) and key = $2"
 
 	eraseDead = planned + "delete from task_dead where type = any($1) and key = $2"
 	eraseNext = planned + `update task_keys set again = false, next_key = '', next_payload = ''
@@ -60,7 +63,11 @@ func (s *Store) EraseTasks(ctx context.Context, types []string, key string, wait
 			return err
 		})
 	}
+	enqueued := 0
 	if waiting {
+		if err := remove(&enqueued, eraseEnqueued); err != nil {
+			return gone, err
+		}
 		if err := remove(new(int), eraseNext); err != nil {
 			return gone, err
 		}
@@ -84,5 +91,6 @@ func (s *Store) EraseTasks(ctx context.Context, types []string, key string, wait
 		gone.Ended += n
 	}
 	gone.Ended -= min(gone.Ended, gone.Waiting) // those were cancelled just now
+	gone.Waiting += enqueued
 	return gone, nil
 }

@@ -12,8 +12,8 @@ import (
 	"procaas/handlers/subscriptions/language"
 )
 
-// Erase removes the dead letters of a key, also those of subscriptions that the definition no longer has. It implements
-// [store.EraseFunc].
+// Erase removes the dead letters of a key, also those of subscriptions that the definition no longer has, and what was submitted of it to
+// the store. It implements [store.EraseFunc].
 func (m *Readers) Erase(ctx context.Context, of store.Erasing) (store.Erased, error) {
 	lists, err := m.letters.docs.DocumentsOf(ctx, docLetters, "")
 	found := 0
@@ -28,7 +28,24 @@ func (m *Readers) Erase(ctx context.Context, of store.Erasing) (store.Erased, er
 		}
 		found += len(ids)
 	}
-	return store.Erased{Counts: map[string]int{"dead_messages": found}}, err
+	counts := map[string]int{"dead_messages": found}
+	if err == nil && m.Submitted != nil {
+		counts["submitted_events"], err = m.eraseSubmitted(ctx, of)
+	}
+	return store.Erased{Counts: counts}, err
+}
+
+// eraseSubmitted removes what programs have submitted of a key, and no node has taken yet, for example because operators hold the
+// subscription.
+func (m *Readers) eraseSubmitted(ctx context.Context, of store.Erasing) (int, error) {
+	b := m.Engine.Bundle()
+	var reads *language.Subscription // nil if nobody does
+	for _, s := range language.All(b) {
+		if s.OfStore() {
+			reads = s
+		}
+	}
+	return m.Submitted(ctx, func(message *broker.Message) bool { return isOf(b, reads, message, of) }, !of.Preview)
 }
 
 // lettersOf lists the dead letters of a subscription that are of a key.

@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -98,5 +99,44 @@ pipelines:
 	}
 	if have := fmt.Sprintf("%s", bodies[0].Value); have != "null" {
 		t.Errorf("want the message gone, too, have %s", have)
+	}
+}
+
+// TestSubmittedEventsOfAKeyAreErased asks for what waits in the store, with and without a subscription that would take it.
+func TestSubmittedEventsOfAKeyAreErased(t *testing.T) {
+	t.Parallel()
+	for subscription, want := range map[string][]string{
+		"": {"a", "b"}, // what they are of is unknown, and the key fits
+		"subscriptions:\n  - {id: s, broker: store, type: !$ message.subject}\n": {"a"},
+	} {
+		b, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(subscription + `
+flows: [{id: orders}]
+pipelines:
+  - {id: pay, flow: orders, stages: [{id: a, handlers: [{id: h, set: {}}]}]}
+  - {id: ride, stages: [{id: a, handlers: [{id: h, set: {}}]}]}
+`)}}, dsl.Options{Language: tree.NewLanguage(language.Section()), Types: engine.Types(handlers.All())})
+		if b == nil {
+			t.Fatal(found)
+		}
+		var gone []string
+		m := New(Options{
+			Engine: declaring{bundle: b}, Store: memory.New(nil).Ports(),
+			Submitted: func(_ context.Context, is func(*broker.Message) bool, remove bool) (int, error) {
+				for _, message := range []broker.Message{
+					{ID: "a", Subject: "pay", Key: "o-1", Body: []byte("{}")},
+					{ID: "b", Subject: "ride", Key: "o-1", Body: []byte("{}")},
+					{ID: "c", Subject: "pay", Key: "o-2", Body: []byte("{}")},
+				} {
+					if is(&message) && remove {
+						gone = append(gone, message.ID)
+					}
+				}
+				return len(gone), nil
+			},
+		})
+		have, err := m.Erase(t.Context(), store.Erasing{Flow: "orders", Key: "o-1", Pipelines: []string{"pay"}})
+		if err != nil || have.Counts["submitted_events"] != len(want) || !slices.Equal(gone, want) {
+			t.Errorf("%q: want %v erased, have %v, %v, %v", subscription, want, gone, have, err)
+		}
 	}
 }

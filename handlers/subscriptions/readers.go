@@ -31,7 +31,7 @@ type Engine interface {
 	Reloaded() <-chan struct{} // to be called before Bundle
 }
 
-// Options are what the readers of a node use. All fields are required, but for Memory.
+// Options are what the readers of a node use. All fields are required, but for Memory and Submitted.
 type Options struct {
 	Name    string // of the node
 	Engine  Engine
@@ -43,6 +43,9 @@ type Options struct {
 	Metrics *Metrics
 	Now     func() time.Time
 	Log     *slog.Logger
+
+	// Submitted counts what programs have submitted to the store and nobody has taken yet, and removes it if remove is set.
+	Submitted func(ctx context.Context, is func(*broker.Message) bool, remove bool) (int, error)
 }
 
 // Readers are the subscriptions of a node.

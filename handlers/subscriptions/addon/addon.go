@@ -100,10 +100,16 @@ func newProcess() *addon.Process {
 }
 
 func readersOf(h *addon.Host, e *engine.Engine) *subscriptions.Readers {
-	return subscriptions.New(subscriptions.Options{
+	o := subscriptions.Options{
 		Name: h.Name, Engine: e, Store: h.Store, Brokers: brokersOf(h), Secrets: h.Secrets, Dial: h.Targets.Dial, Memory: h.Memory,
 		Metrics: subscriptions.NewMetrics(h.Metrics), Now: h.Now, Log: h.Log,
-	})
+	}
+	if h.Postgres {
+		o.Submitted = func(ctx context.Context, is func(*broker.Message) bool, remove bool) (int, error) {
+			return outbox.EraseSubmitted(ctx, h.DSN, is, remove)
+		}
+	}
+	return subscriptions.New(o)
 }
 
 //go:embed subscriptions.html

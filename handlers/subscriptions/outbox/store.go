@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,14 +30,10 @@ func OfStore(dsn string) broker.Open {
 		}
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		config, err := pgkit.ParseOperators(ctx, dsn)
+		c, err := storeConfig(ctx, dsn, o.Connection.Client)
 		if err != nil {
 			return nil, err
 		}
-		c := config.ConnConfig
-		c.RuntimeParams = maps.Clone(c.RuntimeParams)
-		maps.Copy(c.RuntimeParams, sessions(o.Connection.Client))
-		c.DefaultQueryExecMode = pgx.QueryExecModeExec
 		s := &source{rows: firstRows, pause: firstPause, mostPause: storePause, message: submitted}
 		if err := s.connect(ctx, []*pgx.ConnConfig{c}); err != nil {
 			return nil, err
@@ -66,5 +63,63 @@ func submitted(_ string, key []string, body []byte) broker.Message {
 	}
 	return broker.Message{
 		ID: row.Event, Subject: row.Type, Key: row.Key, Headers: map[string]any{}, Body: row.Payload, Time: row.CreatedAt, Receipt: key,
+	}
+}
+
+// storeConfig returns how to connect to the store.
+func storeConfig(ctx context.Context, dsn, client string) (*pgx.ConnConfig, error) {
+	config, err := pgkit.ParseOperators(ctx, dsn)
+	if err != nil {
+		return nil, err
+	}
+	c := config.ConnConfig
+	c.RuntimeParams = maps.Clone(c.RuntimeParams)
+	maps.Copy(c.RuntimeParams, sessions(client))
+	c.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return c, nil
+}
+
+const (
+	nextSubmitted  = "select id, to_json(s)::text from submitted s where id > $1 order by id limit 100"
+	eraseSubmitted = "delete from submitted where id = any($1::bigint[])"
+)
+
+// EraseSubmitted counts what programs have submitted to the store at dsn, and no node has taken yet, as far as is reports it. It removes
+// that if remove is set.
+func EraseSubmitted(ctx context.Context, dsn string, is func(*broker.Message) bool, remove bool) (found int, err error) {
+	config, err := storeConfig(ctx, dsn, "procaas-erase")
+	if err != nil {
+		return 0, err
+	}
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	for last := int64(0); ; {
+		rows, err := c.Query(ctx, nextSubmitted, last)
+		if err != nil {
+			return found, err
+		}
+		var id int64
+		var body string
+		var gone []int64
+		all, err := pgx.ForEachRow(rows, []any{&id, &body}, func() error {
+			if m := submitted(language.Submitted, []string{strconv.FormatInt(id, 10)}, []byte(body)); is(&m) {
+				gone = append(gone, id)
+			}
+			last = id
+			return nil
+		})
+		if err == nil && remove && len(gone) > 0 {
+			_, err = c.Exec(ctx, eraseSubmitted, gone)
+		}
+		if err != nil {
+			return found, err
+		}
+		found += len(gone)
+		if all.RowsAffected() == 0 {
+			return found, nil
+		}
 	}
 }

@@ -135,3 +135,22 @@ func TestNobodySubmitsToNobody(t *testing.T) {
 		t.Errorf("want that nobody may submit without a grant, have %t (%v)", public, err)
 	}
 }
+
+// TestSubmittedEventsAreErased removes what is of a key, among more than one look reads.
+func TestSubmittedEventsAreErased(t *testing.T) {
+	t.Parallel()
+	r, program := newStoreRig(t, true)
+	if _, err := program.Exec(r.ctx, "select procaas_submit('paid', 'k-' || n % 2) from generate_series(1, 250) n"); err != nil {
+		t.Fatal(err)
+	}
+	of := func(m *broker.Message) bool { return m.Key == "k-1" }
+	for _, step := range []struct {
+		remove      bool
+		found, left int
+	}{{false, 125, 250}, {true, 125, 125}, {true, 0, 125}} {
+		n, err := outbox.EraseSubmitted(r.ctx, r.dsn, of, step.remove)
+		if left := r.count("submitted"); err != nil || n != step.found || left != step.left {
+			t.Errorf("want %d found and %d left, have %d and %d (%v)", step.found, step.left, n, left, err)
+		}
+	}
+}
