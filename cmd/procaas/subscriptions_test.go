@@ -189,6 +189,8 @@ func TestSubscriptionsForOperators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	command("subscriptions dead-letter orders "+letters[0].ID, "reason   want a body of JSON", "subject  orders.eu", "body\nnot JSON\n")
+	command("subscriptions dead-letter orders nothing", "is not there")
 	command("subscriptions discard orders "+letters[0].ID+" --reason tried", "discard: 1 of 1")
 	eventually(t, "the fourth", state(func(s remote.Subscription) bool { return s.State == remote.Reading && s.DeadLetters == 3 }))
 	command("subscriptions discard orders "+letters[0].ID, "is not there")

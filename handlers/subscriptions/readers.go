@@ -2,6 +2,7 @@ package subscriptions
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"procaas/dsl/tree"
 	"procaas/engine/budget"
@@ -151,6 +153,23 @@ func (m *Readers) DeadLetters(ctx context.Context, id string) ([]remote.DeadLett
 	out := []remote.DeadLetter{}
 	for _, x := range all {
 		out = append(out, x.DeadLetter)
+	}
+	return out, err
+}
+
+// DeadLetter reads a dead letter with its message.
+func (m *Readers) DeadLetter(ctx context.Context, id, letter string) (out remote.Message, err error) {
+	if _, err := m.find(id); err != nil {
+		return out, err
+	}
+	chosen, err := m.chosen(ctx, id, remote.Choice{IDs: []string{letter}})
+	if err != nil {
+		return out, err
+	}
+	message, err := m.letters.message(ctx, id, chosen[0])
+	out = remote.Message{DeadLetter: chosen[0].DeadLetter, Headers: message.Headers, Body: string(message.Body)}
+	if !utf8.Valid(message.Body) {
+		out.Body, out.Base64 = base64.StdEncoding.EncodeToString(message.Body), true
 	}
 	return out, err
 }

@@ -23,6 +23,12 @@ type subscriptionPath struct {
 	Subscription string `path:"subscription" doc:"The id of the subscription." example:"orders"`
 }
 
+// A letterPath names a dead letter.
+type letterPath struct {
+	subscriptionPath
+	Letter string `query:"letter" bytes:"512" required:"true" doc:"The id of the dead letter." example:"ORDERS/7"`
+}
+
 type changeLetters struct {
 	subscriptionPath
 	Body remote.Choice
@@ -55,6 +61,14 @@ func (p *process) calls() api.Group {
 				}, func(c *rest.Call, in *subscriptionPath) (wire.Page[remote.DeadLetter], error) {
 					all, err := p.readers.DeadLetters(c.Context(), in.Subscription)
 					return rest.Listed(all, refused(err))
+				}),
+				rest.Typed(rest.Operation{
+					Method: http.MethodGet, Path: letters + "/message", ID: "get-dead-letter", Need: rest.Surveys, Tag: "subscriptions",
+					Summary: "Read a dead letter with its headers and its body", Replies: rest.OK("The dead letter."),
+					Refusals: []string{problem.StoreUnavailable}, Problems: []problem.Kind{unknownSubscription},
+				}, func(c *rest.Call, in *letterPath) (remote.Message, error) {
+					m, err := p.readers.DeadLetter(c.Context(), in.Subscription, in.Letter)
+					return m, refused(err)
 				}),
 				p.change(letters+"/retry", "retry-dead-letters", "Submit dead letters again by the present definition", (*subscriptions.Readers).Retry),
 				p.change(letters+"/discard", "discard-dead-letters", "Forget dead letters", (*subscriptions.Readers).Discard),

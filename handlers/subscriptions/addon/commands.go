@@ -3,6 +3,7 @@ package addon
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,7 +24,7 @@ func subscriptionsCommand(t addon.Tools) *cobra.Command {
 broker becomes an event. procaas switch hold subscriptions/ID stops the reading, and
 procaas switch on subscriptions/ID lets it go on.`,
 	}
-	c.AddCommand(listCommand(), lettersCommand(), changeCommand("retry", "Submit dead letters again by the present definition"),
+	c.AddCommand(listCommand(), lettersCommand(), letterCommand(), changeCommand("retry", "Submit dead letters again by the present definition"),
 		changeCommand("discard", "Forget dead letters"), testCommand(t))
 	return c
 }
@@ -74,6 +75,36 @@ func lettersCommand() *cobra.Command {
 			return cli.Table(q.Out, "LETTER\tSUBJECT\tKEY\tSINCE\tBYTES\tREASON", all, func(x remote.DeadLetter) cli.Row {
 				return cli.Row{x.ID, x.Subject, cli.Dash(x.Key), x.Since.UTC().Format(time.RFC3339), x.Bytes, x.Reason}
 			})
+		})
+	})
+}
+
+func letterCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "dead-letter SUBSCRIPTION LETTER", Short: "Show a message that could become no event", Args: cobra.ExactArgs(2),
+		Example: "  procaas subscriptions dead-letter orders ORDERS/7",
+	}
+	cli.ServerFlags(c)
+	return cli.Formatted(c, func(q *cli.Call) error {
+		m, err := remote.DeadLetterOf(q.Ctx, q.Client, q.Args[0], q.Args[1])
+		if err != nil {
+			return err
+		}
+		return q.Show(m, func() error {
+			fmt.Fprintf(q.Out, "reason   %s\nsubject  %s\nkey      %s\nsent     %s\n",
+				m.Reason, cli.Dash(m.Subject), cli.Dash(m.Key), m.Sent.UTC().Format(time.RFC3339))
+			for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+				fmt.Fprintf(q.Out, "header   %s: %v\n", name, m.Headers[name])
+			}
+			switch {
+			case m.Cut:
+				fmt.Fprintf(q.Out, "body     not kept: it has %d bytes\n", m.Bytes)
+			case m.Base64:
+				fmt.Fprintf(q.Out, "body     no text; in Base64:\n%s\n", m.Body)
+			default:
+				fmt.Fprintf(q.Out, "body\n%s\n", m.Body)
+			}
+			return nil
 		})
 	})
 }

@@ -72,6 +72,9 @@ func (s *source) open(ctx context.Context, o broker.Options) error {
 		return err
 	}
 	if s.stream, err = js.Stream(ctx, o.Subscription.Stream); err != nil {
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			err = fmt.Errorf("make it first, as with nats stream add %s --subjects SUBJECTS: %w", o.Subscription.Stream, err)
+		}
 		return fmt.Errorf("stream %s: %w", o.Subscription.Stream, err)
 	}
 	want := jetstream.ConsumerConfig{

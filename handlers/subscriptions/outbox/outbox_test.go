@@ -484,11 +484,15 @@ func TestMissingRightsAreNamed(t *testing.T) {
 			r.exec("create role " + role + " login")
 			t.Cleanup(func() { r.dropRole(role) })
 			r.sub.Mark, r.sub.Auth.Username = mark, strings.Trim(role, `"`)
-			said := r.refused("may not take rows", "grant usage on schema")
-			_, remedy, _ := strings.Cut(said, "run: ")
-			for statement := range strings.SplitSeq(remedy, "; ") {
-				r.exec(statement)
+			mend := func(said string) {
+				_, remedy, _ := strings.Cut(said, "run: ")
+				for statement := range strings.SplitSeq(remedy, "; ") {
+					r.exec(statement)
+				}
 			}
+			mend(r.refused("may not take rows", "grant usage on schema"))
+			r.exec("alter table outbox enable row level security")
+			mend(r.refused("row security may hide rows"))
 			s := r.open()
 			r.done(s, r.fetch(s))
 		})

@@ -25,7 +25,10 @@ type table struct {
 // findTable finds a table by its schema, or "" for those of the search path.
 const findTable = `
 select c.oid, n.nspname, c.relkind in ('r', 'p'), quote_ident(current_user), has_schema_privilege(n.oid, 'usage'),
-	has_table_privilege(c.oid, 'select'), has_table_privilege(c.oid, 'delete')
+	has_table_privilege(c.oid, 'select'), has_table_privilege(c.oid, 'delete'),
+	row_security_active(c.oid) and not exists (select from pg_policy p where p.polrelid = c.oid and p.polpermissive and p.polcmd = '*'
+		and (0 = any (p.polroles) or exists (select from unnest(p.polroles) r where pg_has_role(r, 'usage')))
+		and pg_get_expr(p.polqual, p.polrelid) = 'true')
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relname = $2 and (n.nspname = $1 or $1 = '' and n.nspname = any(current_schemas(false)))
 order by array_position(current_schemas(false), n.nspname), c.relkind in ('r', 'p') desc
@@ -54,8 +57,8 @@ func find(ctx context.Context, c *pgx.Conn, sub *language.Subscription) (*table,
 	}
 	var oid uint32
 	var role string
-	var isTable, enters, reads, deletes bool
-	err := c.QueryRow(ctx, findTable, schema, name).Scan(&oid, &schema, &isTable, &role, &enters, &reads, &deletes)
+	var isTable, enters, reads, deletes, hidden bool
+	err := c.QueryRow(ctx, findTable, schema, name).Scan(&oid, &schema, &isTable, &role, &enters, &reads, &deletes, &hidden)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("database %s has no table %s that its user could find: create it, or write table: SCHEMA.TABLE", c.Config().Database, sub.Table)
 	}
@@ -94,6 +97,10 @@ func find(ctx context.Context, c *pgx.Conn, sub *language.Subscription) (*table,
 	}
 	if len(grants) > 0 {
 		return nil, fmt.Errorf("user %s may not take rows of %s: let its owner run: %s", role, t.name, strings.Join(grants, "; "))
+	}
+	if hidden {
+		return nil, fmt.Errorf("row security may hide rows of %s from user %s, and nobody would miss them: let its owner run: create policy procaas on %s to %s using (true)",
+			t.name, role, quoted, role)
 	}
 	return t, t.prepare(quoted, sub, mark, all)
 }

@@ -209,7 +209,9 @@ func (*Publish) CheckBody(b *tree.Body) {
 		b.Errorf(name.Span, rules.Body, hint, "broker %q is not declared", id)
 		return
 	}
-	checkTo(b, k)
+	if k.Kind != "" { // which was reported
+		checkTo(b, k)
+	}
 }
 
 // checkTo reports fields that are for another kind of broker, and what is missing for this one.

@@ -4,6 +4,7 @@ package remote
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"procaas/engine/api/client"
@@ -50,6 +51,15 @@ type DeadLetter struct {
 	Reason  string    `json:"reason" doc:"Why it could not become an event."`
 }
 
+// A Message is a dead letter with what the sender wrote.
+type Message struct {
+	DeadLetter
+
+	Headers map[string]any `json:"headers,omitempty" doc:"The headers, with names in lower case."`
+	Body    string         `json:"body" doc:"The body. It is empty if it was too large to be kept."`
+	Base64  bool           `json:"base64,omitempty" doc:"true if the body is no text, and is written in Base64."`
+}
+
 // A Choice chooses dead letters.
 type Choice struct {
 	IDs    []string `json:"ids,omitempty" doc:"The dead letters." maxItems:"1000"`
@@ -72,6 +82,11 @@ func List(ctx context.Context, c *client.Client) ([]Subscription, error) {
 // DeadLetters lists the dead letters of a subscription.
 func DeadLetters(ctx context.Context, c *client.Client, id string) ([]DeadLetter, error) {
 	return client.List[DeadLetter](ctx, c, letters(id))
+}
+
+// DeadLetterOf reads one dead letter of a subscription.
+func DeadLetterOf(ctx context.Context, c *client.Client, id, letter string) (Message, error) {
+	return client.Send[Message](ctx, c, http.MethodGet, letters(id)+"/message?"+url.Values{"letter": {letter}}.Encode(), nil, nil)
 }
 
 // Change retries or discards dead letters. verb is the last part of the path.
