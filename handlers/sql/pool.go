@@ -199,7 +199,7 @@ func (p *Pool) prove(d *language.Database, c *pgx.ConnConfig) error {
 func (p *Pool) note(c *connection, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.away = err
+	c.away = classified(err, false)
 }
 
 // knows notes whether a call has written the table of keys.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -57,6 +58,8 @@ func classified(err error, readOnly bool) error {
 	var ours *refusal
 	var certificate *tls.CertificateVerificationError
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &ours), model.IsPermanent(err), errors.Is(err, guard.ErrNoMemory):
 		return err
 	case errors.As(err, &certificate):
@@ -79,6 +82,9 @@ func classified(err error, readOnly bool) error {
 func broken(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op // the driver names the address three times
 	}
 	return model.WithClass("connection", err)
 }
