@@ -237,8 +237,8 @@ func (p *pathStats) quiet(now time.Time) bool {
 	return p.Underway.Load() == 0 && p.Waiting.Load() == 0
 }
 
-// Ended counts an attempt, and what failed without one, whose latency is [Unmeasured]. trace is the id of the trace that has it; empty
-// if none is exported.
+// Ended counts an attempt, and what failed without one, whose latency is [Unmeasured]. trace is the id of the trace that has it. It is
+// empty if none is exported.
 func (p *pathStats) Ended(err error, took time.Duration, now time.Time, trace string) {
 	if took >= 0 {
 		observe(p.seconds, took.Seconds(), trace)
