@@ -226,13 +226,14 @@ func (f *Firer) fire(ctx context.Context, c *clockwork, now time.Time) error {
 		return f.pass(ctx, c, due, Paused, "")
 	}
 	batch := firerBatch
-	if c.trigger.Overlap != OverlapAllow {
+	limits := c.trigger.Overlap != OverlapAllow && c.trigger.Overlap != "" // as in bundles that were not read from files
+	if limits {
 		batch = 1 // each depends on the one before
 	}
 	for len(due) > 0 {
 		some := due[:min(len(due), batch)]
 		due = due[len(some):]
-		if c.trigger.Overlap != OverlapAllow {
+		if limits {
 			mayFire, err := f.overlap(ctx, c, some[0])
 			if err != nil {
 				return err
