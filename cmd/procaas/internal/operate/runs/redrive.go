@@ -278,7 +278,8 @@ func outcome(verb client.Verb, run string) cli.Outlook {
 	switch verb {
 	case client.RetryRuns:
 		return cli.Outlook{
-			Now:   "each resumes from the handler that failed; later events of its key run after it",
+			Now: "each resumes from the handler that failed, by its own version, and procaas runs migrate gives it the present one; " +
+				"later events of its key run after it",
 			Check: show + "; retry --dry-run with the same conditions counts those that failed again",
 		}
 	case client.MakeUpRuns:
