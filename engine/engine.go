@@ -79,6 +79,9 @@ type Options struct {
 	// AuditRetention is how long audit records are kept. 0 keeps them forever.
 	AuditRetention time.Duration
 
+	// Archive says where ended runs go before they leave the store. The zero value is no archive.
+	Archive records.ArchiveOptions
+
 	// Erasers remove what add-ons have stored of a key that is erased.
 	Erasers []store.EraseFunc
 
@@ -132,8 +135,10 @@ type Engine struct {
 	memory   Memory // of handlers
 	tokens   outbound.Tokens
 
-	running atomic.Bool
-	driver  *node.Driver
+	running   atomic.Bool
+	driver    *node.Driver
+	retention records.Retention
+	archiver  records.Archiver
 }
 
 // New makes an engine. Before Run, it accepts events but does not run them.
@@ -198,6 +203,15 @@ func New(o Options) (*Engine, error) {
 		Metrics: o.Metrics, Stats: e.Stats,
 	})
 	e.Steering.Inbox, e.Steering.Ends, e.Steering.Retention = e.Acceptor, e.Runs, o.Retention
+	isBehind := func() bool { return e.Follower.Refused() != nil }
+	e.retention = records.Retention{
+		Runs: e.Runs, Log: o.Log, Failed: o.Metrics.Failed, Keep: o.Retention, KeepAudit: o.AuditRetention, IsBehind: isBehind,
+		Archiver: &e.archiver,
+	}
+	e.archiver = records.Archiver{
+		ArchiveOptions: o.Archive, Runs: e.Runs, Log: o.Log, Name: o.Name, Keep: e.retention.Terms, IsBehind: isBehind,
+		Archived: o.Metrics.CountArchived, Failing: o.Metrics.ShowArchive, Oldest: o.Metrics.ShowOldest,
+	}
 	e.Reruns = &intake.Reruns{Runs: e.Runs, Acceptor: e.Acceptor}
 	e.Explainer = explain.New(o.Store, &e.library, settings, e.Effects)
 	for _, t := range o.Types {
@@ -239,11 +253,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	loops.Go(func() { firer.Run(ctx) })
 	loops.Go(func() { e.Measure(ctx) })
 	loops.Go(func() { e.Follow(ctx) })
-	retention := &records.Retention{
-		Runs: e.Runs, Log: e.o.Log, Failed: e.o.Metrics.Failed, Keep: e.o.Retention, KeepAudit: e.o.AuditRetention,
-		IsBehind: func() bool { return e.Follower.Refused() != nil },
-	}
-	loops.Go(func() { retention.Run(ctx) })
+	loops.Go(func() { e.retention.Run(ctx) })
+	loops.Go(func() { e.archiver.Run(ctx) })
 	loops.Go(func() { e.Answers.Watch.Run(ctx) })
 	loops.Go(func() { e.KeepUsage(ctx) })
 	err := e.driver.Run(ctx)
@@ -334,6 +345,9 @@ func (e *Engine) Degraded() error {
 		}
 	}
 	if err := e.Damaged(); err != nil {
+		return err
+	}
+	if err := e.archiver.Err(); err != nil {
 		return err
 	}
 	return e.Sheds()

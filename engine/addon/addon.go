@@ -28,6 +28,7 @@ import (
 	"procaas/engine/budget"
 	"procaas/engine/diff"
 	"procaas/engine/outbound"
+	"procaas/engine/records"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
 )
@@ -207,6 +208,9 @@ type Part struct {
 
 	// Erase removes what the add-on has stored of a key.
 	Erase store.EraseFunc
+
+	// Archive says where ended runs go before they leave the store. Only one add-on may have one.
+	Archive records.ArchiveOptions
 
 	// Run works until ctx ends.
 	Run func(context.Context, Running) error

@@ -18,3 +18,9 @@ func TestRunsAreKeptByTheirPipeline(t *testing.T) {
 	now := time.Now()
 	conformance.Retention(t, memory.New(func() time.Time { return now }).Ports(), func(_ *testing.T, by time.Duration) { now = now.Add(by) })
 }
+
+func TestRunsLeaveThroughAnArchive(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	conformance.Archive(t, memory.New(func() time.Time { return now }).Ports(), func(_ *testing.T, by time.Duration) { now = now.Add(by) })
+}

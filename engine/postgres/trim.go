@@ -63,25 +63,22 @@ const (
 func (s *Store) Trim(ctx context.Context, keep store.Retention) (more bool, err error) {
 	err = s.db.alone(ctx, trimLock, func(t *tx) error {
 		more = false
-		var own, longer []string
-		var ownTimes, longerTimes []int64
-		for _, p := range slices.Sorted(maps.Keys(keep.Pipelines)) {
-			own, ownTimes = append(own, p), append(ownTimes, keep.Pipelines[p].Microseconds())
+		terms := termsOf(keep)
+		var longer []string
+		var longerTimes []int64
+		for i, p := range terms.own {
 			if keep.Pipelines[p] > keep.Keep {
-				longer, longerTimes = append(longer, p), append(longerTimes, keep.Pipelines[p].Microseconds())
+				longer, longerTimes = append(longer, p), append(longerTimes, terms.times[i])
 			}
 		}
-		var others *int64 // how long the runs of other pipelines are kept; null is for ever
-		if keep.Keep > 0 {
-			us := keep.Keep.Microseconds()
-			others = &us
+		if !keep.Archived {
+			t.queue(deleteFromRest, terms.others, terms.own, terms.times, trimRest).Exec(func(c pgconn.CommandTag) error {
+				more = more || c.RowsAffected() == trimRest
+				return nil
+			})
 		}
-		t.queue(deleteFromRest, others, own, ownTimes, trimRest).Exec(func(c pgconn.CommandTag) error {
-			more = more || c.RowsAffected() == trimRest
-			return nil
-		})
-		if others != nil {
-			t.queue(deleteOldEvents, others, longer, longerTimes, trimEvents).QueryRow(func(r pgx.Row) error {
+		if terms.others != nil {
+			t.queue(deleteOldEvents, terms.others, longer, longerTimes, trimEvents).QueryRow(func(r pgx.Row) error {
 				var ids int
 				err := r.Scan(&ids)
 				more = more || ids == trimEvents
@@ -139,12 +136,14 @@ func (s *Store) trimDays(ctx context.Context, keep store.Retention) (more bool, 
 			if leaves == s.days.known[d.Name] {
 				continue
 			}
-			did, err := t.trimDay(ctx, d, keep)
-			if err != nil || did {
-				more = did
+			left, err := t.trimDay(ctx, d, keep)
+			if err != nil || left == dayShrank {
+				more = err == nil
 				return err
 			}
-			s.days.known[d.Name] = leaves
+			if left == dayStays {
+				s.days.known[d.Name] = leaves
+			}
 		}
 		return nil
 	})
@@ -168,28 +167,51 @@ func (d pastDay) leaves(keep store.Retention) string {
 	return strings.Join(of, " ")
 }
 
-// trimDay removes some of the old runs of a partition, and reports whether it did.
-func (t *tx) trimDay(ctx context.Context, d pastDay, keep store.Retention) (did bool, err error) {
-	table := pgx.Identifier{d.Name}.Sanitize()
-	var there, old []string
-	t.queue(fmt.Sprintf(findPipelines, table)).Query(rows(&there, pgx.RowTo[string]))
+// What trimDay has made of a partition.
+type dayLeft int
+
+const (
+	dayStays  dayLeft = iota // it has nothing that may leave
+	dayShrank                // runs have left it, or it was dropped
+	dayWaits                 // it has runs that leave when they are archived
+)
+
+// trimDay removes some of the old runs of a partition.
+func (t *tx) trimDay(ctx context.Context, d pastDay, keep store.Retention) (dayLeft, error) {
+	there, old, err := t.pipelinesOf(ctx, d, keep)
+	if err != nil {
+		return dayStays, err
+	}
+	switch {
+	case len(there) == 0, len(old) == len(there) && !keep.Archived:
+		t.queue(shortLocks)
+		t.queue("drop table " + d.table())
+	case len(old) == 0:
+		return dayStays, nil
+	case keep.Archived:
+		return dayWaits, nil
+	default:
+		t.queue(fmt.Sprintf(deletePast, d.table()), old, trimRest)
+	}
+	return dayShrank, t.send(ctx)
+}
+
+// pipelinesOf returns the pipelines that have runs in a partition, and those of them whose runs may leave it.
+func (t *tx) pipelinesOf(ctx context.Context, d pastDay, keep store.Retention) (there, old []string, err error) {
+	t.queue(fmt.Sprintf(findPipelines, d.table())).Query(rows(&there, pgx.RowTo[string]))
 	if err := t.send(ctx); err != nil {
-		return false, err
+		return nil, nil, err
 	}
 	for _, p := range there {
 		if keep.IsPast(p, time.Duration(d.Age)*time.Microsecond) {
 			old = append(old, p)
 		}
 	}
-	switch {
-	case len(old) == len(there):
-		t.queue(shortLocks)
-		t.queue("drop table " + table)
-	case len(old) > 0:
-		t.queue(fmt.Sprintf(deletePast, table), old, trimRest)
-	}
-	return len(old) > 0 || len(there) == 0, t.send(ctx)
+	return there, old, nil
 }
+
+// table returns the name of the partition in SQL.
+func (d pastDay) table() string { return pgx.Identifier{d.Name}.Sanitize() }
 
 const (
 	// The index of pipeline and seq finds the bound. A run that ends at the same time only makes

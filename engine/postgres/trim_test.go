@@ -64,17 +64,64 @@ func partition(t *testing.T, c *pgx.Conn, ago ...int) {
 
 func TestRunsAreKeptByTheirPipeline(t *testing.T) {
 	t.Parallel()
+	eachHistory(t, conformance.Retention)
+}
+
+func TestRunsLeaveThroughAnArchive(t *testing.T) {
+	t.Parallel()
+	eachHistory(t, conformance.Archive)
+}
+
+// eachHistory runs a test whose runs are in partitions of days, or in the rest.
+func eachHistory(t *testing.T, test func(*testing.T, store.Store, func(t *testing.T, by time.Duration))) {
 	for name, ago := range map[string][]int{"in partitions of days": {3, 9, 39}, "in the rest": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := enginetest.Postgres(t)
 			s, c := open(t, dsn), connect(t, dsn)
 			partition(t, c, ago...)
-			conformance.Retention(t, s.Ports(), func(t *testing.T, by time.Duration) {
+			test(t, s.Ports(), func(t *testing.T, by time.Duration) {
 				run(t, c, fmt.Sprintf("update history set ended = ended - interval '%d seconds'", int(by.Seconds())))
 				run(t, c, fmt.Sprintf("update events set accepted = accepted - interval '%d seconds'", int(by.Seconds())))
 			})
 		})
+	}
+}
+
+// A day leaves as a whole when its runs are archived and gone, and not before.
+func TestADayIsDroppedWhenItsRunsAreArchived(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s, c := open(t, dsn), connect(t, dsn)
+	finish(t, s, join(t, s), "a")
+	partition(t, c, 9)
+	run(t, c, `insert into history select (jsonb_populate_record(h, jsonb_build_object('seq', n, 'id', n::text,
+		'ended', now() - interval '9 days', 'pipeline', 'p' || n % 7))).* from history h, generate_series(1, 2500) n`)
+	keep := store.Retention{Keep: week, Archived: true}
+	days := func() (n int) {
+		if err := c.QueryRow(t.Context(), "select count(*) from pg_inherits where inhparent = 'history'::regclass").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	had, archived := days(), map[string]bool{}
+	for part, want := range []int{1200, 1200, 100, 0} {
+		if more, err := s.Trim(t.Context(), keep); err != nil || more != (want == 0) {
+			t.Errorf("part %d: more %v, %v", part, more, err)
+		}
+		page, err := s.Past(t.Context(), keep, 1200, 1<<30)
+		if err != nil || len(page) != want {
+			t.Fatalf("part %d: want %d runs, have %d, %v", part, want, len(page), err)
+		}
+		for _, r := range page {
+			archived[r.ID] = true
+		}
+		if err := s.Forget(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(archived) != 2500 || days() != had-1 {
+		t.Errorf("want 2500 runs archived and their day dropped, have %d, and %d partitions of %d", len(archived), days(), had)
 	}
 }
 

@@ -97,6 +97,13 @@ func (o *Runs) Erase(ctx context.Context, e Erasure, by store.Actor) (r ErasureR
 	if r.Remains, err = db.Scrub(ctx, e.Vacuum); err != nil {
 		return r, err
 	}
+	_, archive, err := readArchiving(ctx, o.Store.Documents)
+	if err != nil {
+		return r, err
+	}
+	if archive.Address != "" {
+		r.Remains = append(r.Remains, "the archive "+archive.Address+": runs of the key that have left the store before; remove them there")
+	}
 	r.Ended = time.Now().UTC()
 	return r, o.noteErasure(ctx, &r, r, by)
 }

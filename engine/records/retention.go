@@ -31,6 +31,9 @@ type Retention struct {
 
 	Keep      time.Duration // how long ended runs and ids of events are kept, unless a pipeline says otherwise; 0 is forever
 	KeepAudit time.Duration // the same for audit records
+
+	// Archiver says whether runs leave only through an archive.
+	Archiver *Archiver
 }
 
 // Run deletes old data until ctx ends.
@@ -68,13 +71,25 @@ func (r *Retention) trimRuns(ctx context.Context, _ time.Duration) (more bool, e
 	if r.Runs.Store.Trimmer == nil || r.IsBehind() {
 		return false, nil
 	}
-	keep := store.Retention{Keep: r.Keep, Pipelines: map[string]time.Duration{}}
+	keep := r.Terms()
+	if keep.Archived, err = r.Archiver.Governs(ctx); err != nil {
+		return false, err
+	}
+	return r.Runs.Store.Trimmer.Trim(ctx, keep)
+}
+
+// Terms returns how long runs stay by the current definition.
+func (r *Retention) Terms() store.Retention {
+	keep := store.Retention{Keep: r.Keep, Pipelines: map[string]time.Duration{}, Last: map[string]int{}}
 	for _, p := range r.Runs.Library.Present().Bundle.Pipelines {
 		if p.Retention > 0 {
 			keep.Pipelines[p.ID] = p.Retention
 		}
+		if p.Keep > 0 {
+			keep.Last[p.ID] = p.Keep
+		}
 	}
-	return r.Runs.Store.Trimmer.Trim(ctx, keep)
+	return keep
 }
 
 // thinRuns deletes runs of pipelines that limit how many are kept.
@@ -82,6 +97,9 @@ func (r *Retention) thinRuns(ctx context.Context, _ time.Duration) (more bool, e
 	store := r.Runs.Store.Trimmer
 	if store == nil || r.IsBehind() {
 		return false, nil
+	}
+	if archived, err := r.Archiver.Governs(ctx); err != nil || archived {
+		return false, err
 	}
 	for _, p := range r.Runs.Library.Present().Bundle.Pipelines {
 		if p.Keep == 0 {

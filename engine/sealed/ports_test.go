@@ -25,6 +25,7 @@ var sealing = map[string]string{
 	"TaskEnqueued": "TakeEnqueued",
 	"TaskQueue":    "PutTasks CancelTasks",
 	"TaskWork":     "ClaimTasks ReportTasks ExchangeTasks",
+	"Trimmer":      "Past",
 }
 
 // bare are those that neither take nor return what is sealed.
@@ -50,7 +51,7 @@ var bare = map[string]string{
 	"TaskMaintenance": "PromoteTasks RaiseTasks ReclaimTasks ExpireTasks VacuumTasks",
 	"TaskWork":        "BeatTasks WatchTasks",
 	"Tokens":          "AllTokens SetToken",
-	"Trimmer":         "Trim TrimRuns",
+	"Trimmer":         "Trim TrimRuns Forget",
 	"Usage":           "AddUsage UsageSince TimedSince",
 	"Waker":           "Wake",
 }

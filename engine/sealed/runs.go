@@ -148,3 +148,15 @@ func (m marked) ListMarked(ctx context.Context, f store.RunFilter) ([]store.RunR
 	all, err = m.v.openRecords(ctx, all, err)
 	return all, cursors, more, err
 }
+
+// trimmer opens the records of runs that leave.
+type trimmer struct {
+	store.Trimmer
+	v *Vault
+}
+
+// Past implements [store.Trimmer].
+func (t trimmer) Past(ctx context.Context, r store.Retention, limit int, bytes int64) ([]store.RunRecord, error) {
+	all, err := t.Trimmer.Past(ctx, r, limit, bytes)
+	return t.v.openRecords(ctx, all, err)
+}

@@ -73,6 +73,9 @@ func (r *Ring) wrap(ctx context.Context, s *store.Store) (*Vault, error) {
 	s.Audits = audits{s.Audits, v}
 	s.Degradation = degradation{s.Degradation, v}
 	s.Documents = documents{s.Documents, v}
+	if s.Trimmer != nil {
+		s.Trimmer = trimmer{s.Trimmer, v}
+	}
 	if s.Tasks != nil {
 		t := *s.Tasks
 		t.Queue, t.Work, t.Admin = taskQueue{t.Queue, v}, taskWork{t.Work, v}, taskAdmin{t.Admin, v}

@@ -3,9 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
+	"time"
 
 	"procaas/engine/model"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 	"procaas/engine/triggers"
 )
@@ -38,7 +41,10 @@ type oldRun struct {
 // Trim implements [store.Trimmer]. It deletes the id of an event together with its run, unless the run leaves before it.
 func (s *Store) Trim(ctx context.Context, keep store.Retention) (more bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
-		gone, err := t.trim(keep)
+		gone, err := 0, error(nil)
+		if !keep.Archived {
+			gone, err = t.trim(keep)
+		}
 		if err != nil {
 			return err
 		}
@@ -125,6 +131,55 @@ func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more b
 		return nil
 	})
 	return more, err
+}
+
+const (
+	findPast    = "select %s from (select * from history where pipeline = $1 and ended <= $2 order by ended limit $3) h"
+	findSurplus = `select %s from (select * from history where pipeline = $1 and seq <= (
+		select seq from history where pipeline = $1 order by seq desc limit 1 offset $2) order by seq limit $3) h`
+	findAgain = "select seq, id, event from history where id = ? and version = ?"
+)
+
+// Past implements [store.Trimmer].
+func (s *Store) Past(ctx context.Context, keep store.Retention, limit int, bytes int64) ([]store.RunRecord, error) {
+	p := sqlstore.Past{Limit: limit, Bytes: bytes}
+	found, err := s.read.QueryContext(ctx, findPipelines)
+	if err != nil {
+		return nil, err
+	}
+	there, err := collect(found, func(r *sql.Rows) (p string, err error) { return p, r.Scan(&p) })
+	for _, pipeline := range there {
+		if own := keep.Of(pipeline); err == nil && own > 0 {
+			err = s.ReadPast(ctx, &p, findPast, pipeline, time.Now().Add(-own).UnixMicro())
+		}
+		if last, ok := keep.Last[pipeline]; err == nil && ok && len(p.Runs) == 0 {
+			err = s.ReadPast(ctx, &p, findSurplus, pipeline, last)
+		}
+	}
+	return p.Runs, err
+}
+
+// Forget implements [store.Trimmer]. The ids of events become alone, and leave with the next Trim if they are old.
+func (s *Store) Forget(ctx context.Context, runs []store.RunRecord) error {
+	for some := range slices.Chunk(runs, trimRuns) {
+		err := s.writer.do(ctx, func(t *tx) error {
+			for _, r := range some {
+				var o oldRun
+				found, err := t.row(findAgain, []any{r.ID, r.Version}, &o.seq, &o.id, &o.event)
+				if err == nil && found {
+					err = t.forget(o, true)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // emitted returns the additional place where a migration has noted the id of an event that was

@@ -92,12 +92,23 @@ func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 func TestRunsAreKeptByTheirPipeline(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kept.db")
-	conformance.Retention(t, open(t, file).Ports(), func(t *testing.T, by time.Duration) {
+	conformance.Retention(t, open(t, file).Ports(), aging(file))
+}
+
+func TestRunsLeaveThroughAnArchive(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "archived.db")
+	conformance.Archive(t, open(t, file).Ports(), aging(file))
+}
+
+// aging makes what is in a file older.
+func aging(file string) func(t *testing.T, by time.Duration) {
+	return func(t *testing.T, by time.Duration) {
 		db := beside(t, file)
 		for _, sql := range []string{"update history set ended = ended - ?", "update events set accepted = accepted - ?"} {
 			if _, err := db.ExecContext(t.Context(), sql, by.Microseconds()); err != nil {
 				t.Fatal(err)
 			}
 		}
-	})
+	}
 }

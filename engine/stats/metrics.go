@@ -61,6 +61,7 @@ type Metrics struct {
 	StoreLost   prometheus.Gauge
 	Stalled     prometheus.Gauge // in seconds
 
+	archive  archive
 	handlers *liveGauges[HandlerInfo]
 	services *liveGauges[guard.ServiceInfo]
 	parked   *liveGauges[ParkedRuns]
@@ -93,7 +94,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	handler := handlerLabels()
 	m := &Metrics{
 		handlers: newHandlerGauges(), services: newServiceGauges(), parked: newParkedGauges(), behind: newBehindGauges(),
-		handled: newHandlerTolerance(), piped: newPipelineTolerance(), targets: newTargetGauges(),
+		handled: newHandlerTolerance(), piped: newPipelineTolerance(), targets: newTargetGauges(), archive: newArchive(r),
 		HandlerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_calls_total",
 			Help: "Attempts of handlers that ended, and skipped handlers, by outcome.",

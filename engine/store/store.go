@@ -394,12 +394,24 @@ type Trimmer interface {
 	// more reports that there may be others. The ids of their events stay known as long as others,
 	// except old firings of triggers.
 	TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error)
+
+	// Past reads a page of the runs that Trim and TrimRuns would delete by r, with their checkpoints. It has up to limit runs, and no
+	// more bytes of events and checkpoints than given, but at least one run if there is any. It changes nothing.
+	Past(ctx context.Context, r Retention, limit int, bytes int64) ([]RunRecord, error)
+
+	// Forget deletes runs that Past has returned. A run that is gone or has another version now stays as it is. The ids of their
+	// events stay as long as Trim keeps them.
+	Forget(ctx context.Context, runs []RunRecord) error
 }
 
 // A Retention says how long ended runs, and the ids of events, stay in a store.
 type Retention struct {
 	Keep      time.Duration            // for which both are kept; 0 is for ever
 	Pipelines map[string]time.Duration // for which ended runs of pipelines with a retention of their own are kept
+	Last      map[string]int           // how many ended runs of pipelines stay at most; only for Past
+
+	// Archived says that runs leave by Forget alone. Trim deletes only the rest.
+	Archived bool
 }
 
 // Of returns how long ended runs of a pipeline are kept. 0 is for ever.

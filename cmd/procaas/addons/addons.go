@@ -1,6 +1,6 @@
 // Package addons lists the add-ons of this program. Without one of them the program builds and works, but for what
-// the add-on adds: the build tags without_balancer, without_inbox, without_queue, without_sharding, without_signon, without_sql,
-// without_subscriptions and without_webhooks leave one out.
+// the add-on adds: the build tags without_archive, without_balancer, without_inbox, without_queue, without_sharding,
+// without_signon, without_sql, without_subscriptions and without_webhooks leave one out.
 package addons
 
 import (
@@ -20,7 +20,7 @@ import (
 // All lists the add-ons. Their handler types in the reference and their flags in the help have this order.
 // Each command asks for them. Nobody changes the list.
 var All = sync.OnceValue(func() []addon.Addon {
-	return slices.Concat(balancing(), sharded(), queued(), divided(), hooked(), subscribed(), databases(), signedOn())
+	return slices.Concat(balancing(), sharded(), queued(), divided(), hooked(), subscribed(), databases(), signedOn(), archived())
 })
 
 // Language is the language of files: its core, and the sections of the add-ons.

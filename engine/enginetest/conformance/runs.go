@@ -461,4 +461,38 @@ var trimRunsCases = []storeCase{
 		again := p.acceptFor(0, ticks[0])
 		p.equal("an event of a run that is forgotten", again[0].Duplicate, true)
 	}},
+	{"all but the last runs of a pipeline leave through an archive, with what they have", func(p *probe) {
+		db := p.Trimmer
+		if db == nil {
+			return // it keeps all
+		}
+		node := p.join()
+		var ticks []model.Intake
+		for i := range 5 {
+			tick := p.event(fmt.Sprint("k", i), unordered, func(in *model.Intake) {
+				in.Pipeline, in.Event.Payload = "tick", map[string]any{"said": fmt.Sprint(i)}
+			})
+			p.accept(tick)
+			end := change(node.claimOne(tick.ID), model.Cancelled)
+			end.Error, end.Checkpoint = "what it said", []byte(`{"of":"it"}`)
+			node.commit(end)
+			ticks = append(ticks, tick)
+		}
+		keep := store.Retention{Last: map[string]int{"tick": 2, "other": 1}, Archived: true}
+		page, err := db.Past(p.Context(), keep, 10, 1<<20)
+		p.must(err)
+		p.equal("runs that leave", len(page), 3)
+		for _, r := range page {
+			r.Place = ""
+			p.equal("a run that leaves", r, p.run(r.ID))
+			p.equal("its error", r.Error, "what it said")
+		}
+		p.must(db.Forget(p.Context(), page))
+		page, err = db.Past(p.Context(), keep, 10, 1<<20)
+		p.must(err)
+		p.equal("runs that still leave", len(page), 0)
+		p.wantRuns(2)
+		again := p.acceptFor(0, ticks[0])
+		p.equal("an event of a run that is archived", again[0].Duplicate, true)
+	}},
 }

@@ -322,3 +322,17 @@ func (s runs) Trim(ctx context.Context, r store.Retention) (more bool, err error
 func (s runs) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	return s.tidy(ctx, func(db *store.Cell) (bool, error) { return db.Trimmer.TrimRuns(ctx, pipeline, keep) })
 }
+
+// Past implements [store.Trimmer]. Each cell has a page. A run may be in two cells while it moves, but ended runs stay where they are.
+func (s runs) Past(ctx context.Context, r store.Retention, limit int, bytes int64) ([]store.RunRecord, error) {
+	all, err := ask(ctx, s.directory, func(db *store.Cell) ([]store.RunRecord, error) {
+		return db.Trimmer.Past(ctx, r, limit, bytes/int64(len(s.parts)))
+	})
+	return slices.Concat(all...), err
+}
+
+// Forget implements [store.Trimmer]. Each cell forgets those that it has.
+func (s runs) Forget(ctx context.Context, gone []store.RunRecord) error {
+	_, err := ask(ctx, s.directory, func(db *store.Cell) (any, error) { return nil, db.Trimmer.Forget(ctx, gone) })
+	return err
+}

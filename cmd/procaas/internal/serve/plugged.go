@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/access"
 	"procaas/engine/api/transport"
 	"procaas/engine/pgkit"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -215,6 +216,16 @@ func (n *Node) erasers() (all []store.EraseFunc) {
 		}
 	}
 	return all
+}
+
+// archive returns where ended runs go before they leave the store.
+func (n *Node) archive() records.ArchiveOptions {
+	for _, p := range n.parts {
+		if p.Archive != (records.ArchiveOptions{}) {
+			return p.Archive
+		}
+	}
+	return records.ArchiveOptions{}
 }
 
 // running is what the parts get of the node when it runs.
