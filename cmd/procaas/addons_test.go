@@ -38,6 +38,7 @@ var ofProducts = map[string]struct{ args, file, with, without, flag string }{
 		"unknown flag: --cell", "--cell"},
 	"subscriptions": {"validate FILE", subscribedFlow, "no problems in 1 file", `unknown field "subscriptions"`, ""},
 	"sql":           {"validate FILE", databaseFlow, "no problems in 1 file", `unknown field "databases"`, ""},
+	"archive":       {"serve --archive ftp://a --pipelines FILE", plainFlow, "want file:///FOLDER or s3://", "unknown flag: --archive", "--archive"},
 	"signon":        {"access test FILE", accessFile, "has 1 rule for", `unknown command "access"`, "--access"},
 }
 

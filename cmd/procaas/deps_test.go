@@ -86,6 +86,8 @@ var homes = []struct {
 		[]string{"engine", "engine/node", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"},
 		"spans are made by the engine",
 	},
+	{"github.com/minio/minio-go", []string{"handlers/archive"}, "only the archive knows S3"},
+	{"github.com/parquet-go/parquet-go", []string{"handlers/archive"}, "only the archive writes Parquet"},
 	{"github.com/coreos/go-oidc", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
 	{"golang.org/x/oauth2", []string{"handlers/signon", "engine/outbound"}, "only sign-on and credentials of services know issuers of tokens"},
 	{"github.com/go-jose/go-jose", []string{"handlers/signon"}, "only sign-on knows issuers of tokens"},
@@ -248,7 +250,7 @@ func pluggedIn(from string) bool {
 func harness(from string) bool { return strings.HasPrefix(from, "engine/enginetest") }
 
 // products are the folders of the add-ons.
-var products = []string{"handlers/balancer", "handlers/inbox", "handlers/queue", "handlers/sharding", "handlers/signon", "handlers/sql", "handlers/subscriptions", "handlers/webhooks"}
+var products = []string{"handlers/archive", "handlers/balancer", "handlers/inbox", "handlers/queue", "handlers/sharding", "handlers/signon", "handlers/sql", "handlers/subscriptions", "handlers/webhooks"}
 
 // knowProducts are packages that know a product although they are neither its own nor the list of add-ons.
 var knowProducts = []string{

@@ -11,6 +11,7 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine/addon"
+	"procaas/engine/alert"
 	"procaas/engine/api/cli"
 	"procaas/engine/records"
 	"procaas/handlers/archive"
@@ -19,11 +20,22 @@ import (
 // New returns the add-on.
 func New() addon.Addon {
 	return addon.Addon{
-		Name: "archive", New: newProcess,
+		Name: "archive", New: newProcess, Alerts: alerts,
 		ServeHelp: `With --archive, ended runs go to a folder or a bucket before they leave the store. The store
 notes that it has an archive: from then on no node removes runs that are not archived,
 until a node ends it by --archive none.`,
 	}
+}
+
+// alerts are the rules of the archive.
+func alerts(server string) []alert.Rule {
+	return []alert.Rule{{
+		Name: "ProcaasArchiveFailing", For: "15m", Labels: alert.Severity("warning"), Expr: "max(procaas_archive_failing) == 1",
+		Annotations: alert.Explain("ended runs cannot be archived, so they stay in the store",
+			"The folder is full or gone, or the bucket does not answer; /readyz says which. Nothing is lost, and nothing leaves the store, which "+
+				"grows meanwhile.",
+			"procaas doctor"+alert.ServerFlag(server)),
+	}}
 }
 
 // none is the address that ends the archive of a store.
