@@ -43,5 +43,5 @@ func (m *Metrics) ShowArchive(failing bool) {
 	}
 }
 
-// ShowOldest shows how long ago the run ended that waits longest for the archive of this node; 0 if none waits.
+// ShowOldest shows how long ago the run ended that waits longest for the archive of this node. 0 means that none waits.
 func (m *Metrics) ShowOldest(age time.Duration) { m.archive.oldest.Set(age.Seconds()) }

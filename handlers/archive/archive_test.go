@@ -354,3 +354,21 @@ func TestWrongAddressesAreRefused(t *testing.T) {
 		t.Error("want the format csv refused")
 	}
 }
+
+func BenchmarkKeep(b *testing.B) {
+	for _, f := range archive.Formats() {
+		b.Run(f.Name, func(b *testing.B) {
+			a, err := archive.Open("file://"+b.TempDir(), f.Name)
+			if err != nil {
+				b.Fatal(err)
+			}
+			all := runs(1000)
+			for b.Loop() {
+				if err := a.Keep(b.Context(), part("one", all)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*len(all)), "µs/run")
+		})
+	}
+}

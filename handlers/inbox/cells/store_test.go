@@ -123,7 +123,7 @@ var whole = flag.Bool("whole", false, "check all of the contract, not only what 
 // their own here, and are always checked; make test-long ONLY=cells checks the rest, which takes minutes.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	groups := []string{"Nodes", "Moves", "Bundles", "Erase"}
+	groups := []string{"Nodes", "Moves", "Bundles", "Erase", "TrimRuns"}
 	if *whole {
 		groups = nil // all
 	}
