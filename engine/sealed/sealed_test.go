@@ -96,7 +96,7 @@ func TestConformance(t *testing.T) {
 // TestConformanceOfPostgres is TestConformance for PostgreSQL. Its tasks are those of an add-on.
 func TestConformanceOfPostgres(t *testing.T) {
 	t.Parallel()
-	only := []string{"Inbox", "Documents", "Erase"}
+	only := []string{"Documents", "Erase"}
 	if *whole {
 		only = nil
 	}
