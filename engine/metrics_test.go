@@ -63,7 +63,10 @@ pipelines:
 }
 
 // contract lists what dashboards and alerts are built on: names, types and labels.
-const contract = `procaas_checkpoint_seconds HISTOGRAM
+const contract = `procaas_archive_failing GAUGE
+procaas_archive_oldest_seconds GAUGE
+procaas_archive_runs_total COUNTER
+procaas_checkpoint_seconds HISTOGRAM
 procaas_claims_stalled_seconds GAUGE
 procaas_events_accepted_total COUNTER
 procaas_events_shed_total COUNTER reason
