@@ -2,7 +2,6 @@
 package subscriptions
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -77,11 +76,11 @@ func text(v *expr.Value, env datum.Env) (string, error) {
 	switch data := data.(type) {
 	case string:
 		if data == "" {
-			return "", errors.New("want text, have an empty one")
+			return "", fmt.Errorf("%s: want text, have an empty one", v.Span)
 		}
 		return data, nil
 	case int:
 		return fmt.Sprint(data), nil
 	}
-	return "", fmt.Errorf("want text, have %s", datum.Describe(data))
+	return "", fmt.Errorf("%s: want text, have %s", v.Span, datum.Describe(data))
 }

@@ -127,7 +127,7 @@ func text(v *expr.Value, env datum.Env) (string, error) {
 	case int:
 		return fmt.Sprint(data), nil
 	}
-	return "", fmt.Errorf("want text, have %s", datum.Describe(data))
+	return "", fmt.Errorf("%s: want text, have %s", v.Span, datum.Describe(data))
 }
 
 // deliveryID returns the id that a provider gives a delivery, the same for each attempt.
