@@ -53,6 +53,9 @@ func (d *devStubs) read() (*stub.Spec, error) {
 // restart serves the stub services from their current files. Files with errors change nothing.
 func (d *devStubs) restart(ctx context.Context) {
 	spec, err := d.read()
+	if err == nil && spec == nil && d.server == nil {
+		return // a folder came or went, and there are no stubs
+	}
 	if err != nil || spec == nil {
 		if err != nil && !errors.Is(err, cli.ErrFindings) { // findings are already printed
 			fmt.Fprintf(d.Err, "procaas: %v\n", err)
