@@ -82,17 +82,13 @@ const (
 
 // wind finds the last firing of a trigger that is new to this node. With catch-up: skip, firings
 // that were due while no node ran are dropped. Otherwise they follow the last firing.
-func (f *Firer) wind(ctx context.Context, c *clockwork, now time.Time) error {
+func (f *Firer) wind(ctx context.Context, c *clockwork, mark Mark, now time.Time) error {
 	c.last = now
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
 	id, err := f.Events.LastEvent(ctx, Source(c.trigger.ID))
 	if err != nil {
 		return fmt.Errorf("trigger %s: last firing: %w", c.trigger.ID, err)
-	}
-	mark, err := f.Marks.Read(ctx, c.trigger.ID)
-	if err != nil {
-		return err
 	}
 	last, fired := DueAt(id)
 	if mark.Passed.After(last) {
@@ -158,6 +154,7 @@ func (f *Firer) windAll(ctx context.Context, b *tree.Bundle, stands map[string]s
 		return nil, err
 	}
 	now := f.Clock.Now()
+	var marks map[string]Mark // read for the first trigger that is new
 	var works []*clockwork
 	for _, t := range b.Triggers {
 		c, err := newClockwork(t)
@@ -170,13 +167,24 @@ func (f *Firer) windAll(ctx context.Context, b *tree.Bundle, stands map[string]s
 		case ok:
 			c.last = now
 		default:
-			if err := f.wind(ctx, c, now); err != nil {
+			if marks == nil {
+				if marks, err = f.allMarks(ctx); err != nil {
+					return nil, err
+				}
+			}
+			if err := f.wind(ctx, c, marks[t.ID], now); err != nil {
 				return nil, err
 			}
 		}
 		works = append(works, c)
 	}
 	return works, nil
+}
+
+func (f *Firer) allMarks(ctx context.Context) (map[string]Mark, error) {
+	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
+	defer cancel()
+	return f.Marks.All(ctx)
 }
 
 // tick fires triggers until ctx ends or the definition changes.
