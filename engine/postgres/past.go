@@ -22,8 +22,6 @@ const (
 	findRest = `select %s from (select * from history_rest h where ended < clock_timestamp()
 		- coalesce((select k.keep from unnest($2::text[], $3::bigint[]) as k (pipeline, keep) where k.pipeline = h.pipeline), $1::bigint)
 		* interval '1 microsecond' limit $4) h`
-	findSurplus = `select %s from (select * from history where pipeline = $1 and seq <= (
-		select seq from history where pipeline = $1 order by seq desc limit 1 offset $2) order by seq limit $3) h`
 
 	// The bounds leave the partitions of other days out.
 	forgetRuns = `delete from history h using unnest($1::text[], $2::bigint[]) as g (id, version)
@@ -40,7 +38,7 @@ func (s *Store) Past(ctx context.Context, keep store.Retention, limit int, bytes
 	}
 	for _, pipeline := range slices.Sorted(maps.Keys(keep.Last)) {
 		if err == nil && len(p.Runs) == 0 {
-			err = s.ReadPast(ctx, p, findSurplus, pipeline, keep.Last[pipeline])
+			err = s.ReadSurplus(ctx, p, pipeline, keep.Last[pipeline])
 		}
 	}
 	if err != nil {

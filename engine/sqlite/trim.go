@@ -134,9 +134,7 @@ func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more b
 }
 
 const (
-	findPast    = "select %s from (select * from history where pipeline = $1 and ended <= $2 order by ended limit $3) h"
-	findSurplus = `select %s from (select * from history where pipeline = $1 and seq <= (
-		select seq from history where pipeline = $1 order by seq desc limit 1 offset $2) order by seq limit $3) h`
+	findPast  = "select %s from (select * from history where pipeline = $1 and ended <= $2 order by ended limit $3) h"
 	findAgain = "select seq, id, event from history where id = ? and version = ?"
 )
 
@@ -153,7 +151,7 @@ func (s *Store) Past(ctx context.Context, keep store.Retention, limit int, bytes
 			err = s.ReadPast(ctx, &p, findPast, pipeline, time.Now().Add(-own).UnixMicro())
 		}
 		if last, ok := keep.Last[pipeline]; err == nil && ok && len(p.Runs) == 0 {
-			err = s.ReadPast(ctx, &p, findSurplus, pipeline, last)
+			err = s.ReadSurplus(ctx, &p, pipeline, last)
 		}
 	}
 	return p.Runs, err

@@ -54,3 +54,11 @@ func (s *Store) ReadPast(ctx context.Context, p *Past, query string, args ...any
 	}
 	return err
 }
+
+const findSurplus = `select %s from (select * from history where pipeline = $1 and seq <= (
+	select seq from history where pipeline = $1 order by seq desc limit 1 offset $2) order by seq limit $3) h`
+
+// ReadSurplus adds to a page the runs of a pipeline that are older than the last ones that it keeps.
+func (s *Store) ReadSurplus(ctx context.Context, p *Past, pipeline string, last int) error {
+	return s.ReadPast(ctx, p, findSurplus, pipeline, last)
+}
