@@ -221,6 +221,24 @@ func TestOutboxSurvivesKill9(t *testing.T) {
 	second.terminate()
 }
 
+// killOneOfTwo starts two nodes with their store beside the tables of the service, and kills the first one while a program that has only the
+// right to call a function writes rows. The nodes can be started again.
+func (s *service) killOneOfTwo(ctx context.Context, flow, function string, writes *sync.WaitGroup, rows int) (a, b *crashing, second *child) {
+	s.t.Helper()
+	s.exec(ctx, "create role app login; grant select, update on accounts to app")
+	s.writer = "postgres://app@" + s.server.Addr() + "/postgres"
+	a = newCrashing(s.t, s.server.URL, flow, "")
+	first := a.start(ctx)
+	s.exec(ctx, "grant execute on function "+function+" to app")
+	writes.Go(func() { s.write(ctx, rows) })
+	b = newCrashing(s.t, a.store, flow, "")
+	second = b.start(ctx)
+	s.awaitTaken(ctx, 300)
+	first.kill()
+	s.awaitTaken(ctx, 1000)
+	return a, b, second
+}
+
 // TestSubmittedEventsSurviveKill9 kills one of two nodes, and then the store, while a program submits 3,000 events in its own transactions.
 func TestSubmittedEventsSurviveKill9(t *testing.T) {
 	t.Parallel()
@@ -228,20 +246,10 @@ func TestSubmittedEventsSurviveKill9(t *testing.T) {
 	defer cancel()
 	s := newService(ctx, t)
 	s.table, s.send = "submitted", "select procaas_submit('counted', $1, jsonb_build_object('n', n)) from a"
-	s.exec(ctx, "create role app login; grant select, update on accounts to app")
-	s.writer = "postgres://app@" + s.server.Addr() + "/postgres"
-	a := newCrashing(t, s.server.URL, submittedFlow, "")
-	first := a.start(ctx)
-	s.exec(ctx, "grant execute on function procaas_submit to app")
 	const rows = 3000
 	var writes sync.WaitGroup
-	writes.Go(func() { s.write(ctx, rows) })
 	defer writes.Wait()
-	b := newCrashing(t, a.store, submittedFlow, "")
-	second := b.start(ctx)
-	s.awaitTaken(ctx, 300)
-	first.kill()
-	s.awaitTaken(ctx, 1000)
+	_, b, second := s.killOneOfTwo(ctx, submittedFlow, "procaas_submit", &writes, rows)
 	if err := s.server.Restart(ctx, enginetest.StopImmediate); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +270,7 @@ func TestSubmittedEventsSurviveKill9(t *testing.T) {
 }
 
 // enqueuedFlow counts the tasks of each key.
-var enqueuedFlow = "flows:" + strings.SplitN(strings.Replace(countedFlow, "    on: counted\n", "    queue: {concurrency: {key: 1}, retry: {attempts: 5}}\n", 1), "flows:", 2)[1]
+var enqueuedFlow = strings.Replace(countedPipelines, "    on: counted\n", "    queue: {concurrency: {key: 1}, retry: {attempts: 5}}\n", 1)
 
 // TestEnqueuedTasksSurviveKill9 kills each of two nodes in turn, while a program enqueues 3,000 tasks in its own transactions. Each
 // committed one is done once.
@@ -272,21 +280,11 @@ func TestEnqueuedTasksSurviveKill9(t *testing.T) {
 	defer cancel()
 	s := newService(ctx, t)
 	s.table, s.send = "enqueued", "select procaas_enqueue('count', jsonb_build_object('n', n), $1) from a"
-	s.exec(ctx, "create role app login; grant select, update on accounts to app")
-	s.writer = "postgres://app@" + s.server.Addr() + "/postgres"
-	a := newCrashing(t, s.server.URL, enqueuedFlow, "")
-	first := a.start(ctx)
-	s.exec(ctx, "grant execute on function procaas_enqueue to app")
 	const rows = 3000
 	var writes sync.WaitGroup
-	writes.Go(func() { s.write(ctx, rows) })
 	defer writes.Wait()
-	b := newCrashing(t, a.store, enqueuedFlow, "")
-	second := b.start(ctx)
-	s.awaitTaken(ctx, 300)
-	first.kill()
-	s.awaitTaken(ctx, 1000)
-	first = a.start(ctx)
+	a, _, second := s.killOneOfTwo(ctx, enqueuedFlow, "procaas_enqueue", &writes, rows)
+	first := a.start(ctx)
 	second.kill()
 	writes.Wait()
 	all, _, err := s.sums(ctx, s.db)

@@ -22,21 +22,8 @@ subscriptions:
     type: counted
     event-id: !$ message.headers['message-id']
     key: !$ message.body.key
-flows: [{id: account, shared-state: {last: -1, events: 0, wrong: 0}}]
 brokers: [{id: rabbit, kind: rabbitmq, servers: [URL]}]
-pipelines:
-  - id: count
-    on: counted
-    flow: account
-    stages:
-      - id: a
-        handlers:
-          - id: keep
-            set:
-              events: !$ events + 1
-              wrong: !$ "event.payload.n > last ? wrong : wrong + 1"
-              last: !$ event.payload.n
-      - id: b
+` + countedPipelines + `      - id: b
         handlers:
           - {id: tell, publish: {broker: rabbit, exchange: counted, routing-key: !$ event.key, body: {n: !$ event.payload.n}}}
 `

@@ -21,17 +21,8 @@ import (
 	"procaas/handlers/subscriptions/remote"
 )
 
-// countedFlow counts the events of each key, and those that come before an earlier one.
-const countedFlow = `
-subscriptions:
-  - id: orders
-    broker: nats
-    servers: [URL]
-    stream: ORDERS
-    filter: orders.>
-    type: counted
-    key: !$ message.body.key
-    parallelism: 2
+// countedPipelines count the events of each key, and those that come before an earlier one.
+const countedPipelines = `
 flows: [{id: account, shared-state: {last: -1, events: 0, wrong: 0}}]
 pipelines:
   - id: count
@@ -46,6 +37,19 @@ pipelines:
               wrong: !$ "event.payload.n > last ? wrong : wrong + 1"
               last: !$ event.payload.n
 `
+
+// countedFlow counts the messages of JetStream.
+const countedFlow = `
+subscriptions:
+  - id: orders
+    broker: nats
+    servers: [URL]
+    stream: ORDERS
+    filter: orders.>
+    type: counted
+    key: !$ message.body.key
+    parallelism: 2
+` + countedPipelines
 
 const countedKeys = 100
 
