@@ -8,39 +8,12 @@ import (
 	"procaas/dsl/tree"
 )
 
-// literal returns the text of a field that is not computed.
-func literal(v *expr.Value) (string, bool) {
-	if v == nil {
-		return "", false
-	}
-	data, ok := v.Literal()
-	if !ok {
-		return "", false
-	}
-	text, ok := data.(string)
-	return text, ok
-}
-
 // checkNoSecrets refuses secrets in a body whose values are stored or shown: in the inbox, in the
 // shared state, or in an error.
 func checkNoSecrets(b *tree.Body) {
-	eachSecret(b.Value, func(v *expr.Value) {
+	b.Value.Secrets(func(v *expr.Value) {
 		b.Errorf(v.Span, rules.Body, "send it with a request", "%s keeps what it is given, so it takes no secret", b.Handler.Type)
 	})
-}
-
-// eachSecret finds the secrets in a value.
-func eachSecret(v *expr.Value, found func(*expr.Value)) {
-	if v == nil || v.Expr() != nil {
-		return
-	}
-	// A value that is not an expression, a literal, a list or a mapping is a secret.
-	if _, plain := v.Literal(); !plain && len(v.Items()) == 0 {
-		found(v)
-	}
-	for _, item := range v.Items() {
-		eachSecret(item, found)
-	}
 }
 
 // checkOneOf requires exactly one of the fields.

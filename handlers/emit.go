@@ -99,11 +99,11 @@ func (*Emit) CheckBody(b *tree.Body) {
 	if b.Field("at") != nil && b.Field("delay") != nil {
 		b.Errorf(b.Field("delay").Span, rules.Body, "keep one of them", "at and delay exclude each other")
 	}
-	if source, ok := literal(b.Field("source")); ok && model.IsReservedSource(source) {
+	if source, ok := b.Field("source").Text(); ok && model.IsReservedSource(source) {
 		b.Errorf(b.Field("source").Span, rules.Body, "leave source out, or name the program that the event is about",
 			"the source %q is reserved for the engine's own events and for people in the console", source)
 	}
-	eventType, ok := literal(b.Field("type"))
+	eventType, ok := b.Field("type").Text()
 	if !ok {
 		return
 	}

@@ -41,10 +41,10 @@ func checkAddress(b *tree.Body) {
 	} else if service != nil {
 		b.Errorf(service.Span, rules.Body, "add path: /…", "service needs a path")
 	}
-	if id, ok := literal(b.Field("service")); ok && b.Bundle.Service(id) == nil {
+	if id, ok := b.Field("service").Text(); ok && b.Bundle.Service(id) == nil {
 		unknownService(b, id)
 	}
-	if text, ok := literal(b.Field("url")); ok {
+	if text, ok := b.Field("url").Text(); ok {
 		checkURL(b, text)
 	}
 }
@@ -52,7 +52,7 @@ func checkAddress(b *tree.Body) {
 // checkServicePath finds a query in the path. It would be escaped, and the service would get an
 // unknown path.
 func checkServicePath(b *tree.Body, path *expr.Value) {
-	text, ok := literal(path)
+	text, ok := path.Text()
 	if !ok {
 		return
 	}
@@ -129,7 +129,7 @@ func checkPayload(b *tree.Body) {
 		}
 		given = value
 	}
-	method, _ := literal(b.Field("method"))
+	method, _ := b.Field("method").Text()
 	switch {
 	// A null body means no body: see [Request.method].
 	case b.Field("body").Expr() != nil && b.Field("method") == nil && b.Field("body").Outline().Types()&datum.NullShape != 0:
@@ -145,7 +145,7 @@ func checkPayload(b *tree.Body) {
 
 // checkCredentials finds requests that do not get the credentials of their service, or that set the header of these.
 func checkCredentials(b *tree.Body) {
-	if text, ok := literal(b.Field("url")); ok {
+	if text, ok := b.Field("url").Text(); ok {
 		u, err := parseTarget(text)
 		if err != nil {
 			return
@@ -162,7 +162,7 @@ func checkCredentials(b *tree.Body) {
 			"a request with a url gets no credentials, although service %q has %s", s.ID, has)
 		return
 	}
-	id, ok := literal(b.Field("service"))
+	id, ok := b.Field("service").Text()
 	if s := b.Bundle.Service(id); !ok || s == nil || s.Auth == nil {
 		return
 	}
@@ -177,7 +177,7 @@ func checkCredentials(b *tree.Body) {
 // declared services.
 func checkSecrets(b *tree.Body) {
 	if len(b.Bundle.Services) == 0 {
-		eachSecret(b.Value, func(v *expr.Value) {
+		b.Value.Secrets(func(v *expr.Value) {
 			b.Errorf(v.Span, rules.UnknownHost, "declare the host below services, and write service and path instead of url",
 				"a secret is sent to a declared service only, and there is none")
 		})

@@ -92,10 +92,10 @@ func checkCloudEvent(b *tree.Body) {
 	}
 	for _, name := range []string{"type", "source", "subject", "time", "mode"} {
 		v := event.Get(name)
-		if text, ok := literal(v); ok && text == "" || ok && hasControls(text) {
+		if text, ok := v.Text(); ok && text == "" || ok && hasControls(text) {
 			b.Errorf(v.Span, rules.Body, "write text without control characters", "%s of an event: want text, have %q", name, text)
 		}
-		eachSecret(v, func(v *expr.Value) {
+		v.Secrets(func(v *expr.Value) {
 			b.Errorf(v.Span, rules.Body, "send it in data", "%s of an event cannot be a secret", name)
 		})
 	}
@@ -104,7 +104,7 @@ func checkCloudEvent(b *tree.Body) {
 // eventData returns the data of an event that is the body of its request, or nil.
 func eventData(body *expr.Value) *expr.Value {
 	event := body.Get("cloudevent")
-	if mode, _ := literal(event.Get("mode")); mode != binaryMode {
+	if mode, _ := event.Get("mode").Text(); mode != binaryMode {
 		return nil
 	}
 	return event.Get("data")

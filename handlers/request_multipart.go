@@ -136,11 +136,11 @@ func checkParts(b *tree.Body) {
 			b.Errorf(given[1].Span, rules.Body, "keep one of text, json and base64", "a part has one content")
 		}
 		for _, name := range []string{"name", "base64", "file-name", "content-type"} {
-			eachSecret(p.Get(name), func(v *expr.Value) {
+			p.Get(name).Secrets(func(v *expr.Value) {
 				b.Errorf(v.Span, rules.Body, "send it in text or json", "%s of a part cannot be a secret", name)
 			})
 		}
-		if text, ok := literal(p.Get("base64")); ok {
+		if text, ok := p.Get("base64").Text(); ok {
 			if _, err := base64.StdEncoding.DecodeString(text); err != nil {
 				b.Errorf(p.Get("base64").Span, rules.Body, "write text for what is no base64", "want text in base64: %v", err)
 			}

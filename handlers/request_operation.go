@@ -12,7 +12,7 @@ import (
 
 // Operation returns the operation that a body calls. ok is false if the service is computed.
 func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
-	service, ok := literal(body.Get("service"))
+	service, ok := body.Get("service").Text()
 	if !ok && body.Get("service") != nil {
 		return contracts.Operation{}, false
 	}
@@ -24,7 +24,7 @@ func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 	if data := eventData(body); data != nil {
 		o.Body = data
 	}
-	reading, given := literal(body.Get("response"))
+	reading, given := body.Get("response").Text()
 	// auto reads JSON from a service that declares what it sends. A computed value of response
 	// promises nothing.
 	o.JSON = body.Get("response") == nil || given && (reading == "json" || reading == "auto")
@@ -34,13 +34,10 @@ func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 // Takes returns the longest time of an attempt. The timeout of the handler is not included, because
 // it replaces that of the service.
 func (*Request) Takes(b *tree.Body) tree.Longest {
-	if d, ok := b.Duration("timeout"); ok {
+	if d, ok := b.Timeout(); ok {
 		return tree.Longest{Time: d}
 	}
-	if b.Handler.Timeout > 0 {
-		return tree.Longest{Time: b.Handler.Timeout}
-	}
-	if id, ok := literal(b.Field("service")); ok {
+	if id, ok := b.Field("service").Text(); ok {
 		if s := b.Bundle.Service(id); s != nil {
 			return tree.Longest{Time: s.Timeout}
 		}
@@ -52,7 +49,7 @@ func (*Request) Takes(b *tree.Body) tree.Longest {
 // computed body is null.
 func methodOf(body *expr.Value) string {
 	if v := body.Get("method"); !v.IsNull() {
-		method, _ := literal(v)
+		method, _ := v.Text()
 		return method
 	}
 	sends := false

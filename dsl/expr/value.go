@@ -108,6 +108,23 @@ func (v *Value) Walk(visit func(*Value)) {
 	}
 }
 
+// Secrets visits the secrets in the value.
+func (v *Value) Secrets(visit func(*Value)) {
+	v.Walk(func(v *Value) {
+		if v.Kind == ValueSecret {
+			visit(v)
+		}
+	})
+}
+
+// SecretName returns the name of the secret that the value is. It is empty for an absent value.
+func (v *Value) SecretName() string {
+	if v == nil {
+		return ""
+	}
+	return v.Secret
+}
+
 // Literal returns the value if it contains neither expressions nor secrets.
 func (v *Value) Literal() (data any, ok bool) {
 	if !v.Fixed() {

@@ -108,6 +108,14 @@ func (b *Body) Duration(name string) (d time.Duration, ok bool) {
 	return d, err == nil
 }
 
+// Timeout returns the longest time of one attempt that the body sets, or else its handler. ok is false if neither does.
+func (b *Body) Timeout() (d time.Duration, ok bool) {
+	if d, ok = b.Duration("timeout"); ok {
+		return d, true
+	}
+	return b.Handler.Timeout, b.Handler.Timeout > 0
+}
+
 // OwnTypes lists the handler types that authors use, and how to see those of the built-in pipelines, whose names have
 // a dot.
 func OwnTypes(types []string) []string {

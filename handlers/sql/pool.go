@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -173,7 +174,7 @@ func (p *Pool) configure(d *language.Database) (*pgxpool.Config, error) {
 // prove sets how the node proves to a database who it is, and how it knows the database.
 func (p *Pool) prove(d *language.Database, c *pgx.ConnConfig) error {
 	secret := func(v *expr.Value) (text string, err error) {
-		if name := language.SecretName(v); name != "" {
+		if name := v.SecretName(); name != "" {
 			text, err = p.o.Secrets(secrets.Use{Name: name, To: d.ID, Owner: d.Owner})
 		}
 		return text, err
@@ -219,7 +220,7 @@ func (p *Pool) Degraded() error {
 			away = append(away, fmt.Errorf("database %s: %w", c.of.ID, c.away))
 		}
 	}
-	slices.SortFunc(away, func(a, b error) int { return len(a.Error()) - len(b.Error()) })
+	slices.SortFunc(away, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(away...)
 }
 

@@ -110,12 +110,8 @@ func (*SQL) Peer(body *expr.Value) string {
 
 // Takes returns the longest time of an attempt.
 func (*SQL) Takes(b *tree.Body) tree.Longest {
-	d, ok := b.Duration("timeout")
-	if ok {
+	if d, ok := b.Timeout(); ok {
 		return tree.Longest{Time: d}
-	}
-	if b.Handler.Timeout > 0 {
-		return tree.Longest{Time: b.Handler.Timeout}
 	}
 	id, _ := b.Field("database").Text()
 	if database := language.Of(b.Bundle, id); database != nil {
@@ -128,7 +124,9 @@ func (*SQL) Takes(b *tree.Body) tree.Longest {
 func (*SQL) CheckBody(b *tree.Body) {
 	checkDatabase(b)
 	checkStatement(b)
-	noSecrets(b.Value, b)
+	b.Value.Secrets(func(v *expr.Value) {
+		b.Errorf(v.Span, rules.Body, "keep it in the database", "a server logs the values of statements, so a parameter takes no secret")
+	})
 	if v := b.Handler.Verification(); v != nil && v.Body == b.Value {
 		if reads, _ := b.Field("read-only").Literal(); reads != true {
 			b.Errorf(b.Span, rules.Body, "add read-only: true", "a verification that may write would count as the call that it asks about")
@@ -187,18 +185,5 @@ func checkStatement(b *tree.Body) {
 			place = given.Span
 		}
 		b.Errorf(place, rules.Body, s.Remedy(), "%v", s.Count(have))
-	}
-}
-
-// noSecrets reports secrets, since a server logs parameters and shows them to its administrators.
-func noSecrets(v *expr.Value, b *tree.Body) {
-	if v == nil {
-		return
-	}
-	if v.Kind == expr.ValueSecret {
-		b.Errorf(v.Span, rules.Body, "keep it in the database", "a server logs the values of statements, so a parameter takes no secret")
-	}
-	for _, item := range v.Items() {
-		noSecrets(item, b)
 	}
 }

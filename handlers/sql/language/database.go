@@ -64,14 +64,6 @@ type DatabaseTLS struct {
 	Key *expr.Value `yaml:"key" kind:"secret" expr:"no"`
 }
 
-// SecretName returns the name of the secret that a field names, or "".
-func SecretName(v *expr.Value) string {
-	if v.IsNull() {
-		return ""
-	}
-	return v.Secret
-}
-
 // A Place is where a database is, and who connects.
 type Place struct {
 	User, Host, Port, Name string
@@ -129,9 +121,9 @@ func (p Place) HostPort() string { return net.JoinHostPort(p.Host, p.Port) }
 
 // Reached describes all that needs other connections when it changes.
 func (d *Database) Reached() string {
-	text := fmt.Sprintf("%s %s %q %d", d.ID, d.Address, SecretName(d.Password), d.MaxConnections)
+	text := fmt.Sprintf("%s %s %q %d", d.ID, d.Address, d.Password.SecretName(), d.MaxConnections)
 	if t := d.TLS; t != nil {
-		text += fmt.Sprintf(" tls %q", []string{SecretName(t.CA), SecretName(t.Certificate), SecretName(t.Key)})
+		text += fmt.Sprintf(" tls %q", []string{t.CA.SecretName(), t.Certificate.SecretName(), t.Key.SecretName()})
 	}
 	return text
 }
@@ -191,7 +183,7 @@ func check(d *Database, c *tree.Checking) {
 	if c.Bundle.Service(d.ID) != nil {
 		c.Errorf(d.PlaceOf("id", d.Span), rules.Database, "rename one of them", "operators could not tell database %q from the service of that name", d.ID)
 	}
-	if t := d.TLS; t != nil && (SecretName(t.Certificate) == "") != (SecretName(t.Key) == "") {
+	if t := d.TLS; t != nil && (t.Certificate.SecretName() == "") != (t.Key.SecretName() == "") {
 		c.Errorf(d.PlaceOf("tls", d.Span), rules.Database, "write both certificate: and key:, or none",
 			"tls of database %q has a certificate without its key, or a key without its certificate", d.ID)
 	}

@@ -26,7 +26,7 @@ func (c *Connection) TLSConfig() (*tls.Config, error) {
 	}
 	var pem [3]string
 	for i, field := range []*expr.Value{c.TLS.CA, c.TLS.Certificate, c.TLS.Key} {
-		name := language.SecretName(field)
+		name := field.SecretName()
 		if name == "" {
 			continue
 		}

@@ -1,6 +1,13 @@
 package broker
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+
+	"procaas/engine/model"
+)
 
 // An Outgoing is a message to send. Every attempt of a call sends the same one.
 type Outgoing struct {
@@ -32,3 +39,16 @@ type Stored struct {
 
 // A Dial connects to the broker, to send to it.
 type Dial func(ctx context.Context, c *Connection) (Publisher, error)
+
+// Classified adds the class of an error, by which retries and fallbacks know it. of adds that of an error that the broker itself has
+// sent, and returns nil for others.
+func Classified(err error, of func(error) error) error {
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &certificate):
+		return model.WithClass(model.ClassCertificate, err)
+	}
+	return cmp.Or(of(err), model.WithClass("connection", err))
+}

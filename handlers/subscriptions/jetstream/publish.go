@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
@@ -73,22 +72,20 @@ func checkSubject(subject string) error {
 }
 
 // classified adds the class of an error of NATS, by which retries and fallbacks know it.
-func classified(err error) error {
+func classified(err error) error { return broker.Classified(err, sent) }
+
+// sent adds the class of an error that the server has sent, or returns nil for others.
+func sent(err error) error {
 	var refused *jetstream.APIError
-	var certificate *tls.CertificateVerificationError
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return err
 	case errors.Is(err, nats.ErrMaxPayload):
 		return model.Permanent(err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrPermissionViolation):
 		return model.WithClass(model.ClassCredentials, err)
-	case errors.As(err, &certificate):
-		return model.WithClass(model.ClassCertificate, err)
 	case errors.As(err, &refused):
 		return model.WithClass(strconv.Itoa(refused.Code), err)
 	}
-	return model.WithClass("connection", err)
+	return nil
 }
 
 // Broken implements [broker.Publisher].

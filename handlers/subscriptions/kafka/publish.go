@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -69,19 +68,17 @@ func (p *publisher) Publish(ctx context.Context, m *broker.Outgoing) (broker.Sto
 }
 
 // classified adds the class of an error of Kafka, by which retries and fallbacks know it.
-func classified(err error) error {
-	var certificate *tls.CertificateVerificationError
+func classified(err error) error { return broker.Classified(err, sent) }
+
+// sent adds the class of an error that the server has sent, or returns nil for others.
+func sent(err error) error {
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return err
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.InvalidRecord):
 		return model.Permanent(err)
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return model.WithClass(model.ClassCredentials, err)
-	case errors.As(err, &certificate):
-		return model.WithClass(model.ClassCertificate, err)
 	}
-	return model.WithClass("connection", err)
+	return nil
 }
 
 // Broken implements [broker.Publisher].

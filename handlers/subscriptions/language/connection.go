@@ -54,22 +54,14 @@ type Encryption struct {
 	Key *expr.Value `yaml:"key" kind:"secret" expr:"no"`
 }
 
-// SecretName returns the name of the secret that a field names, or "".
-func SecretName(v *expr.Value) string {
-	if v.IsNull() {
-		return ""
-	}
-	return v.Secret
-}
-
 // text describes all that needs a new connection when it changes.
 func (k *Connection) text() string {
 	text := fmt.Sprintf("%q", k.Servers)
 	if a := k.Auth; a != nil {
-		text += fmt.Sprintf(" %s %q %q", a.Mechanism, a.Username, []string{SecretName(a.Password), SecretName(a.Token), SecretName(a.Credentials)})
+		text += fmt.Sprintf(" %s %q %q", a.Mechanism, a.Username, []string{a.Password.SecretName(), a.Token.SecretName(), a.Credentials.SecretName()})
 	}
 	if t := k.TLS; t != nil {
-		text += fmt.Sprintf(" tls %q", []string{SecretName(t.CA), SecretName(t.Certificate), SecretName(t.Key)})
+		text += fmt.Sprintf(" tls %q", []string{t.CA.SecretName(), t.Certificate.SecretName(), t.Key.SecretName()})
 	}
 	return text
 }
@@ -91,7 +83,7 @@ type Placed interface {
 // Check reports what cannot work with a kind of broker. of names what connects, which is at a place and has the fields.
 func (k *Connection) Check(of, kind string, fields Placed, at diag.Span, c *tree.Checking) {
 	k.checkServers(of, kind, fields.PlaceOf("servers", at), at, c)
-	if t := k.TLS; t != nil && (SecretName(t.Certificate) == "") != (SecretName(t.Key) == "") {
+	if t := k.TLS; t != nil && (t.Certificate.SecretName() == "") != (t.Key.SecretName() == "") {
 		c.Errorf(fields.PlaceOf("tls", at), rules.Subscription, "write both certificate: and key:, or none",
 			"tls of %s has a certificate without its key, or a key without its certificate", of)
 	}

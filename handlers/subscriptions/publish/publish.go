@@ -170,11 +170,8 @@ func checkHeader(name string) error {
 
 // Takes returns the longest time of an attempt.
 func (*Publish) Takes(b *tree.Body) tree.Longest {
-	if d, ok := b.Duration("timeout"); ok {
+	if d, ok := b.Timeout(); ok {
 		return tree.Longest{Time: d}
-	}
-	if b.Handler.Timeout > 0 {
-		return tree.Longest{Time: b.Handler.Timeout}
 	}
 	return tree.Longest{Time: defaultTimeout}
 }
@@ -186,7 +183,9 @@ func (*Publish) CheckBody(b *tree.Body) {
 			b.Errorf(k.Span, rules.Body, "", "%v", err)
 		}
 	}
-	noSecrets(b.Value, b)
+	b.Value.Secrets(func(v *expr.Value) {
+		b.Errorf(v.Span, rules.Body, "give the reader the secret in another way", "the broker keeps what it is sent, so a message takes no secret")
+	})
 	name := b.Field("broker")
 	if name == nil {
 		return
@@ -231,18 +230,5 @@ func checkTo(b *tree.Body, k *language.Broker) {
 		case field == want && (v == nil || isLiteral && text == ""):
 			b.Errorf(b.Span, rules.Body, "add "+want+":", "a message for broker %s needs a %s", k.ID, want)
 		}
-	}
-}
-
-// noSecrets reports secrets, since a broker keeps messages and shows them to its readers.
-func noSecrets(v *expr.Value, b *tree.Body) {
-	if v == nil {
-		return
-	}
-	if v.Kind == expr.ValueSecret {
-		b.Errorf(v.Span, rules.Body, "give the reader the secret in another way", "the broker keeps what it is sent, so a message takes no secret")
-	}
-	for _, item := range v.Items() {
-		noSecrets(item, b)
 	}
 }

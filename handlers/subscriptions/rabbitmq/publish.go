@@ -2,7 +2,6 @@ package rabbitmq
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
@@ -146,18 +145,16 @@ func (s *sending) why() error {
 }
 
 // classified adds the class of an error of RabbitMQ, by which retries and fallbacks know it.
-func classified(err error) error {
+func classified(err error) error { return broker.Classified(err, sent) }
+
+// sent adds the class of an error that the server has sent, or returns nil for others.
+func sent(err error) error {
 	var refused *amqp.Error
-	var certificate *tls.CertificateVerificationError
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return err
-	case errors.As(err, &certificate):
-		return model.WithClass(model.ClassCertificate, err)
 	case errors.Is(err, amqp.ErrCredentials):
 		return model.WithClass(model.ClassCredentials, err)
 	case !errors.As(err, &refused):
-		return model.WithClass("connection", err)
+		return nil
 	}
 	switch refused.Code {
 	case amqp.AccessRefused, amqp.NotAllowed:
@@ -167,7 +164,7 @@ func classified(err error) error {
 	case amqp.ContentTooLarge, amqp.PreconditionFailed:
 		return model.Permanent(err)
 	}
-	return model.WithClass("connection", err)
+	return nil
 }
 
 // Broken implements [broker.Publisher].
