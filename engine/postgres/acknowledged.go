@@ -119,6 +119,18 @@ func (a *acknowledged) check(ctx context.Context, c *pgx.Conn) (s server, err er
 	return s, nil
 }
 
+// errStandby reports a server that cannot say yet what it lacks, as it may be promoted at any moment.
+var errStandby = errors.New("the server is a standby, or it still recovers, so nothing can be written there")
+
+// checkPrimary is [acknowledged.check], and refuses a standby.
+func (a *acknowledged) checkPrimary(ctx context.Context, c *pgx.Conn) (server, error) {
+	s, err := a.check(ctx, c)
+	if err == nil && s.standby {
+		err = errStandby
+	}
+	return s, err
+}
+
 // lacks says what of a mark the server lacks. It is empty if the server has everything, or cannot
 // tell.
 func (s *server) lacks(m mark) string {
@@ -151,11 +163,12 @@ func (a *acknowledged) turnOff(why error) {
 func formatLSN(lsn int64) string { return fmt.Sprintf("%X/%X", uint64(lsn)>>32, uint32(lsn)) }
 
 // intact returns an error if a node must not renew its lease: an [store.ErrLost] if the server lacks
-// what was acknowledged, or another error if somebody has brought newer tables. A connection asks the
-// server when it is made. Behind a pooler, another server may be behind the same connection.
+// what was acknowledged, or another error if it is a standby, or if somebody has brought newer tables.
+// A connection asks the server when it is made. Behind a pooler, another server may be behind the same
+// connection.
 func (d *database) intact(ctx context.Context) error {
 	return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		s, err := d.acked.check(ctx, c.Conn())
+		s, err := d.acked.checkPrimary(ctx, c.Conn())
 		if err == nil {
 			err = d.inc.confirm(ctx, c, s)
 		}

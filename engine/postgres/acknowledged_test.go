@@ -123,6 +123,51 @@ func TestTheLastAcknowledgedEventIsMissed(t *testing.T) {
 	}
 }
 
+// A connection is made while the server still recovers, as after restoring a backup. It is promoted before the connection is used.
+func TestConnectionsToAStandbyAreMadeAnewOnceItIsPromoted(t *testing.T) {
+	t.Parallel()
+	p := startPair(t)
+	s := open(t, strings.TrimSuffix(p.dsn, "&target_session_attrs=read-write"))
+	node := join(t, s)
+	if _, err := s.Beat(t.Context(), node, time.Minute, ""); err != nil {
+		t.Fatal(err)
+	}
+	p.caughtUp()
+	p.cutOff()
+	if err := write(t, s, "acknowledged"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.primary.Halt(enginetest.StopImmediate); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.standby.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := &crew{t: t}
+	c.eventually("people see what the standby has", func() bool {
+		_, err := s.Nodes(t.Context())
+		return err == nil
+	})
+	if _, err := s.Beat(t.Context(), node, time.Minute, ""); err == nil || !postgres.IsAway(err) {
+		t.Errorf("want a beat refused until the standby is promoted, have %v", err)
+	}
+	if _, err := postgres.Open(t.Context(), p.standby.URL, postgres.Options{}); !postgres.IsAway(err) {
+		t.Errorf("want a start that waits for the promotion, since nobody can say yet whether the store was restored, have %v", err)
+	}
+	if _, err := openRestored(t, p.standby.URL).Adopt(t.Context(), "triggers/", true, store.Actor{}); err == nil {
+		t.Error("want a standby not taken for a store that needs no adopting")
+	}
+	if err := p.standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(t, s, "refused"); !errors.Is(err, store.ErrLost) {
+		t.Errorf("want an event refused, have %v", err)
+	}
+	if _, err := s.Run(t.Context(), "refused"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("want nothing written to the server that was set back, have %v", err)
+	}
+}
+
 // A failover that loses nothing, a crash and a restart are no reason to refuse a server.
 func TestServersThatHaveEverythingAreAccepted(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func IsAway(err error) bool {
 			away = true
 		case errors.As(e, new(*pgconn.ParseConfigError)):
 			return false
-		case errors.As(e, &network), errors.Is(e, io.EOF), errors.Is(e, io.ErrUnexpectedEOF):
+		case errors.As(e, &network), errors.Is(e, io.EOF), errors.Is(e, io.ErrUnexpectedEOF), errors.Is(e, errStandby):
 			away = true
 		}
 	}

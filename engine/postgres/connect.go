@@ -100,8 +100,10 @@ const sessionSettings = `select set_config('statement_timeout', $1, false), set_
 
 // prepareSession prepares a new connection. It refuses a server that may lose data, because the
 // server may be another one after a failover. If that server lacks what was acknowledged, nothing can
-// be written through the connection. People can still read what is left. Each statement runs once,
-// so it is not prepared first, which would take another round trip.
+// be written through the connection. People can still read what is left. Nor can anything be written
+// through a connection to a standby, whatever becomes of it: [database.mayPass] makes another one, which
+// asks the server after its promotion. Each statement runs once, so it is not prepared first, which would
+// take another round trip.
 func prepareSession(ctx context.Context, c *pgx.Conn, acked *acknowledged, pooled, unsafe bool) error {
 	if !pooled {
 		args := append(timeouts(), seconds(keepIdle), seconds(keepInterval), fmt.Sprint(keepCount))
@@ -109,14 +111,18 @@ func prepareSession(ctx context.Context, c *pgx.Conn, acked *acknowledged, poole
 			return err
 		}
 	}
-	switch _, err := acked.check(ctx, c); {
-	case errors.Is(err, store.ErrLost) && !pooled: // behind a pooler, the session is not this process's own
+	server, err := acked.check(ctx, c)
+	lost := errors.Is(err, store.ErrLost)
+	if err != nil && !lost {
+		return err
+	}
+	if lost {
 		c.PgConn().CustomData()[ofLoss] = err
+	}
+	if (lost || server.standby) && !pooled { // behind a pooler, the session is not this process's own
 		if _, err := c.Exec(ctx, "set default_transaction_read_only = on"); err != nil {
 			return err
 		}
-	case err != nil && !errors.Is(err, store.ErrLost):
-		return err
 	}
 	if unsafe {
 		return nil

@@ -99,7 +99,7 @@ func (s *Store) recognize(ctx context.Context) error {
 
 // restored compares where nodes last wrote with where the store is. why is empty if it was not restored, as far as one can tell.
 func (d *database) restored(ctx context.Context, c *pgxpool.Conn) (at origin, why string, seen time.Time, err error) {
-	s, err := d.acked.check(ctx, c.Conn())
+	s, err := d.acked.checkPrimary(ctx, c.Conn())
 	if err != nil {
 		return at, "", seen, err
 	}
