@@ -159,7 +159,7 @@ func TestCrashAtEveryIO(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		sweepAll(t, func(t *testing.T) string { return enginetest.Postgres(t) })
+		sweepAll(t, func(t *testing.T) string { return enginetest.MigratedPostgres(t) })
 	})
 }
 

@@ -46,7 +46,7 @@ func TestConformance(t *testing.T) {
 
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	conformance.Crash(t, func() string { return enginetest.Postgres(t) },
+	conformance.Crash(t, func() string { return enginetest.MigratedPostgres(t) },
 		func(ctx context.Context, dsn string) (store.Store, error) {
 			db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
 			if err != nil {
