@@ -105,10 +105,16 @@ func (w *work) queuePlainEnds(t *tx) {
 	var versions []int64
 	var checkpoints pgtype.FlatArray[[]byte]
 	var left pgtype.FlatArray[*string]
+	var keys keySet
+	unknown := []string{} // runs whose keys the change does not say; nil would be null
 	alone := true
 	for i := range w.steps {
 		if c := &w.steps[i]; c.Status == model.Succeeded {
 			alone = alone && c.Alone
+			keys.add(!c.Alone, c.Flow, c.Key)
+			if c.Flow == "" {
+				unknown = append(unknown, c.Run)
+			}
 			ids, versions = append(ids, c.Run), append(versions, c.Version)
 			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
 			checkpoints, left = append(checkpoints, sqlstore.Blob(c.Checkpoint)), append(left, leftOut(c.Change))
@@ -121,7 +127,7 @@ func (w *work) queuePlainEnds(t *tx) {
 		t.queue(endAlone, w.node, ids, versions, bundles, pipelines, checkpoints, left).Query(rows(&w.ended, pgx.RowTo[string]))
 		return
 	}
-	t.queue(lockKeysOf, ids, []string{}, []string{})
+	t.queue(lockKeysOf, unknown, keys.flows, keys.keys)
 	t.queue(endPlain, w.node, ids, versions, bundles, pipelines, checkpoints, left).Query(func(rows pgx.Rows) error {
 		var id string
 		var rank *int64

@@ -60,13 +60,17 @@ func (k *keyring) unused() (flows, keys []string) {
 	return flows, keys
 }
 
+// isOlder leaves out the keys that this transaction has created. Nobody else sees them, and they have no runs, so there is nothing to lock
+// or to read.
+const isOlder = "k.xmin is distinct from pg_current_xact_id_if_assigned()::xid"
+
 const (
 	// Every transaction locks keys in this order, so there is no deadlock.
 	insertKeys = `insert into keys (flow, key)
 	select distinct k.flow, k.key from unnest($1::text[], $2::text[]) as k (flow, key) order by 1, 2
 	on conflict do nothing returning flow, key`
 	lockKeys = `select from unnest($1::text[], $2::text[]) as u (flow, key), keys k
-	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])
+	where k.flow = any (array[u.flow]) and k.key = any (array[u.key]) and ` + isOlder + `
 	order by u.flow collate "C", u.key collate "C" for no key update of k`
 	// A separate statement, so that it sees what was committed while lockKeys waited.
 	readKeys = `select k.flow, k.key, k.state, k.shared,
@@ -76,7 +80,8 @@ const (
 		and not (place = 'scheduled' and due > clock_timestamp()) offset 0) as pending,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
 		and ordered and place = 'parked' and awaits is not null offset 0) as listens
-	from unnest($1::text[], $2::text[]) as u (flow, key), keys k where k.flow = any (array[u.flow]) and k.key = any (array[u.key])`
+	from unnest($1::text[], $2::text[]) as u (flow, key), keys k where k.flow = any (array[u.flow]) and k.key = any (array[u.key])
+	and ` + isOlder
 	deleteKeys = `delete from keys k using unnest($1::text[], $2::text[]) as u (flow, key)
 	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])`
 )
