@@ -32,8 +32,8 @@ const (
 		from nodes join leases using (node) where gone is null and node <> $1) l,
 		lateral (select case when seen + silence < clock_timestamp() then lease_until else seen + silence end as at) a
 		where seen + silence / 2 < clock_timestamp() and at between clock_timestamp() and clock_timestamp() + interval '1 second'),
-	exists (select from nodes join leases using (node) where gone is null and node <> $1 and lease_until >= clock_timestamp()
-		and seen + least((lease_until - seen) * 2 / 3, interval '1.6 s') < clock_timestamp()),
+	exists (select from presence join nodes using (node) where gone is null and node <> $1 and server = pg_postmaster_start_time()
+		and not exists (select from pg_stat_get_activity(session))),
 	(select revision from fallback), (select decided from fallback)`
 )
 
@@ -54,7 +54,7 @@ type pulse struct {
 	next *time.Time // when the next run is due
 	dead bool       // the lease of some node has ended
 	ends *time.Time // when the lease of a silent node ends, or when it may be judged
-	late bool       // a node is silent enough to be dead
+	cut  bool       // the session of another node is gone, so that it may be dead
 
 	decided *time.Time
 	moves   []string // runs and definitions
@@ -72,10 +72,10 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		return store.Beat{Watched: p.Watched, Beats: p.Beats}, fmt.Errorf("beat: %w", err)
 	}
 	s.db.inc.renewed()
-	if p.late {
+	if p.cut {
 		dead, err := s.presence.judge(ctx, s.db.pool)
 		if err != nil {
-			s.log.Warn("it cannot be found out whether a silent node is dead, waiting for the end of its lease", "error", err)
+			s.log.Warn("it cannot be found out whether a node without a session is dead, waiting for the end of its lease", "error", err)
 		}
 		p.dead = p.dead || dead
 	}
@@ -153,7 +153,7 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bund
 		t.queue(renewNode, node, lease.Microseconds(), bundle)
 		t.queue(readBeat, node, ready.rank, ready.at, due).QueryRow(value(&p.Now, &p.live, &p.Beats, &p.Cancelled, &p.moves, &p.Ready, &p.next,
 			&p.Revision,
-			&p.Nodes, &p.dead, &p.ends, &p.late, &p.Outages, &p.decided))
+			&p.Nodes, &p.dead, &p.ends, &p.cut, &p.Outages, &p.decided))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}

@@ -14,7 +14,8 @@ import (
 // other. But a killed process leaves a trace at once: the system closes its connections, and the
 // server ends their sessions. So each node tells the store which session is open as long as the
 // node lives. It is the session that listens for hints. A node whose session is gone, and that is
-// silent for two beats, is dead.
+// silent for two beats, is dead. So is one whose session is gone, and whose process was on the machine of
+// the judge and has ended.
 //
 // The session of a live process may end too, for example when a network cuts connections. The
 // process notices that. It tells the store with its next beat, and opens another session. Until

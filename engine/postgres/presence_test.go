@@ -168,6 +168,33 @@ func TestSessionsOfAnotherServerProveNothing(t *testing.T) {
 	}
 }
 
+// A process of this machine that has ended is dead, however lately it was heard of.
+func TestEndedProcessIsTakenOverWithTheNextBeat(t *testing.T) {
+	t.Parallel()
+	ended := exec.Command("true")
+	if err := ended.Start(); err != nil {
+		t.Fatal(err)
+	}
+	name := postgres.NameProcess(ended.Process.Pid)
+	if err := ended.Wait(); err != nil || name == "" {
+		t.Fatalf("want the name of a process that has ended, have %q, %v", name, err)
+	}
+	dsn := enginetest.Postgres(t)
+	s, other := judge(t, dsn)
+	killed, err := postgres.Open(t.Context(), dsn, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, watched := enlist(t, killed, "run")
+	run(t, connect(t, dsn), "update presence set process = $2 where node = $1", node, name)
+	wantAlive(t, s, other, node, "a node whose session is open")
+	if err := killed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-watched
+	beatUntilReady(t, s, other)
+}
+
 // A process that is started again knows at once that the one before it has ended.
 func TestProcessThatHasEndedIsKnown(t *testing.T) {
 	t.Parallel()
