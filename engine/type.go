@@ -39,6 +39,7 @@ func Types(types []HandlerType) []tree.Type {
 //   - Operation(*dsl.Value) returns which operation of a service's API it calls.
 //   - Peer(*dsl.Value) returns which declaration of an add-on it calls.
 //   - Takes(*tree.Body) returns how long an attempt may take.
+//   - Waits() says that the time of Takes is a wait for somebody, which is not repeated.
 func Type[T any, P interface {
 	*T
 	Handler
@@ -71,5 +72,6 @@ func Type[T any, P interface {
 	}
 	_, t.SetsState = zero.(interface{ SetsState() })
 	_, t.Emits = zero.(interface{ Emits() })
+	_, t.Waits = zero.(interface{ Waits() })
 	return t
 }

@@ -38,6 +38,9 @@ func (*Wait) Takes(b *tree.Body) tree.Longest {
 	return tree.Longest{Time: d, Endless: !ok}
 }
 
+// Waits says that a wait is not repeated.
+func (*Wait) Waits() {}
+
 // CheckBody checks what the tags of [Wait] cannot express.
 func (*Wait) CheckBody(b *tree.Body) {
 	checkNoSecrets(b)

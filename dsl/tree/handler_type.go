@@ -46,6 +46,9 @@ type Type struct {
 	// that is unknown.
 	Takes func(*Body) Longest
 
+	// Waits reports whether the time of Takes is a wait for somebody, which no retry repeats.
+	Waits bool
+
 	// Check reports errors that the tags of Spec cannot express. It may be nil.
 	Check func(*Body)
 }

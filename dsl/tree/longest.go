@@ -117,7 +117,7 @@ func (h *Handler) AllAttempts(t Type, b *Bundle) Longest {
 		attempt = t.Takes(&Body{Handler: h, Value: h.Body, Bundle: b})
 	}
 	attempt = attempt.Within(h.Timeout)
-	if attempt == (Longest{}) || t.Takes != nil && t.Operation == nil {
+	if attempt == (Longest{}) || t.Waits {
 		return attempt // nobody is called, so nothing is retried
 	}
 	retry := DefaultRetry()

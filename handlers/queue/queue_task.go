@@ -227,6 +227,9 @@ func (*DoTask) Takes(b *tree.Body) tree.Longest {
 	return tree.Longest{Time: d, Endless: !ok}
 }
 
+// Waits says that within counts all attempts of workers.
+func (*DoTask) Waits() {}
+
 // CheckBody reports a type whose tasks a pipeline does.
 func (*DoTask) CheckBody(b *tree.Body) {
 	f := b.Field("type")

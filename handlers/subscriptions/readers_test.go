@@ -33,7 +33,7 @@ import (
 
 const flow = `
 subscriptions:
-  - {id: s, broker: nats, servers: ["nats://127.0.0.1:1"], stream: S, type: note, key: !$ message.key}
+  - {id: s, broker: kafka, servers: ["127.0.0.1:1"], topic: S, type: note, key: !$ message.key}
 pipelines:
   - {id: note, on: note, shared-state: {done: false}, stages: [{id: a, handlers: [{id: h, set: {done: true}}]}]}
 `
@@ -114,7 +114,7 @@ func (w *world) node(name string) *node {
 	}
 	n := &node{world: w, number: number, ended: make(chan struct{})}
 	n.readers = subscriptions.New(subscriptions.Options{
-		Name: name, Engine: n, Store: w.store, Brokers: map[string]broker.Kind{"nats": {Open: n.open}},
+		Name: name, Engine: n, Store: w.store, Brokers: map[string]broker.Kind{"kafka": {Open: n.open}},
 		Secrets: func(secrets.Use) (string, error) { return "", errors.New("no secrets") }, Dial: (&net.Dialer{}).DialContext,
 		Memory: budget.New(256 << 20), Metrics: subscriptions.NewMetrics(prometheus.NewRegistry()), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})

@@ -144,7 +144,7 @@ var Table = map[string]Meaning{
 	InvalidParameter: {http.StatusBadRequest, "A parameter is not what the call takes"},
 	Unauthorized:     {http.StatusUnauthorized, "The call needs a token"},
 	Forbidden:        {http.StatusForbidden, "The token does not allow the call"},
-	TooManyFailures:  {http.StatusTooManyRequests, "Too many wrong tokens"},
+	TooManyFailures:  {http.StatusTooManyRequests, "Too many wrong tokens or signatures"},
 	QuotaExceeded:    {http.StatusTooManyRequests, "The quota of the token is used up"},
 	UnknownHost:      {http.StatusMisdirectedRequest, "The server has another name"},
 	InvalidToken:     {http.StatusUnprocessableEntity, "The token makes no sense"},

@@ -185,6 +185,8 @@ It ends with 1 if the message would become a dead letter.`,
 		switch {
 		case err != nil:
 			out.Dead = err.Error()
+		case m.Subject != "" && !sub.Passes(m.Subject):
+			out.Ignored = fmt.Sprintf("the filter %s does not let the subject %s pass", sub.Filter, m.Subject)
 		case !wanted:
 			out.Ignored = "when of the subscription does not want it"
 		default:

@@ -46,6 +46,7 @@ func check(s *Subscription, c *tree.Checking) {
 		value *expr.Value
 	}{{"when", s.When}, {"event-id", s.EventID}, {"type", s.Type}, {"key", s.Key}, {"payload", s.Payload}} {
 		spec.Compile(f.value, fields.Field(f.name), &expr.Scope{Roots: Roots}, c.Reporter)
+		checkKeyRead(s, f.value, c)
 	}
 	if kind, ok := s.Type.Literal(); ok {
 		if kind, ok := kind.(string); ok {
@@ -69,6 +70,18 @@ func check(s *Subscription, c *tree.Checking) {
 	}
 	checkBroker(s, c)
 	s.Connection().Check(fmt.Sprintf("subscription %q", s.ID), s.Broker, s, s.Span, c)
+}
+
+// checkKeyRead reports an expression that reads the key of a message, if messages of the broker have none.
+func checkKeyRead(s *Subscription, v *expr.Value, c *tree.Checking) {
+	if s.Broker != "nats" && s.Broker != "rabbitmq" {
+		return
+	}
+	for _, read := range v.Reads() {
+		if len(read.Path) > 1 && read.Path[1] == "key" {
+			c.Errorf(read.Span, rules.Subscription, "read the subject, a header or a part of the body", "messages of %s have no key", s.Broker)
+		}
+	}
 }
 
 // checkServed reports a type that no pipeline serves. All messages would be dead letters.

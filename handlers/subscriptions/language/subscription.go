@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	"procaas/dsl/diag"
@@ -131,6 +132,27 @@ func (s *Subscription) GroupName() string {
 		return s.Group
 	}
 	return "procaas-" + s.ID
+}
+
+// Passes reports whether JetStream sends messages with a subject. In the filter, * is any one part of the subject, and > at the end is
+// one or more.
+func (s *Subscription) Passes(subject string) bool {
+	if s.Filter == "" {
+		return true
+	}
+	want, have := strings.Split(s.Filter, "."), strings.Split(subject, ".")
+	for i, w := range want {
+		if i == len(have) {
+			return false
+		}
+		if w == ">" {
+			return true
+		}
+		if w != "*" && w != have[i] {
+			return false
+		}
+	}
+	return len(want) == len(have)
 }
 
 // Connection says where the broker is, and who connects.

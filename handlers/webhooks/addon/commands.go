@@ -79,12 +79,15 @@ with the pipelines; without any, they are those in the working directory. - is s
 
 If a secret of the webhook is in the environment, such as PROCAAS_SECRET_NAME, test also
 checks the signature. The time of the signature may be in the past. --curl prints a
-command that sends the body to a server with a new signature.
+command that sends the body to a server with a new signature. --header adds what FILE does not
+have, such as the header that names the kind of the event.
 
 It ends with 1 if a server would refuse the request.`,
-		Example: "  procaas webhooks test github push.http flows/\n  procaas webhooks test github push.json flows/ --curl http://127.0.0.1:8080",
+		Example: "  procaas webhooks test github push.http flows/\n" +
+			"  procaas webhooks test github push.json flows/ --header X-GitHub-Event=push --curl http://127.0.0.1:8080",
 	}
 	curl := c.Flags().String("curl", "", "print a command that sends the body to the server at this address, with a new signature")
+	given := c.Flags().StringToString("header", nil, "NAME=VALUE, a header of the request that FILE does not have (repeatable)")
 	format := cli.Format(c, "text", "json")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s := cli.Of(c)
@@ -92,6 +95,7 @@ It ends with 1 if a server would refuse the request.`,
 		if err != nil {
 			return err
 		}
+		r.given = *given
 		b, err := t.Bundle(s, args[2:])
 		if err != nil {
 			return err
@@ -114,6 +118,14 @@ It ends with 1 if a server would refuse the request.`,
 type request struct {
 	header http.Header // nil if only the body was recorded
 	body   []byte
+	given  map[string]string // headers that were not recorded
+}
+
+// complete sets the headers that were not recorded.
+func (r *request) complete(h http.Header) {
+	for name, value := range r.given {
+		h.Set(name, value)
+	}
 }
 
 // readRequest reads a recorded request. A first line such as POST /path HTTP/1.1 is allowed.
@@ -137,7 +149,7 @@ func readRequest(s cli.Streams, name string) (request, error) {
 	if _, err := body.ReadFrom(in); err != nil {
 		return request{}, err
 	}
-	r := request{http.Header(header), body.Bytes()}
+	r := request{header: http.Header(header), body: body.Bytes()}
 	if n, err := strconv.Atoi(r.header.Get("Content-Length")); err == nil && n <= len(r.body) {
 		r.body = r.body[:n]
 	} else {
@@ -172,10 +184,14 @@ type tried struct {
 
 func trial(s cli.Streams, b *tree.Bundle, w *language.Webhook, r request, secret string, asJSON bool) error {
 	out := tried{Signature: "unchecked"}
+	if r.header != nil {
+		r.complete(r.header)
+	}
 	switch {
 	case r.header == nil:
 		out.Signature = "missing"
 		r.header, _ = webhooks.Sign(w, r.body, secret, "delivery-1", time.Now()) // for the delivery's id
+		r.complete(r.header)
 	case secret != "":
 		out.Signature = "valid"
 		err := webhooks.Verify(w, r.header, r.body, []string{secret}, webhooks.SignedAt(w, r.header, time.Now()))
@@ -241,10 +257,11 @@ func printCurl(s cli.Streams, w *language.Webhook, r request, file, server, secr
 		return err
 	}
 	h.Set("Content-Type", "application/json")
+	r.complete(h)
 	var line strings.Builder
 	fmt.Fprintf(&line, "curl -sS %s/v1/webhooks/%s", strings.TrimRight(server, "/"), w.ID)
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		fmt.Fprintf(&line, " \\\n  -H '%s: %s'", name, h.Get(name))
+		fmt.Fprintf(&line, " \\\n  -H '%s'", strings.ReplaceAll(name+": "+h.Get(name), "'", `'\''`))
 	}
 	fmt.Fprintf(&line, " \\\n  --data-binary '@%s'", file)
 	return s.Printf("%s\n", line.String())
