@@ -2,44 +2,71 @@ package clock
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"time"
 )
 
-// A stopwatch is a context with a timeout whose time can be stopped.
+// A stopwatch is a context with a timeout whose time can be stopped. Each call makes one, so it needs
+// no other context below it, and no channel unless somebody asks for it.
 type stopwatch struct {
 	context.Context            // the one around it
 	outer           *stopwatch // nil for none
-
-	work   context.Context // ends with the time, or with the one around it
-	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex // guards the following
 	timer   *time.Timer
 	end     time.Time     // when the time runs out
 	left    time.Duration // while it is stopped
 	stopped int           // how often it was stopped
+
+	err    error         // why it has ended; nil before
+	done   chan struct{} // closed when it has ended; nil until somebody asks
+	after  []*ender      // called when it ends
+	one    [1]*ender     // memory for after, since most have one
+	unlink func() bool   // stops waiting for the end of the context around it
+}
+
+// An ender is called when a stopwatch ends.
+type ender struct {
+	of *stopwatch
+	f  func()
 }
 
 type stopwatchKey struct{}
 
 func newStopwatch(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	s := &stopwatch{Context: ctx, end: time.Now().Add(d)}
+	s.after = s.one[:0]
 	s.outer, _ = ctx.Value(stopwatchKey{}).(*stopwatch)
-	s.work, s.cancel = context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unlink = context.AfterFunc(ctx, s.follow)
 	s.timer = time.AfterFunc(d, s.expire)
-	return s, func() {
-		s.mu.Lock()
-		s.timer.Stop()
-		s.mu.Unlock()
-		s.cancel(context.Canceled)
-	}
+	return s, s.cancel
 }
 
-func (s *stopwatch) expire() { s.cancel(context.DeadlineExceeded) }
+func (s *stopwatch) expire() { s.over(context.DeadlineExceeded) }
+func (s *stopwatch) follow() { s.over(s.Context.Err()) }
+func (s *stopwatch) cancel() { s.over(context.Canceled) }
+
+// over ends the context, unless it has ended.
+func (s *stopwatch) over(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	s.timer.Stop()
+	s.unlink()
+	if s.done != nil {
+		close(s.done)
+	}
+	for _, e := range s.after {
+		go e.f()
+	}
+	s.after = nil
+}
 
 // Suspend stops the time of all timeouts of a call, until the returned function is called. A call that
 // waits for its own node must not fail as if its service were slow.
@@ -69,7 +96,7 @@ func (s *stopwatch) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped--
-	if s.stopped == 0 && s.work.Err() == nil {
+	if s.stopped == 0 && s.err == nil {
 		s.end = time.Now().Add(s.left)
 		s.timer.Reset(s.left)
 	}
@@ -90,18 +117,26 @@ func (s *stopwatch) Deadline() (time.Time, bool) {
 }
 
 // Done implements [context.Context].
-func (s *stopwatch) Done() <-chan struct{} { return s.work.Done() }
+func (s *stopwatch) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done == nil {
+		s.done = make(chan struct{})
+		if s.err != nil {
+			close(s.done)
+		}
+	}
+	return s.done
+}
 
-// Err implements [context.Context].
+// Err implements [context.Context]. It knows of the end of the context around it before follow does.
 func (s *stopwatch) Err() error {
-	err := s.work.Err()
-	if err != nil && s.Context.Err() == nil && errors.Is(context.Cause(s.work), context.DeadlineExceeded) {
-		return context.DeadlineExceeded
+	if err := s.Context.Err(); err != nil {
+		s.over(err)
 	}
-	if err != nil && s.Context.Err() != nil {
-		return s.Context.Err()
-	}
-	return err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
 // Value implements [context.Context].
@@ -112,5 +147,27 @@ func (s *stopwatch) Value(key any) any {
 	return s.Context.Value(key)
 }
 
-// AfterFunc lets contexts below this one end with it, as [context.AfterFunc] has it.
-func (s *stopwatch) AfterFunc(f func()) func() bool { return context.AfterFunc(s.work, f) }
+// AfterFunc is [context.AfterFunc] for this context, which also contexts below it use.
+func (s *stopwatch) AfterFunc(f func()) (stop func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := &ender{s, f}
+	if s.err != nil {
+		go f()
+	} else {
+		s.after = append(s.after, e)
+	}
+	return e.stop
+}
+
+// stop reports whether f is not called any more.
+func (e *ender) stop() bool {
+	e.of.mu.Lock()
+	defer e.of.mu.Unlock()
+	at := slices.Index(e.of.after, e)
+	if at < 0 {
+		return false
+	}
+	e.of.after = slices.Delete(e.of.after, at, at+1)
+	return true
+}

@@ -60,3 +60,42 @@ func TestSuspendStopsTheTimeOfACall(t *testing.T) {
 		}
 	})
 }
+
+// What ends the call ends what waits for it: the timeout, the context around it, and its own cancel.
+func TestTheEndOfACallIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, end := range map[string]func(outer, own context.CancelFunc){
+			"the time is up":                func(_, _ context.CancelFunc) { time.Sleep(time.Second); synctest.Wait() },
+			"the context around it ends":    func(outer, _ context.CancelFunc) { outer() },
+			"it is cancelled":               func(_, own context.CancelFunc) { own() },
+			"it ends for all these reasons": func(outer, own context.CancelFunc) { time.Sleep(time.Second); outer(); own() },
+		} {
+			around, outer := context.WithCancel(t.Context())
+			ctx, own := clock.WithTimeout(around, time.Second)
+			below, cancelBelow := context.WithCancel(ctx)
+			told, untold, late := 0, 0, 0
+			context.AfterFunc(ctx, func() { told++ })
+			stop := context.AfterFunc(ctx, func() { untold++ })
+			if !stop() || stop() {
+				t.Errorf("%s: want the first stop to be in time, and only that", name)
+			}
+			end(outer, own)
+			if ctx.Err() == nil {
+				t.Errorf("%s: want an error", name)
+			}
+			first := ctx.Err()
+			<-ctx.Done()
+			<-below.Done()
+			synctest.Wait()
+			context.AfterFunc(ctx, func() { late++ })
+			outer()
+			own()
+			synctest.Wait()
+			if told != 1 || untold != 0 || late != 1 || !errors.Is(ctx.Err(), first) {
+				t.Errorf("%s: want one call each, none of the stopped one, and the same error; have %d, %d, %d, %v", name, told, late, untold, ctx.Err())
+			}
+			cancelBelow()
+		}
+	})
+}

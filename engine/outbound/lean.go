@@ -59,13 +59,37 @@ type leanConn struct {
 	raw   syscall.RawConn // nil if received data cannot be checked
 	in    *bufio.Reader   // of the current response; otherwise nil
 	since time.Time       // idle
+	used  bool            // it was kept after a request
 
-	left int     // bytes that the header of the response may still have; negative in the body
-	sent bool    // a part of the request may have been sent
-	came bool    // a part of the response has arrived
-	now  uintptr // what to read without waiting; 0: wait
+	// Methods as functions, made once for all requests.
+	interrupt       func()                // ends what waits for the connection
+	onRead, onWrite func(fd uintptr) bool // poll and write
+
+	left    int     // bytes that the header of the response may still have; negative in the body
+	sent    bool    // a part of the request may have been sent
+	came    bool    // a part of the response has arrived
+	now     uintptr // what to read without waiting; 0: wait
+	polling polling
+	writing writing
+	unasked [16]byte // what has come while it was idle
 
 	rest chan struct{} // closed when the rest of a request that did not fit has been written; otherwise nil
+}
+
+// A polling is what the polls for the response to a request have done so far.
+type polling struct {
+	request *http.Request
+	asked   bool  // the request was sent
+	waited  bool  // a read had to wait
+	refused error // of sending the request; the response may be there all the same
+	end     error // of the last read
+}
+
+// A writing is what the system takes of a text without waiting.
+type writing struct {
+	text []byte
+	n    int
+	err  error
 }
 
 // isLean reports whether leanTransport can make a request.
@@ -123,10 +147,12 @@ func isLine(text string) bool {
 }
 
 // errUnanswered is the end of a reused connection. The service may have closed it while it was
-// idle. errUnsent is such an end before anything of the request was sent.
+// idle. errUnsent is such an end before anything of the request was sent. errStale is one that was found before
+// anything of the request was read, so any other connection can make it.
 var (
 	errUnanswered = errors.New("the connection has ended without a reply")
 	errUnsent     = fmt.Errorf("%w, before the request", errUnanswered)
+	errStale      = errors.New("the connection has ended while it was idle")
 )
 
 // roundTrip makes a request to addr. The error is errUnanswered if another connection may succeed.
@@ -135,22 +161,23 @@ func (t *leanTransport) roundTrip(r *http.Request, addr string) (*http.Response,
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	c := t.take(addr)
-	used := c != nil
-	if !used {
-		var err error
-		if c, err = t.open(ctx, addr); err != nil {
-			return nil, endOf(ctx, err)
+	for c := t.take(addr); c != nil; c = t.take(addr) {
+		resp, err := c.exchange(r)
+		switch {
+		case errors.Is(err, errStale):
+			continue
+		case err == nil, c.came, ctx.Err() != nil, errors.Is(err, errBody):
+			return resp, err
+		case !c.sent:
+			return nil, fmt.Errorf("%w: %w", errUnsent, err)
 		}
+		return nil, fmt.Errorf("%w: %w", errUnanswered, err)
 	}
-	resp, err := c.exchange(r)
-	switch {
-	case err == nil, !used, c.came, ctx.Err() != nil, errors.Is(err, errBody):
-		return resp, err
-	case !c.sent:
-		return nil, fmt.Errorf("%w: %w", errUnsent, err)
+	c, err := t.open(ctx, addr)
+	if err != nil {
+		return nil, endOf(ctx, err)
 	}
-	return nil, fmt.Errorf("%w: %w", errUnanswered, err)
+	return c.exchange(r)
 }
 
 // open connects on another goroutine. Connecting needs a deep stack, which the caller's goroutine
@@ -172,27 +199,23 @@ func (t *leanTransport) newConn(conn net.Conn, addr string) *leanConn {
 	if s, ok := conn.(syscall.Conn); ok {
 		c.raw, _ = s.SyscallConn()
 	}
+	c.interrupt = func() { _ = c.SetDeadline(time.Unix(1, 0)) }
+	c.onRead, c.onWrite = c.poll, c.write
 	return c
 }
 
-// take returns an idle connection that still works, or nil.
+// take returns the connection that was used last, or nil. The service may have ended it since.
 func (t *leanTransport) take(addr string) *leanConn {
-	for {
-		t.mu.Lock()
-		list := t.idle[addr]
-		if len(list) == 0 {
-			t.mu.Unlock()
-			return nil
-		}
-		c := list[len(list)-1]
-		t.idle[addr] = slices.Delete(list, len(list)-1, len(list))
-		t.idling--
-		t.mu.Unlock()
-		if c.isQuiet() {
-			return c
-		}
-		c.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := t.idle[addr]
+	if len(list) == 0 {
+		return nil
 	}
+	c := list[len(list)-1]
+	t.idle[addr] = slices.Delete(list, len(list)-1, len(list))
+	t.idling--
+	return c
 }
 
 // put keeps a connection for later.
@@ -206,7 +229,7 @@ func (t *leanTransport) put(c *leanConn) {
 	if t.idling >= 2*t.most {
 		t.closeOldest()
 	}
-	c.since = time.Now()
+	c.since, c.used = time.Now(), true
 	t.idle[c.addr] = append(t.idle[c.addr], c)
 	t.idling++
 	if t.sweep == nil {
@@ -286,31 +309,37 @@ func (c *leanConn) read(p []byte) (int, error) {
 	return readNow(c.now, p)
 }
 
-// await waits for the response, and takes a buffer when it arrives. A poll must not wait unless the
-// connection is quiet, since the system reports an arrival or an end only once.
-func (c *leanConn) await() error {
-	if c.raw == nil {
-		c.begin()
-		return nil
-	}
-	waited := false
-	var end error
-	err := c.raw.Read(func(fd uintptr) bool {
-		c.begin()
-		c.now = fd
-		_, end = c.in.Peek(1)
-		c.now = 0
-		if waited || !errors.Is(end, errQuiet) {
+// poll waits for the response, and takes a buffer when it arrives. It returns true when there is
+// something to read, or when the exchange has failed. On a reused connection it first sends the request.
+//
+// A poll must not wait unless the connection was quiet after the poll had begun, since the system
+// reports an arrival or an end only once.
+func (c *leanConn) poll(fd uintptr) (done bool) {
+	p := &c.polling
+	if !p.asked {
+		p.asked = true
+		if !c.isQuiet(fd) {
+			p.end = errStale
 			return true
 		}
-		c.end()
-		waited = true
-		return false
-	})
-	if err != nil || errors.Is(end, errQuiet) {
-		return err // the next read waits for what the system has reported
+		p.refused, p.end = c.send(p.request)
+		if p.end != nil {
+			return true
+		}
+		if p.refused == nil {
+			return false // the connection was quiet before the request was sent
+		}
 	}
-	return end
+	c.begin()
+	c.now = fd
+	_, p.end = c.in.Peek(1)
+	c.now = 0
+	if p.waited || !errors.Is(p.end, errQuiet) {
+		return true // if it is still quiet, the next read waits for what the system has reported
+	}
+	c.end()
+	p.waited = true
+	return false
 }
 
 // begin takes a buffer for a response.
@@ -330,21 +359,12 @@ func (c *leanConn) end() {
 
 // isQuiet reports whether an idle connection is open and has no data that would be taken for the
 // next response.
-func (c *leanConn) isQuiet() bool {
-	if c.raw == nil {
-		return false
-	}
-	var b [16]byte
-	n := 0
-	var state error
-	err := c.raw.Read(func(fd uintptr) bool {
-		n, state = readNow(fd, b[:])
-		return true
-	})
+func (c *leanConn) isQuiet(fd uintptr) bool {
+	n, err := readNow(fd, c.unasked[:])
 	if n > 0 {
-		c.report(b[:n])
+		c.report(c.unasked[:n])
 	}
-	return err == nil && errors.Is(state, errQuiet)
+	return errors.Is(err, errQuiet)
 }
 
 // farewell matches the start of a 408, with which some services end an idle connection.
@@ -361,12 +381,8 @@ func (c *leanConn) report(data []byte) {
 // body of the response. After an error it is closed.
 func (c *leanConn) exchange(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
-	// The end of ctx wakes a goroutine that waits for the connection.
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	stop := whenEnded(ctx, c.interrupt)
 	c.left, c.sent, c.came = mostHeader, false, false
-	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.GotConn != nil {
-		trace.GotConn(httptrace.GotConnInfo{Conn: c})
-	}
 	resp, err := c.talk(r)
 	if err != nil {
 		stop()
@@ -390,6 +406,14 @@ func (c *leanConn) exchange(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// whenEnded is [context.AfterFunc], which allocates more than a context that calls functions itself.
+func whenEnded(ctx context.Context, f func()) (stop func() bool) {
+	if c, ok := ctx.(interface{ AfterFunc(f func()) func() bool }); ok {
+		return c.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
+}
+
 // endOf returns the cause of an error that the end of ctx has caused.
 func endOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -402,11 +426,8 @@ func endOf(ctx context.Context, err error) error {
 }
 
 func (c *leanConn) talk(r *http.Request) (*http.Response, error) {
-	refused, err := c.send(r)
+	refused, err := c.ask(r)
 	if err != nil {
-		return nil, err
-	}
-	if err := c.await(); err != nil {
 		return nil, cmp.Or(refused, err)
 	}
 	for {
@@ -428,10 +449,35 @@ func (c *leanConn) talk(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// ask sends a request and waits for the response to begin.
+func (c *leanConn) ask(r *http.Request) (refused, err error) {
+	c.polling = polling{request: r}
+	if !c.used {
+		c.polling.asked = true
+		if c.polling.refused, err = c.send(r); err != nil {
+			return nil, err
+		}
+	}
+	if c.raw == nil {
+		c.begin()
+		return c.polling.refused, nil
+	}
+	err = c.raw.Read(c.onRead)
+	p := c.polling
+	c.polling = polling{}
+	if err == nil && !errors.Is(p.end, errQuiet) {
+		err = p.end
+	}
+	return p.refused, err
+}
+
 // send writes a request. What the system does not take at once is written by another goroutine, so
 // that a service may answer before it reads everything. For the same reason the error refused is not
 // final.
 func (c *leanConn) send(r *http.Request) (refused, err error) {
+	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && trace.GotConn != nil {
+		trace.GotConn(httptrace.GotConnInfo{Conn: c})
+	}
 	out, _ := leanOuts.Get().(*[]byte)
 	if *out, err = c.t.compose((*out)[:0], r); err != nil {
 		c.recycle(out)
@@ -458,15 +504,21 @@ func (c *leanConn) writeNow(b []byte) (n int, err error) {
 	if c.raw == nil {
 		return 0, nil
 	}
-	var refused error
-	err = c.raw.Write(func(fd uintptr) bool {
-		n, refused = writeNow(fd, b)
-		return true
-	})
-	if errors.Is(refused, errQuiet) {
+	c.writing = writing{text: b}
+	err = c.raw.Write(c.onWrite)
+	w := c.writing
+	c.writing = writing{}
+	if errors.Is(w.err, errQuiet) {
 		return 0, nil
 	}
-	return n, cmp.Or(err, refused)
+	return w.n, cmp.Or(err, w.err)
+}
+
+// write writes once, without waiting.
+func (c *leanConn) write(fd uintptr) (done bool) {
+	w := &c.writing
+	w.n, w.err = writeNow(fd, w.text)
+	return true
 }
 
 // recycle keeps the buffer of a request that was written, unless it is large.
@@ -488,7 +540,7 @@ func (c *leanConn) finish(keep bool) {
 			keep = false
 		}
 	}
-	if keep {
+	if keep && c.raw != nil {
 		c.t.put(c)
 		return
 	}
