@@ -45,6 +45,7 @@ type Watch struct {
 	Log *slog.Logger
 
 	watched atomic.Int64  // number of topics, so that reporting a run needs no lock if nobody watches
+	ticks   atomic.Bool   // the loop looks again after [LookEvery]
 	wake    chan struct{} // something is due; made by the first watcher
 	begin   sync.Once
 
@@ -113,7 +114,7 @@ func (w *Watch) join(run string, one *Watcher, version int64) (*Watcher, error) 
 		}
 		w.topics[run] = t
 		w.turn = append(w.turn, t)
-		if w.watched.Add(1) == 1 {
+		if w.watched.Add(1) == 1 && !w.ticks.Load() {
 			w.signal()
 		}
 	}
@@ -236,8 +237,12 @@ func (w *Watch) Saved(run string) {
 func (w *Watch) Run(ctx context.Context) {
 	var tick <-chan time.Time // nil if nobody watches
 	for wake := w.room(); ; {
-		if tick == nil && w.watched.Load() > 0 {
-			tick = time.After(LookEvery)
+		if tick == nil {
+			w.ticks.Store(false) // before it counts the topics: the first one that comes later wakes it
+			if w.watched.Load() > 0 {
+				tick = time.After(LookEvery)
+				w.ticks.Store(true)
+			}
 		}
 		var asked []*topic
 		select {
