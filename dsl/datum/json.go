@@ -220,6 +220,12 @@ func WriteJSON(w io.Writer, report any) error {
 // equal data has equal bytes.
 func FormatJSON(data any) ([]byte, error) { return appendJSON(make([]byte, 0, 64), data, 0, false) }
 
+// AppendJSON appends what FormatJSON returns.
+func AppendJSON(b []byte, data any) ([]byte, error) { return appendJSON(b, data, 0, false) }
+
+// AppendText appends a text as a string of JSON.
+func AppendText(b []byte, text string) []byte { return appendJSONString(b, text) }
+
 // FormatKinds is FormatJSON for data that expressions will read again: it writes a whole float as 5.0. [ParseJSON] returns
 // the same kinds of numbers, so a sum overflows, or not, as it would have without a crash.
 func FormatKinds(data any) ([]byte, error) { return appendJSON(make([]byte, 0, 64), data, 0, true) }

@@ -8,8 +8,9 @@ import "strconv"
 
 // A plainJSON is a document and the current position in it.
 type plainJSON struct {
-	data []byte
-	at   int
+	data  []byte
+	at    int
+	names [16]string // of members, by their bytes
 }
 
 // ParsePlainJSON parses a document of valid UTF-8. ok is false if the document needs the other parser.
@@ -73,17 +74,36 @@ func (p *plainJSON) word(want string) bool {
 
 // text parses a string without escapes.
 func (p *plainJSON) text() (string, bool) {
+	raw, ok := p.raw()
+	return string(raw), ok
+}
+
+// name is text for the name of a member. The objects of a list often have the same names, which share their memory.
+func (p *plainJSON) name() (string, bool) {
+	raw, ok := p.raw()
+	if !ok || len(raw) == 0 {
+		return "", ok
+	}
+	seen := &p.names[(len(raw)+int(raw[0])+int(raw[len(raw)-1]))%len(p.names)]
+	if *seen != string(raw) {
+		*seen = string(raw)
+	}
+	return *seen, true
+}
+
+// raw returns the bytes of a string without escapes.
+func (p *plainJSON) raw() ([]byte, bool) {
 	start := p.at + 1
 	for i := start; i < len(p.data); i++ {
 		switch c := p.data[i]; {
 		case c == '"':
 			p.at = i + 1
-			return string(p.data[start:i]), true
+			return p.data[start:i], true
 		case c == '\\' || c < ' ':
-			return "", false
+			return nil, false
 		}
 	}
-	return "", false
+	return nil, false
 }
 
 func (p *plainJSON) number() (any, bool) {
@@ -138,6 +158,7 @@ func (p *plainJSON) list(level int) (any, bool) {
 		p.at++
 		return out, true
 	}
+	out = make([]any, 0, 2)
 	for {
 		v, ok := p.value(level)
 		if !ok {
@@ -167,16 +188,18 @@ func (p *plainJSON) object(level int) (any, bool) {
 		if p.peek() != '"' {
 			return nil, false
 		}
-		name, ok := p.text()
+		name, ok := p.name()
 		if !ok || p.peek() != ':' {
 			return nil, false
 		}
 		p.at++
-		if _, twice := out[name]; twice {
+		v, ok := p.value(level)
+		if !ok {
 			return nil, false
 		}
-		out[name], ok = p.value(level)
-		if !ok {
+		before := len(out)
+		out[name] = v
+		if len(out) == before { // the name is there twice
 			return nil, false
 		}
 		switch c := p.peek(); c {

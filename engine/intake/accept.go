@@ -77,23 +77,32 @@ func NewAcceptor(p Parts) *Acceptor {
 // could not be reached, and it is unknown whether they were stored. Then it is safe to submit
 // events with an id again.
 func (a *Acceptor) Submit(ctx context.Context, events []Submission) ([]Submitted, error) {
-	events = slices.Clone(events)
-	for i := range events {
-		events[i].Event.Inner, events[i].Event.Rerun = false, nil
-		if queue := events[i].Queue; queue != "" {
-			events[i].Event.Source, events[i].Event.Inner = model.TaskSource(queue), true
-		}
-	}
-	return a.SubmitOwn(ctx, events)
+	return a.submit(ctx, events, true)
 }
 
 // SubmitOwn is Submit, also for the engine's own events.
 func (a *Acceptor) SubmitOwn(ctx context.Context, events []Submission) ([]Submitted, error) {
+	return a.submit(ctx, events, false)
+}
+
+// fromOutside makes a submission one from outside, which does not say that its event is the engine's own.
+func (s *Submission) fromOutside() {
+	s.Event.Inner, s.Event.Rerun = false, nil
+	if s.Queue != "" {
+		s.Event.Source, s.Event.Inner = model.TaskSource(s.Queue), true
+	}
+}
+
+// submit accepts events, from outside or as they are.
+func (a *Acceptor) submit(ctx context.Context, events []Submission, outside bool) ([]Submitted, error) {
 	d, now := a.Library.Present(), a.Now()
 	out := make([]Submitted, len(events))
 	runs := make([]model.Intake, 0, len(events))
 	places := make([]int, 0, len(events))
 	for i, s := range events {
+		if outside {
+			s.fromOutside()
+		}
 		in, err := Take(ctx, d, s, now)
 		if err != nil {
 			out[i].Err = err
@@ -124,7 +133,11 @@ func (a *Acceptor) SubmitOwn(ctx context.Context, events []Submission) ([]Submit
 			return nil, fmt.Errorf("accept events: %w", r.failure)
 		}
 		if errors.Is(r.Err, store.ErrConflict) {
-			out[places[i]].Err, unread = a.conflict(ctx, events[places[i]].Event, r.Run, unread)
+			sent := events[places[i]]
+			if outside {
+				sent.fromOutside()
+			}
+			out[places[i]].Err, unread = a.conflict(ctx, sent.Event, r.Run, unread)
 			continue
 		}
 		out[places[i]] = r.submitted(&runs[i])
@@ -147,7 +160,8 @@ func (a *Acceptor) SubmitFirings(ctx context.Context, events []model.Event) (res
 	all := make([]Submission, len(events))
 	for i, ev := range events {
 		all[i].Event = ev
-		if all[i].Hash, err = hashEvent(triggers.Content(ev)); err != nil {
+		content := triggers.Content(ev)
+		if all[i].Hash, err = hashEvent(&content); err != nil {
 			return nil, fmt.Errorf("trigger %s: payload: %w", ev.Source, err)
 		}
 	}
@@ -306,6 +320,7 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	}
 	a.Writes.Note(nil, began, time.Now())
 	out := make([]accepted, len(runs))
+	stored, at := 0, time.Now()
 	for i, r := range results {
 		out[i].Accepted = r
 		if errors.Is(r.Err, store.ErrFull) {
@@ -315,9 +330,10 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 			a.Metrics.Failed("accept")
 		}
 		if r.Err == nil && !r.Duplicate {
-			a.Metrics.Accepted.Inc()
-			a.Stats.EventAccepted(runs[i].Pipeline, time.Now())
+			stored++
+			a.Stats.EventAccepted(runs[i].Pipeline, at)
 		}
 	}
+	a.Metrics.Accepted.Add(float64(stored))
 	return out
 }

@@ -64,13 +64,13 @@ const (
 // Take checks an event and routes it.
 func Take(ctx context.Context, d *definitions.Definition, s Submission, now time.Time) (model.Intake, error) {
 	ev := s.Event
-	if err := checkEvent(ev, s.Signed); err != nil {
+	if err := checkEvent(&ev, s.Signed); err != nil {
 		return model.Intake{}, err
 	}
 	dedup, hash := ev.ID != "", s.Hash
 	if hash == "" && dedup {
 		var err error
-		if hash, err = hashEvent(ev); err != nil {
+		if hash, err = hashEvent(&ev); err != nil {
 			return model.Intake{}, invalid("payload", err.Error())
 		}
 	}
@@ -87,14 +87,14 @@ func Take(ctx context.Context, d *definitions.Definition, s Submission, now time
 		in.ID = ev.ID
 	}
 	if err == nil {
-		err = checkPayload(ctx, d.Bundle, ev)
+		err = checkPayload(ctx, d.Bundle, &ev)
 	}
 	in.Hash, in.Dedup = hash, dedup
 	return in, err
 }
 
 // checkPayload refuses a payload that does not match the schema of the event's type.
-func checkPayload(ctx context.Context, b *tree.Bundle, ev model.Event) error {
+func checkPayload(ctx context.Context, b *tree.Bundle, ev *model.Event) error {
 	err := b.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload)
 	var misfit *contracts.Error
 	if err != nil && !errors.As(err, &misfit) {
@@ -194,7 +194,7 @@ func FlowKey(f *tree.Flow, ev model.Event) (string, error) {
 
 // checkEvent refuses events that could not be stored or understood. signed says that the source is
 // the console's.
-func checkEvent(ev model.Event, signed bool) error {
+func checkEvent(ev *model.Event, signed bool) error {
 	for _, label := range []struct {
 		field, value string
 		longest      int
@@ -226,8 +226,10 @@ func checkEvent(ev model.Event, signed bool) error {
 	case !ev.Time.IsZero() && (ev.Time.Year() < 1 || ev.Time.Year() > 9999):
 		return invalid("time", fmt.Sprintf("time: want a time up to 9999, have %s", ev.Time.Format(time.RFC3339)))
 	}
-	if _, err := model.ParseLabels(ev.Labels); err != nil {
-		return invalid("labels", "labels: "+err.Error())
+	if ev.Labels != "" {
+		if _, err := model.ParseLabels(ev.Labels); err != nil {
+			return invalid("labels", "labels: "+err.Error())
+		}
 	}
 	if err := model.CheckData(ev.Payload); err != nil {
 		return invalid("payload", "payload: "+err.Error())
@@ -239,6 +241,9 @@ func checkEvent(ev model.Event, signed bool) error {
 func checkLabel(s string, longest int) string {
 	if len(s) > longest {
 		return fmt.Sprintf("want at most %d bytes, have %d", longest, len(s))
+	}
+	if datum.IsPlainText(s) && !strings.Contains(s, "\x7f") {
+		return ""
 	}
 	if !utf8.ValidString(s) {
 		return "want a text in UTF-8, have other bytes"
@@ -254,21 +259,35 @@ func invalid(field, message string) error {
 	return &Error{Code: "invalid_event", Field: field, Message: message}
 }
 
-// hashEvent distinguishes events of one id by what their sender sent.
-func hashEvent(ev model.Event) (string, error) {
-	said := map[string]any{
-		"type": ev.Type, "key": ev.Key, "payload": ev.Payload, "time": model.TimeData(ev.Time),
-		"at": model.TimeData(ev.At), "delay_tolerance": int(ev.DelayTolerance), "priority": ev.Priority,
+// hashEvent distinguishes events of one id by what their sender sent. It is the hash of canonical JSON. Do not change that:
+// stores keep the hashes of events that earlier versions accepted.
+func hashEvent(ev *model.Event) (string, error) {
+	var few [1024]byte // enough for most events
+	b := appendTime(append(few[:0], `{"at":`...), ev.At)
+	b = strconv.AppendInt(append(b, `,"delay_tolerance":`...), int64(ev.DelayTolerance), 10)
+	b = datum.AppendText(append(b, `,"key":`...), ev.Key)
+	if ev.Labels != "" {
+		b = datum.AppendText(append(b, `,"labels":`...), ev.Labels)
 	}
-	if ev.Labels != "" { // keeps the hashes of events that earlier versions accepted
-		said["labels"] = ev.Labels
-	}
-	data, err := datum.FormatJSON(said)
+	b, err := datum.AppendJSON(append(b, `,"payload":`...), ev.Payload)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
+	b = strconv.AppendInt(append(b, `,"priority":`...), int64(ev.Priority), 10)
+	b = appendTime(append(b, `,"time":`...), ev.Time)
+	b = append(datum.AppendText(append(b, `,"type":`...), ev.Type), '}')
+	sum := sha256.Sum256(b)
+	var digits [2 * sha256.Size]byte
+	hex.Encode(digits[:], sum[:])
+	return string(digits[:]), nil
+}
+
+// appendTime appends a time as JSON has it, or null.
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, "null"...)
+	}
+	return append(t.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
 }
 
 // idDigits are the digits of ids, in the order of their bytes.
@@ -278,7 +297,9 @@ var idDigits = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPaddin
 // run writes its ids ten times to the log of the store.
 func NewID() string {
 	id := uuid.Must(uuid.NewV7())
-	return idDigits.EncodeToString(id[:])
+	var digits [26]byte
+	idDigits.Encode(digits[:], id[:])
+	return string(digits[:])
 }
 
 // An OverloadError refuses events because they would wait too long. None of them is stored.

@@ -127,7 +127,7 @@ const ConsoleSource = "console/"
 // sources that only look like it to people or after decoding: other case, leading slashes, dots or
 // spaces, backslashes, and URL encoding.
 func IsReservedSource(source string) bool {
-	for {
+	for strings.Contains(source, "%") {
 		decoded := percentEncoded.ReplaceAllStringFunc(source, func(digits string) string {
 			b, _ := hex.DecodeString(digits[1:])
 			return string(b)
@@ -140,8 +140,11 @@ func IsReservedSource(source string) bool {
 	source = strings.ReplaceAll(strings.ToLower(source), `\`, "/")
 	source = strings.TrimLeftFunc(source, func(r rune) bool { return r == '/' || r == '.' || unicode.IsSpace(r) || unicode.IsControl(r) })
 	name, _, below := strings.Cut(source, "/")
+	if !below {
+		return false
+	}
 	name = strings.TrimSpace(name) + "/"
-	return below && (name == ReservedSource || name == ConsoleSource)
+	return name == ReservedSource || name == ConsoleSource
 }
 
 // A Receipt is the result of a submitted event.

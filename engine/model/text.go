@@ -24,8 +24,18 @@ func CleanText(text string) string {
 
 // Digest returns 32 hexadecimal digits that depend only on the parts.
 func Digest(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return hex.EncodeToString(sum[:16])
+	var few [256]byte // enough for most
+	text := few[:0]
+	for i, part := range parts {
+		if i > 0 {
+			text = append(text, 0)
+		}
+		text = append(text, part...)
+	}
+	sum := sha256.Sum256(text)
+	var digits [32]byte
+	hex.Encode(digits[:], sum[:16])
+	return string(digits[:])
 }
 
 // Stamp rounds a time to what checkpoints keep. It cuts off at once what a store may lose, so that
