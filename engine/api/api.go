@@ -166,6 +166,7 @@ type server struct {
 	console *ui.Console
 	quick   []*rest.Operation          // those with Quick
 	routes  map[string]*rest.Operation // by method and pattern
+	fixed   map[endpoint]http.Handler  // those without parameters in their path
 	tabs    *tabs                      // of the console
 
 	described func() *description // encodes the description when it is first asked for
@@ -181,7 +182,7 @@ func newServer(o Options) *server {
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody
 	}
-	s := &server{Options: o, router: chi.NewMux(), routes: map[string]*rest.Operation{}, doc: newDocument(o.Groups)}
+	s := &server{Options: o, router: chi.NewMux(), routes: map[string]*rest.Operation{}, fixed: map[endpoint]http.Handler{}, doc: newDocument(o.Groups)}
 	s.access = access.New(access.Options{Access: o.Engine.Access, Others: o.Others, Log: o.Log, Token: o.Token, Open: o.Open, Local: o.Local, Hosts: o.Hosts})
 	s.console = s.newConsole()
 	s.tabs = newTabs(s.console, o.Memory)
@@ -192,7 +193,7 @@ func newServer(o Options) *server {
 	for _, o := range s.operations() {
 		s.add(&o)
 	}
-	s.router.Handle(ui.Root+"*", transport.Within((&rest.Operation{}).Time, s.access.Serve(s.serveConsole)))
+	s.router.Handle(ui.Root+"*", transport.Within(s.Memory, (&rest.Operation{}).Time, s.access.Serve(s.serveConsole)))
 	s.router.Handle(strings.TrimSuffix(ui.Root, "/"), http.RedirectHandler(ui.Overview, http.StatusFound))
 	if o.Profile {
 		s.addProfiles()
@@ -237,7 +238,7 @@ func (s *server) add(o *rest.Operation) {
 	}
 	s.doc.Add(o)
 	s.routes[o.Method+" "+o.Path] = o
-	s.router.Method(o.Method, o.Path, transport.Within(o.Time, s.access.Serve(func(w http.ResponseWriter, r *http.Request) error {
+	h := transport.Within(s.Memory, o.Time, s.access.Serve(func(w http.ResponseWriter, r *http.Request) error {
 		r, err := s.access.Admit(r, o.Need)
 		if err != nil {
 			return err
@@ -252,16 +253,34 @@ func (s *server) add(o *rest.Operation) {
 			defer release()
 		}
 		return o.Serve(&rest.Call{W: w, R: r, MaxBody: max(o.MaxBody, s.MaxBody), Need: o.Need})
-	})))
+	}))
+	s.router.Method(o.Method, o.Path, h)
+	if !strings.ContainsAny(o.Path, "{*") {
+		s.fixed[endpoint{o.Method, o.Path}] = h
+	}
+}
+
+// An endpoint is a method and a path.
+type endpoint struct{ method, path string }
+
+// route serves a request. One whose path has no parameters needs no search, and no context of the router.
+func (s *server) route(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawPath == "" {
+		if h := s.fixed[endpoint{r.Method, r.URL.Path}]; h != nil {
+			h.ServeHTTP(w, r)
+			return
+		}
+	}
+	s.router.ServeHTTP(w, r)
 }
 
 // handler puts the middleware in front of the routes of a part.
 func (s *server) handler(p Part) http.Handler {
-	f := &transport.Middleware{Access: s.access, Log: s.Log, Healthy: s.healthy, Memory: s.Memory, Quickly: s.quickly}
+	f := &transport.Middleware{Access: s.access, Log: s.Log, Healthy: s.healthy, Quickly: s.quickly}
 	if p != Whole { // in front of what answers without the router
 		f.Quickly = func(next http.Handler) http.Handler { return s.only(p, s.quickly(next)) }
 	}
-	return f.Wrap(s.router)
+	return f.Wrap(http.HandlerFunc(s.route))
 }
 
 // quickly lets operations answer without the router.

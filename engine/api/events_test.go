@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,8 +12,6 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/engine/api"
-	"procaas/engine/intake"
-	"procaas/engine/model"
 	"procaas/engine/outbound"
 )
 
@@ -147,41 +144,6 @@ func FuzzEvents(f *testing.F) {
 			}
 		}
 	})
-}
-
-// An idleEngine accepts everything and keeps nothing.
-type idleEngine struct{ *fakeEngine }
-
-func (idleEngine) Submit(_ context.Context, in []intake.Submission) ([]intake.Submitted, error) {
-	out := make([]intake.Submitted, len(in))
-	for i, s := range in {
-		out[i].Receipt = model.Receipt{Event: s.Event.ID, Run: "06ct7s3fdpu7n78ad8u1obqe24"}
-	}
-	return out, nil
-}
-
-func BenchmarkAccept(b *testing.B) {
-	order := `{"order-id": "o-42", "city": "north", "is-authorized": true, "tariff": "econom", "from": [55.75, 37.61], "to": [55.76, 37.64]}`
-	one := `{"specversion": "1.0", "type": "new-order-created", "id": "e-1", "source": "/orders", "data": ` + order + `}`
-	h := api.New(api.Options{Engine: portsOf(idleEngine{newFake(taxi(b))})})
-	for name, request := range map[string]struct{ contentType, body string }{
-		"plain":      {"application/json", `{"type": "new-order-created", "id": "e-1", "source": "orders", "payload": ` + order + `}`},
-		"structured": {"application/cloudevents+json", one},
-		"batch100":   {"application/cloudevents-batch+json", "[" + strings.Repeat(one+",", 99) + one + "]"},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				r := httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(request.body))
-				r.Header.Set("Content-Type", request.contentType)
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, r)
-				if w.Code != http.StatusAccepted {
-					b.Fatalf("have %d %s", w.Code, w.Body)
-				}
-			}
-		})
-	}
 }
 
 // The bound of one array keeps transactions short.

@@ -64,7 +64,7 @@ func (s *server) only(p Part, next http.Handler) http.Handler {
 // addProfiles serves profiles of the process to admins. They last as long as the caller wants.
 func (s *server) addProfiles() {
 	lasts := &rest.Operation{Lasts: func(*http.Request) bool { return true }}
-	s.router.Handle("/debug/pprof/*", transport.Within(lasts.Time, s.access.Serve(func(w http.ResponseWriter, r *http.Request) error {
+	s.router.Handle("/debug/pprof/*", transport.Within(s.Memory, lasts.Time, s.access.Serve(func(w http.ResponseWriter, r *http.Request) error {
 		r, err := s.access.Admit(r, rest.Rules)
 		if err != nil {
 			return err

@@ -335,7 +335,7 @@ func (d *Checker) WhileAdmitted(r *http.Request, n rest.Need) (lasting *http.Req
 				return
 			case <-tick.C:
 			}
-			_, err := d.Admit(r, n)
+			err := d.May(r, n)
 			if p := (*problem.Problem)(nil); errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden) {
 				cancel()
 				return
@@ -363,8 +363,10 @@ func (d *Checker) checkHost(r *http.Request) error {
 		return nil
 	}
 	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
+	if strings.Contains(host, ":") {
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 	if err := refuseForwarded(r, host, d.hosts); err != nil {
@@ -377,7 +379,7 @@ func (d *Checker) checkHost(r *http.Request) error {
 		"tokens and send one", host)
 }
 
-// forwardings are the headers that proxies add.
+// forwardings are the headers that proxies add, in net/http's form.
 var forwardings = []string{
 	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Server", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip",
 	"X-Cluster-Client-Ip",
@@ -387,7 +389,10 @@ var forwardings = []string{
 // refuseForwarded refuses a caller without a token behind a proxy on this machine, because it may
 // be anybody. It allows a proxy that calls the server by a name of --host.
 func refuseForwarded(r *http.Request, host string, hosts []string) error {
-	i := slices.IndexFunc(forwardings, func(name string) bool { return r.Header.Get(name) != "" })
+	i := slices.IndexFunc(forwardings, func(name string) bool {
+		values := r.Header[name]
+		return len(values) > 0 && values[0] != ""
+	})
 	if i < 0 || slices.Contains(hosts, host) && !isLoopback(host) {
 		return nil
 	}
@@ -398,10 +403,11 @@ func refuseForwarded(r *http.Request, host string, hosts []string) error {
 
 // isLoopback reports whether a host, without a port, is this machine by its own names.
 func isLoopback(host string) bool {
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.Unmap().IsLoopback()
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
 	}
-	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
 }
 
 // forbidden returns the problem of a role without permission.

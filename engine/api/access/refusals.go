@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -158,9 +159,13 @@ func (d *Checker) NoteUse(r *http.Request, operation string) {
 	}
 	path := r.URL.EscapedPath()
 	path = path[:min(len(path), longestCall)]
-	log := d.log.Debug
+	level := slog.LevelDebug
 	if d.notes.use(g.Name, operation, path) {
-		log = d.log.Info
+		level = slog.LevelInfo
 	}
-	log("token used", "token", g.Name, "role", g.Role, "operation", operation, "from", addressOf(r), "method", r.Method, "url_path", path)
+	if !d.log.Enabled(r.Context(), level) {
+		return
+	}
+	d.log.Log(r.Context(), level, "token used", "token", g.Name, "role", g.Role, "operation", operation, "from", addressOf(r),
+		"method", r.Method, "url_path", path)
 }

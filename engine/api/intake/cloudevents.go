@@ -38,7 +38,10 @@ func isBinary(h http.Header) bool {
 	return false
 }
 
-// decodeCloudEvents decodes the structured or the batched mode.
+// decodeCloudEvent decodes the structured mode, and decodeCloudBatch the batched one.
+func decodeCloudEvent(body []byte) (submission, error) { return decodeCloudEvents(body, false) }
+func decodeCloudBatch(body []byte) (submission, error) { return decodeCloudEvents(body, true) }
+
 func decodeCloudEvents(body []byte, many bool) (submission, error) {
 	v, err := rest.Parse(body)
 	if err != nil {
@@ -185,7 +188,7 @@ func decodeBinary(h http.Header, body []byte) (submission, error) {
 	}
 	f.Forget() // the three above are not attributes to suggest
 	e := cloudEvent(f, data)
-	in := submission{events: []model.Event{e}, field: binaryPlaceOf}
+	in := submission{events: []engineintake.Submission{{Event: e}}, field: binaryPlaceOf}
 	return in, problem.Body(f.Faults)
 }
 

@@ -31,12 +31,15 @@ const mediaLines = "application/x-ndjson"
 
 var linesToo = []string{"application/ndjson", "application/jsonl"}
 
+// accepted lists the media types of events.
+var accepted = append([]string{rest.MediaJSON, mediaCloudEvent, mediaCloudBatch, mediaLines}, linesToo...)
+
 // maxEvents bounds the events of one request, because one short transaction stores them.
 const maxEvents = 1000
 
 // A submission has the events of one request.
 type submission struct {
-	events []model.Event
+	events []engineintake.Submission
 	queue  string              // the pipeline whose tasks they are; empty for none
 	many   bool                // the sender sent an array, and gets one
 	field  func(string) string // returns where a field of the engine's event is in the request
@@ -70,7 +73,7 @@ func (g *Group) postEvents(c *rest.Call, how *rest.WaitQuery) error {
 		}})
 	}
 	in.trace(c.R.Header)
-	return g.submit(c, in, wait)
+	return g.submit(c, &in, wait)
 }
 
 // mayTakeIn refuses events before they are read if even one would have to wait too long.
@@ -85,7 +88,7 @@ func (g *Group) mayTakeIn() error {
 func (in *submission) trace(h http.Header) {
 	parent, state := tracing.Context(h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ","))
 	for i := range in.events {
-		if e := &in.events[i]; e.TraceParent == "" {
+		if e := &in.events[i].Event; e.TraceParent == "" {
 			e.TraceParent, e.TraceState = parent, state
 		}
 	}
@@ -96,16 +99,16 @@ func eventDecoder(c *rest.Call) (func([]byte) (submission, error), error) {
 	if isBinary(c.R.Header) {
 		return func(body []byte) (submission, error) { return decodeBinary(c.R.Header, body) }, nil
 	}
-	media, err := c.Media(append([]string{rest.MediaJSON, mediaCloudEvent, mediaCloudBatch, mediaLines}, linesToo...)...)
+	media, err := c.Media(accepted...)
 	switch {
 	case err != nil:
 		return nil, err
 	case media == mediaLines, slices.Contains(linesToo, media):
 		return decodeLines, nil
 	case media == mediaCloudEvent:
-		return func(body []byte) (submission, error) { return decodeCloudEvents(body, false) }, nil
+		return decodeCloudEvent, nil
 	case media == mediaCloudBatch:
-		return func(body []byte) (submission, error) { return decodeCloudEvents(body, true) }, nil
+		return decodeCloudBatch, nil
 	}
 	return decodePlain, nil
 }
@@ -153,7 +156,7 @@ func decodeEvents(v any) (submission, error) {
 	if list, ok := v.([]any); ok && len(list) > 0 {
 		first = list[0]
 	}
-	if f, fault := rest.Object("", first); fault == nil && f.Get("specversion") != nil {
+	if event, ok := first.(map[string]any); ok && event["specversion"] != nil {
 		return decodeList(v, structuredEvent, dataPointerOf)
 	}
 	return decodeList(v, plainEvent, pointerOf)
@@ -162,7 +165,10 @@ func decodeEvents(v any) (submission, error) {
 // decodeList decodes one object, or an array of them.
 func decodeList(v any, one func(*rest.Fields) model.Event, field func(string) string) (in submission, err error) {
 	in.field = field
-	in.many, err = rest.Each(v, maxEvents, func(f *rest.Fields) { in.events = append(in.events, one(f)) })
+	if list, ok := v.([]any); ok {
+		in.events = make([]engineintake.Submission, 0, min(len(list), maxEvents))
+	}
+	in.many, err = rest.Each(v, maxEvents, func(f *rest.Fields) { in.events = append(in.events, engineintake.Submission{Event: one(f)}) })
 	return in, err
 }
 
@@ -185,11 +191,12 @@ func plainEvent(f *rest.Fields) model.Event {
 
 // labelsOf reads the labels of the plain form.
 func labelsOf(f *rest.Fields) string {
-	labels := map[string]string{}
+	var labels map[string]string
 	switch v := f.Get("labels").(type) {
 	case nil:
 		return ""
 	case map[string]any:
+		labels = make(map[string]string, len(v))
 		for name, value := range v {
 			text, ok := value.(string)
 			labels[name] = text
@@ -225,7 +232,7 @@ func pointerTo(path []string) string {
 
 // submit submits events and replies. The reply to a single event may wait for the end of its run.
 // It serves no client that has gone, because it will send again.
-func (g *Group) submit(c *rest.Call, in submission, wait time.Duration) error {
+func (g *Group) submit(c *rest.Call, in *submission, wait time.Duration) error {
 	if err := c.Context().Err(); err != nil {
 		return err
 	}
@@ -243,12 +250,13 @@ func (g *Group) submit(c *rest.Call, in submission, wait time.Duration) error {
 	if err := c.Spend(len(in.events)); err != nil {
 		return err
 	}
-	submissions := make([]engineintake.Submission, len(in.events))
-	for i, e := range in.events {
-		submissions[i] = engineintake.Submission{Event: e, Queue: in.queue, Signed: signed(c, e.Source)}
+	signature := signatureOf(c)
+	for i := range in.events {
+		e := &in.events[i]
+		e.Queue, e.Signed = in.queue, signature != "" && e.Event.Source == signature
 	}
 	// One call for all, so that one transaction stores them.
-	results, err := g.Intake.Submit(c.Context(), submissions)
+	results, err := g.Intake.Submit(c.Context(), in.events)
 	if err != nil {
 		return err
 	}
@@ -257,14 +265,14 @@ func (g *Group) submit(c *rest.Call, in submission, wait time.Duration) error {
 		return replyMany(c, in, results)
 	}
 	if results[0].Err == nil && wait > 0 {
-		return g.replyEnd(c, in, results[0], wait)
+		return g.replyEnd(c, in, &results[0], wait)
 	}
-	return replyOne(c, in, results[0], 0)
+	return replyOne(c, in, &results[0], 0)
 }
 
 // replyEnd waits for the end of a run and replies with it. If that takes too long, the reply is
 // that of an accepted event.
-func (g *Group) replyEnd(c *rest.Call, in submission, result engineintake.Submitted, wait time.Duration) error {
+func (g *Group) replyEnd(c *rest.Call, in *submission, result *engineintake.Submitted, wait time.Duration) error {
 	if err := rest.LetLast(c.W, wait+rest.WriteTime); err != nil {
 		return err
 	}
@@ -281,17 +289,17 @@ func (g *Group) replyEnd(c *rest.Call, in submission, result engineintake.Submit
 		return replyOne(c, in, result, http.StatusAccepted)
 	}
 	c.W.Header().Set("Location", "/v1/runs/"+result.Receipt.Run)
-	return c.Reply(http.StatusOK, wire.ResultOf(receiptOf(in, result.Receipt), &run))
+	return c.Reply(http.StatusOK, wire.ResultOf(receiptOf(in, &result.Receipt), &run))
 }
 
 // maySubmit refuses events for pipelines that the caller's grant does not cover.
-func (g *Group) maySubmit(c *rest.Call, events []model.Event) error {
+func (g *Group) maySubmit(c *rest.Call, events []engineintake.Submission) error {
 	if !c.Bound() {
 		return nil
 	}
-	for _, e := range events {
-		b := g.Intake.Bundle()
-		for _, p := range slices.Concat(b.On(e.Type), b.Awaiting(e.Type)) {
+	for i := range events {
+		b, eventType := g.Intake.Bundle(), events[i].Event.Type
+		for _, p := range slices.Concat(b.On(eventType), b.Awaiting(eventType)) {
 			if err := c.MayAt(p.ID); err != nil {
 				return err
 			}
@@ -304,15 +312,15 @@ func (g *Group) maySubmit(c *rest.Call, events []model.Event) error {
 // caller's token is bound to other sources. The ids of events are unique within their source, so
 // this also keeps others from taking ids. An event without a source gets that of a token that is
 // bound to a single one.
-func (g *Group) maySend(c *rest.Call, events []model.Event) error {
-	grant := rest.Granted(c.R)
-	checked := map[string]bool{}
+func (g *Group) maySend(c *rest.Call, events []engineintake.Submission) error {
+	grant, signature := rest.Granted(c.R), signatureOf(c)
+	checked := make(map[string]bool, 1)
 	for i := range events {
-		e := &events[i]
+		e := &events[i].Event
 		if e.Source == "" && len(grant.Sources) == 1 {
 			e.Source = grant.Sources[0]
 		}
-		if checked[e.Source] || signed(c, e.Source) {
+		if checked[e.Source] || signature != "" && e.Source == signature {
 			continue
 		}
 		checked[e.Source] = true
@@ -337,14 +345,17 @@ func FromConsole(ctx context.Context) context.Context {
 	return context.WithValue(ctx, consoleKey{}, true)
 }
 
-// signed reports whether a source is that of the caller in the console.
-func signed(c *rest.Call, source string) bool {
-	return c.Context().Value(consoleKey{}) != nil && source == model.ConsoleSource+rest.Granted(c.R).Name
+// signatureOf returns the source of the caller in the console, or "" for other callers.
+func signatureOf(c *rest.Call) string {
+	if c.Context().Value(consoleKey{}) == nil {
+		return ""
+	}
+	return model.ConsoleSource + rest.Granted(c.R).Name
 }
 
 // replyOne replies with a receipt: by default 202 for a new event, and 200 for one that was stored
 // before.
-func replyOne(c *rest.Call, in submission, result engineintake.Submitted, status int) error {
+func replyOne(c *rest.Call, in *submission, result *engineintake.Submitted, status int) error {
 	if result.Err != nil {
 		return eventProblem(result.Err, in.field)
 	}
@@ -355,19 +366,19 @@ func replyOne(c *rest.Call, in submission, result engineintake.Submitted, status
 		}
 	}
 	c.W.Header().Set("Location", "/v1/runs/"+result.Receipt.Run)
-	return c.Reply(status, receiptOf(in, result.Receipt))
+	return c.Reply(status, receiptOf(in, &result.Receipt))
 }
 
-func receiptOf(in submission, rc model.Receipt) wire.Receipt {
+func receiptOf(in *submission, rc *model.Receipt) wire.Receipt {
 	return wire.Receipt{
 		Event: rc.Event, Run: rc.Run, Duplicate: rc.Duplicate, Undecided: rc.Undecided,
-		Key: otherKey(in.events[0], rc),
+		Key: otherKey(&in.events[0].Event, rc),
 	}
 }
 
 // otherKey returns the key of a run if its event has another one, or empty. The sender of such an
 // event may expect an order that does not exist.
-func otherKey(e model.Event, rc model.Receipt) string {
+func otherKey(e *model.Event, rc *model.Receipt) string {
 	if e.Key == "" || e.Key == rc.Key {
 		return ""
 	}
@@ -375,20 +386,21 @@ func otherKey(e model.Event, rc model.Receipt) string {
 }
 
 // replyMany replies 202 if no event was refused, 207 if some were, and with a problem if all were.
-func replyMany(c *rest.Call, in submission, results []engineintake.Submitted) error {
-	reply, refused := wire.Receipts{}, []problem.Fault(nil)
-	for i, result := range results {
+func replyMany(c *rest.Call, in *submission, results []engineintake.Submitted) error {
+	reply, refused := wire.Receipts{Items: make([]wire.ReceiptItem, 0, len(results))}, []problem.Fault(nil)
+	for i := range results {
+		result := &results[i]
 		if result.Err == nil {
-			rc := result.Receipt
+			rc := &result.Receipt
 			reply.Items = append(reply.Items, wire.ReceiptItem{
 				Event: rc.Event, Run: rc.Run, Duplicate: &rc.Duplicate, Undecided: rc.Undecided,
-				Key: otherKey(in.events[i], rc),
+				Key: otherKey(&in.events[i].Event, rc),
 			})
 			continue
 		}
 		at := fmt.Sprintf("/%d", i)
 		p := eventProblem(result.Err, func(field string) string { return at + in.field(field) })
-		reply.Items = append(reply.Items, wire.ReceiptItem{Event: in.events[i].ID, Error: p})
+		reply.Items = append(reply.Items, wire.ReceiptItem{Event: in.events[i].Event.ID, Error: p})
 		refused = append(refused, problem.Fault{Location: at, Message: p.Detail, Code: p.Code})
 	}
 	switch len(refused) {

@@ -181,7 +181,7 @@ func (g *Group) PutTasks(c *rest.Call, pipeline *tree.Pipeline) error {
 	}
 	in.trace(c.R.Header)
 	in.queue = pipeline.ID
-	return g.submit(c, in, 0)
+	return g.submit(c, &in, 0)
 }
 
 // taskEvent reads a task that becomes an event. Its delay counts from now.

@@ -37,7 +37,8 @@ type member struct {
 	in       string // path, query, header, or empty for the body
 	name     string
 	required bool
-	most     int // bytes of text; -1 for any text
+	optional bool // leaving it out is no fault, and the same as its zero value
+	most     int  // bytes of text; -1 for any text
 	values   []string
 	pattern  *regexp.Regexp
 	list     []member // of the elements of a list of objects
@@ -71,6 +72,7 @@ func newMember(field reflect.StructField, parameters bool) member {
 	}
 	m.name = name
 	m.required = m.in == "" && !strings.HasPrefix(options, "omit") || m.in != "" && field.Tag.Get("required") == "true"
+	m.optional = !m.required && field.Tag.Get("default") == ""
 	if text := cmp.Or(field.Tag.Get("bytes"), field.Tag.Get("maxLength")); text == "any" {
 		m.most = -1
 	} else if text != "" {
@@ -296,26 +298,31 @@ func (c *Call) bodyOf(optional bool) (v any, given bool, err error) {
 
 // readParameters reads the path, the query and the headers.
 func (s *shape) readParameters(r *http.Request, v reflect.Value) error {
-	query := queryFields(r.URL.Query())
+	query := queryFields(r.URL)
 	var faults []problem.Fault
 	for i := range s.parameters {
-		m := s.parameters[i]
-		f := query
-		if m.in != "query" {
-			value, err := m.lookup(r)
-			if err != nil {
-				return err
+		m := &s.parameters[i]
+		if m.in == "query" {
+			if query.Has(m.name) || !m.optional {
+				m.read(&query, v.FieldByIndex(m.Index))
 			}
-			m.name = strings.ToLower(m.name)
-			f = TextFields(m.in+"/", map[string]any{})
-			if value != "" {
-				f.values[m.name] = value
-			}
+			continue
 		}
-		at := v.FieldByIndex(m.Index)
-		if m.read(f, at); m.in != "query" {
-			faults = append(faults, f.Faults...)
+		value, err := m.lookup(r)
+		if err != nil {
+			return err
 		}
+		if value == "" && m.optional {
+			continue
+		}
+		one := *m
+		one.name = strings.ToLower(m.name)
+		f := TextFields(m.in+"/", map[string]any{})
+		if value != "" {
+			f.values[one.name] = value
+		}
+		one.read(f, v.FieldByIndex(m.Index))
+		faults = append(faults, f.Faults...)
 	}
 	return problem.Parameter(append(faults, query.Faults...))
 }
@@ -344,9 +351,13 @@ func pathValue(r *http.Request, name string) (string, error) {
 
 // queryFields returns the fields of a query. A parameter without a value counts as absent, because
 // forms send empty fields.
-func queryFields(q url.Values) *Fields {
-	f := TextFields("query/", map[string]any{})
-	for name, values := range q {
+func queryFields(u *url.URL) Fields {
+	f := Fields{prefix: "query/", text: true}
+	if u.RawQuery == "" {
+		return f
+	}
+	f.values = map[string]any{}
+	for name, values := range u.Query() {
 		if values[0] != "" {
 			f.values[name] = values[0]
 		}

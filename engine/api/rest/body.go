@@ -78,24 +78,40 @@ func takeDecoded(r *http.Request, body []byte) error {
 	return TakeMemory(r, datum.DecodedSize(body)+(copiesOfBody-1)*len(body))
 }
 
-// sent reads the bytes of a body.
+// firstPart is how much of a body is read at first. It is memory that nobody counts until the bytes come.
+const firstPart = 4 << 10
+
+// sent reads the bytes of a body. It takes memory for those that have come.
 func (c *Call) sent() ([]byte, error) {
 	tooLarge := func() error {
 		return problem.New(problem.BodyTooLarge, "the body is larger than %d bytes", c.MaxBody).With("Connection", "close")
 	}
-	if c.R.ContentLength > c.MaxBody {
+	length := c.R.ContentLength // less than 0 if it is unknown, as HTTP/2 allows
+	if length > c.MaxBody {
 		return nil, tooLarge()
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.W, Counted(c.R), c.MaxBody))
-	switch {
-	case err == nil:
-		return body, nil
-	case errors.As(err, new(*http.MaxBytesError)):
-		return nil, tooLarge()
-	case errors.As(err, new(*problem.Problem)):
-		return nil, err
+	whole := int(c.MaxBody)
+	if length >= 0 {
+		whole = int(length)
 	}
-	return nil, incomplete(err, len(body), c.R.ContentLength)
+	body := make([]byte, 0, min(whole, firstPart)+1)
+	for {
+		n, err := c.R.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if over := TakeMemory(c.R, n); over != nil {
+			return nil, over
+		}
+		switch {
+		case int64(len(body)) > c.MaxBody:
+			return nil, tooLarge()
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case err != nil:
+			return nil, incomplete(err, len(body), length)
+		case len(body) == cap(body):
+			body = slices.Grow(body, min(3*len(body), max(whole-len(body), 0)+1))
+		}
+	}
 }
 
 // incomplete returns the problem of a body that did not arrive completely.
@@ -113,6 +129,9 @@ func incomplete(err error, have int, announced int64) *problem.Problem {
 // Media returns the media type of the body in lower case. It refuses other charsets than UTF-8.
 func (c *Call) Media(accepted ...string) (string, error) {
 	header := c.R.Header.Get("Content-Type")
+	if slices.Contains(accepted, header) {
+		return header, nil // as most write it
+	}
 	media, params, err := mime.ParseMediaType(header)
 	charset := params["charset"]
 	switch {

@@ -4,7 +4,6 @@
 package rest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,11 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
-	"procaas/engine/credentials"
 	"procaas/engine/store"
 )
 
@@ -77,21 +76,6 @@ func Revision(match, none string) (int64, error) {
 		}})
 	}
 	return n, nil
-}
-
-// A grantKey finds the grant of a request in its context.
-type grantKey struct{}
-
-// WithGrant returns the request with its caller's grant.
-func WithGrant(r *http.Request, g credentials.Grant) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), grantKey{}, g))
-}
-
-// Granted returns the grant of a request's caller. It is the zero one, which allows nothing, if the
-// call needs none.
-func Granted(r *http.Request) credentials.Grant {
-	g, _ := r.Context().Value(grantKey{}).(credentials.Grant)
-	return g
 }
 
 // Actor returns the author of a change.
@@ -164,18 +148,50 @@ func (c *Call) Reply(status int, v any) error {
 	return nil
 }
 
+// An Appender encodes itself, faster than [encoding/json] and with the same bytes.
+type Appender interface {
+	AppendJSON(b []byte) []byte
+}
+
+// A reply is an encoded body.
+type reply struct {
+	body []byte
+	json *json.Encoder // to the end of the body
+}
+
+// Write implements [io.Writer].
+func (r *reply) Write(p []byte) (int, error) {
+	r.body = append(r.body, p...)
+	return len(p), nil
+}
+
+// replies are reused. One that has become larger than keptReply is not.
+var replies = sync.Pool{New: func() any {
+	r := &reply{}
+	r.json = json.NewEncoder(r)
+	r.json.SetEscapeHTML(false)
+	return r
+}}
+
+const keptReply = 64 << 10 // bytes
+
 // WriteAs writes a reply. It ignores write errors, because the client has gone. It encodes the
 // value before it sends the status, so that an encoding error becomes an error reply.
 func WriteAs(w http.ResponseWriter, status int, contentType string, v any) {
-	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	r := replies.Get().(*reply)
+	r.body = r.body[:0]
+	if a, ok := v.(Appender); ok {
+		r.body = append(a.AppendJSON(r.body), '\n')
+	} else if err := r.json.Encode(v); err != nil {
 		panic(fmt.Errorf("encode a reply: %w", err))
 	}
-	w.Header().Set("Content-Type", contentType)
-	// marks the end, even before the rest of the request is drained
-	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	// The length marks the end, even before the rest of the request is drained.
+	values := []string{contentType, strconv.Itoa(len(r.body))}
+	h := w.Header()
+	h["Content-Type"], h["Content-Length"] = values[:1:1], values[1:]
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes())
+	_, _ = w.Write(r.body)
+	if cap(r.body) <= keptReply {
+		replies.Put(r)
+	}
 }

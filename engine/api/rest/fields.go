@@ -24,6 +24,8 @@ const MaxName = 256
 // Every requested member is known. All others are faults.
 type Fields struct {
 	prefix string // of locations: a JSON pointer and a slash, or header/ce-
+	inList bool   // the object is an item of an array, whose number follows the prefix
+	item   int    // this number, from 0
 	text   bool   // all values are text, as in headers
 	values map[string]any
 	known  []string
@@ -62,7 +64,15 @@ func (f *Fields) Forget() { f.known = nil }
 
 // Fault records a fault of a member.
 func (f *Fields) Fault(name, format string, args ...any) {
-	f.Faults = append(f.Faults, problem.Fault{Location: f.prefix + Escape(name), Message: fmt.Sprintf(format, args...)})
+	f.Faults = append(f.Faults, problem.Fault{Location: f.place() + Escape(name), Message: fmt.Sprintf(format, args...)})
+}
+
+// place returns the prefix of the locations of members.
+func (f *Fields) place() string {
+	if !f.inList {
+		return f.prefix
+	}
+	return f.prefix + strconv.Itoa(f.item) + "/"
 }
 
 // Get returns a member, or nil.
@@ -115,7 +125,7 @@ func (f *Fields) Labels(name string, limit int) []string {
 	if v != nil && !ok {
 		f.Fault(name, "want a list of strings, have %s", datum.JSONKind(v))
 	}
-	item := &Fields{prefix: f.prefix + Escape(name) + "/", values: map[string]any{}}
+	item := &Fields{prefix: f.place() + Escape(name) + "/", values: map[string]any{}}
 	out := slices.Grow([]string(nil), len(list))
 	for i, v := range list {
 		if t, ok := v.(string); ok && len(t) <= limit && isLabel(t) {
@@ -234,7 +244,7 @@ func (f *Fields) Objects(name string, most int) []*Fields {
 	}
 	var out []*Fields
 	for i, item := range list {
-		one, fault := Object(f.prefix+Escape(name)+"/"+strconv.Itoa(i), item)
+		one, fault := Object(f.place()+Escape(name)+"/"+strconv.Itoa(i), item)
 		if fault != nil {
 			f.Faults = append(f.Faults, *fault)
 			continue
@@ -316,29 +326,32 @@ func Joined[T ~string](list []T) string {
 	return strings.Join(out, ", ")
 }
 
-// Each reads an object, or an array of up to most of them. many reports which it was.
+// Each reads an object, or an array of up to most of them. many reports which it was. The fields are those of one object
+// until read returns.
 func Each(v any, most int, read func(*Fields)) (many bool, err error) {
-	items := []any{v}
 	list, many := v.([]any)
-	if many {
-		items = list
-	}
-	if len(items) > most {
-		return many, problem.New(problem.InvalidBody, "want at most %d in one array, have %d", most, len(items))
-	}
-	var faults []problem.Fault
-	for i, item := range items {
-		pointer := ""
-		if many {
-			pointer = "/" + strconv.Itoa(i)
-		}
-		one, fault := Object(pointer, item)
+	if !many {
+		one, fault := Object("", v)
 		if fault != nil {
-			faults = append(faults, *fault)
-			continue
+			return false, problem.Body([]problem.Fault{*fault})
 		}
 		read(one)
-		faults = append(faults, one.Faults...)
+		return false, problem.Body(one.Faults)
 	}
-	return many, problem.Body(faults)
+	if len(list) > most {
+		return true, problem.New(problem.InvalidBody, "want at most %d in one array, have %d", most, len(list))
+	}
+	var faults []problem.Fault
+	f := &Fields{prefix: "/", inList: true, known: make([]string, 0, 16)}
+	for i, item := range list {
+		m, ok := item.(map[string]any)
+		if !ok {
+			faults = append(faults, problem.Fault{Location: "/" + strconv.Itoa(i), Message: "want an object, have " + datum.JSONKind(item)})
+			continue
+		}
+		f.item, f.values, f.known, f.Faults = i, m, f.known[:0], nil
+		read(f)
+		faults = append(faults, f.Faults...)
+	}
+	return true, problem.Body(faults)
 }

@@ -17,19 +17,8 @@ const memoryWait = 2 * time.Second
 // copiesOfBody is how often a body is in memory beside its decoded form: as it came, and encoded again for the store.
 const copiesOfBody = 3
 
-// A memoryKey finds the memory of a request in its context.
-type memoryKey struct{}
-
-// WithMemory lets a request hold memory of the node. Nothing is held before its body is read, and
-// only admitted callers' bodies are.
-func WithMemory(r *http.Request, h *budget.Holder) *http.Request {
-	if h == nil {
-		return r
-	}
-	return r.WithContext(context.WithValue(r.Context(), memoryKey{}, h))
-}
-
-// TakeMemory takes memory for a request. The error is for its caller.
+// TakeMemory takes memory for a request, which has it until its work ends. Nothing is taken before its body is read, and
+// only admitted callers' bodies are. The error is for the caller.
 func TakeMemory(r *http.Request, bytes int) error {
 	h, _ := r.Context().Value(memoryKey{}).(*budget.Holder)
 	if h == nil || h.Try(bytes) {

@@ -10,8 +10,6 @@ import (
 
 	"procaas/engine/api/access"
 	"procaas/engine/api/problem"
-	"procaas/engine/api/rest"
-	"procaas/engine/budget"
 	"procaas/engine/store"
 )
 
@@ -20,7 +18,6 @@ type Middleware struct {
 	Access  *access.Checker
 	Log     *slog.Logger
 	Healthy func(ctx context.Context) error // returns why the node cannot work
-	Memory  *budget.Memory                  // for bodies; nil for no bound
 
 	// Quickly answers what needs no route; see [rest.Operation].
 	Quickly func(next http.Handler) http.Handler
@@ -30,25 +27,11 @@ type Middleware struct {
 // meets the last one first. So the log sees every reply, also after panics.
 func (f *Middleware) Wrap(h http.Handler) http.Handler {
 	for _, wrap := range []func(http.Handler) http.Handler{
-		f.countMemory, f.refuseLost, f.refuseCrossOrigin, f.refuseChunked, f.Quickly, f.withHeaders, f.recovered, f.logged,
+		f.refuseLost, f.refuseCrossOrigin, f.refuseChunked, f.Quickly, f.withHeaders, f.recovered, f.logged,
 	} {
 		h = wrap(h)
 	}
 	return h
-}
-
-// countMemory lets a request hold memory until it ends. Bodies of all requests must fit into memory,
-// however many clients there are.
-func (f *Middleware) countMemory(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if f.Memory == nil || r.ContentLength == 0 {
-			next.ServeHTTP(w, r)
-			return
-		}
-		h := f.Memory.Hold(budget.Requests)
-		defer h.Close()
-		next.ServeHTTP(w, rest.WithMemory(r, h))
-	})
 }
 
 // refuseLost refuses all writes to a store that has lost what it acknowledged. Data based on it

@@ -1,8 +1,14 @@
 package wire
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/api/problem"
 	"procaas/engine/checkpoint"
 )
@@ -61,4 +67,99 @@ type ReceiptItem struct {
 	Undecided bool             `json:"undecided,omitempty" doc:"As in a single receipt."`
 	Key       string           `json:"key,omitempty" doc:"The key of the run. It is only present if the event names another key than the flow computes."`
 	Error     *problem.Problem `json:"error,omitempty" doc:"The reason why the event is refused; absent if it is accepted."`
+}
+
+// AppendJSON appends the receipt as [encoding/json] would encode it, without escapes for HTML.
+func (r Receipt) AppendJSON(b []byte) []byte { return append(r.appendMembers(b), '}') }
+
+// appendMembers appends the receipt without the brace that ends it.
+func (r *Receipt) appendMembers(b []byte) []byte {
+	b = appendText(append(b, `{"event":`...), r.Event)
+	b = appendText(append(b, `,"run":`...), r.Run)
+	b = strconv.AppendBool(append(b, `,"duplicate":`...), r.Duplicate)
+	return appendRest(b, r.Undecided, r.Key)
+}
+
+// AppendJSON is that of [Receipt], for a receipt with a result.
+func (r Result) AppendJSON(b []byte) []byte {
+	b = appendMember(r.appendMembers(b), "status", r.Status)
+	if r.Outputs != nil {
+		b = append(append(b, `,"outputs":`...), encode(r.Outputs)...)
+	}
+	b = appendMember(b, "failed_handler", r.FailedPath)
+	b = appendMember(b, "error", r.Error)
+	b = appendMember(b, "error_class", r.ErrorClass)
+	return append(appendMember(b, "reason", r.Reason), '}')
+}
+
+// AppendJSON is that of [Receipt], for several.
+func (r Receipts) AppendJSON(b []byte) []byte {
+	if r.Items == nil {
+		return append(b, `{"items":null}`...)
+	}
+	b = append(slices.Grow(b, usualItem*len(r.Items)), `{"items":[`...)
+	for i := range r.Items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = r.Items[i].appendJSON(b)
+	}
+	return append(b, `]}`...)
+}
+
+// usualItem is about how long an encoded item is, in bytes.
+const usualItem = 128
+
+func (r *ReceiptItem) appendJSON(b []byte) []byte {
+	start := len(b)
+	b = appendMember(b, "event", r.Event)
+	b = appendMember(b, "run", r.Run)
+	if r.Duplicate != nil {
+		b = strconv.AppendBool(append(b, `,"duplicate":`...), *r.Duplicate)
+	}
+	b = appendRest(b, r.Undecided, r.Key)
+	if r.Error != nil {
+		b = append(append(b, `,"error":`...), encode(r.Error)...)
+	}
+	if len(b) == start {
+		return append(b, "{}"...)
+	}
+	b[start] = '{' // instead of the first comma
+	return append(b, '}')
+}
+
+// appendRest appends the members that most receipts do not have.
+func appendRest(b []byte, undecided bool, key string) []byte {
+	if undecided {
+		b = append(b, `,"undecided":true`...)
+	}
+	return appendMember(b, "key", key)
+}
+
+// appendMember appends a member that is left out when it is empty.
+func appendMember(b []byte, name, text string) []byte {
+	if text == "" {
+		return b
+	}
+	b = append(append(append(b, `,"`...), name...), `":`...)
+	return appendText(b, text)
+}
+
+// appendText appends a text in quotes.
+func appendText(b []byte, text string) []byte {
+	if !datum.IsPlainText(text) {
+		return append(b, encode(text)...)
+	}
+	return append(append(append(b, '"'), text...), '"')
+}
+
+// encode encodes a value that cannot fail to encode.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Errorf("encode a part of a receipt: %w", err))
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
