@@ -159,14 +159,16 @@ func (d *show) loseNode(ctx context.Context, load *load) error {
 	busy := 0
 	if err := d.await(ctx, "a move by "+secondName, func() (bool, error) {
 		all, err := remote.ShardTransfers(ctx, d.client, mapID)
-		if err != nil || !slices.ContainsFunc(all, func(t transfers.ShardTransfer) bool { return t.State == transfers.TransferRunning }) {
+		if err != nil {
 			return false, err
 		}
-		n, err := second()
-		if busy = n.Runs; busy > 0 || err != nil {
-			return busy > 0, err
+		if slices.ContainsFunc(all, func(t transfers.ShardTransfer) bool { return t.State == transfers.TransferRunning }) {
+			n, err := second()
+			if busy = n.Runs; busy > 0 || err != nil {
+				return busy > 0, err
+			}
 		}
-		return d.left(ctx, load) // the other node may have done all
+		return d.left(ctx, load) // the other node may have done all, also before anybody looked
 	}); err != nil || busy == 0 {
 		return err
 	}
