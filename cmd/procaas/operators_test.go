@@ -117,7 +117,7 @@ func newOperators(t *testing.T, store string, nodes int) *operators {
 	o.env = append(os.Environ(), "NO_COLOR=1", "PROCAAS_SERVER=http://"+o.nodes[0].listen, "PROCAAS_TOKEN="+token, "FLOWS="+flows,
 		"STORE="+store, "COPY="+filepath.Join(o.dir, "copy"))
 	// The commands are what this test is about. Each needs some events beside it, and not all of the processors.
-	o.load = &sender{t: t, nodes: o.nodes, again: o.sentAgain, pause: 80 * time.Millisecond}
+	o.load = &sender{t: t, nodes: o.nodes, again: o.sentAgain, pause: 200 * time.Millisecond}
 	loaded, stop := context.WithCancel(t.Context())
 	o.stop = stop
 	for i := range 2 {

@@ -137,7 +137,7 @@ func (s *service) awaitTaken(ctx context.Context, rows int) {
 		if all-left >= rows {
 			return
 		}
-		if !clock.Pause(ctx, 5*time.Millisecond) {
+		if !clock.Pause(ctx, 20*time.Millisecond) { // it counts all rows
 			s.t.Fatalf("want %d rows taken, have %d of %d", rows, all-left, all)
 		}
 	}
@@ -180,33 +180,33 @@ func (s *service) check(ctx context.Context, c *client.Client, ordered bool) {
 	}
 }
 
-// TestOutboxSurvivesKill9 kills a node, then one of two nodes, and then the database of the service, while the service writes 4,000 rows.
+// TestOutboxSurvivesKill9 kills a node, then one of two nodes, and then the database of the service, while the service writes 2,000 rows.
 // Each committed row becomes exactly one run, and the rows of a key run in their order.
 func TestOutboxSurvivesKill9(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
 	s := newService(ctx, t)
-	const rows = 4000
+	const rows = 2000
 	var writes sync.WaitGroup
 	writes.Go(func() { s.write(ctx, rows) })
 	defer writes.Wait()
 	a := newCrashing(t, enginetest.Postgres(t), outboxFlow, s.server.Addr())
 	first := a.start(ctx)
-	s.awaitTaken(ctx, 300)
+	s.awaitTaken(ctx, 150)
 	first.kill()
 	first = a.start(ctx)
 	b := newCrashing(t, a.store, outboxFlow, s.server.Addr())
 	second := b.start(ctx)
-	s.awaitTaken(ctx, 1000)
+	s.awaitTaken(ctx, 500)
 	first.kill()
 	died := time.Now()
 	_, left, err := s.sums(ctx, s.db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.awaitTaken(ctx, 1500)
-	t.Logf("%d rows waited when the first node died, whose lease was 1s; 500 more were taken %s later", left, time.Since(died).Round(10*time.Millisecond))
+	s.awaitTaken(ctx, 750)
+	t.Logf("%d rows waited when the first node died, whose lease was 1s; 250 more were taken %s later", left, time.Since(died).Round(10*time.Millisecond))
 	if err := s.server.Restart(ctx, enginetest.StopImmediate); err != nil {
 		t.Fatal(err)
 	}
@@ -233,20 +233,20 @@ func (s *service) killOneOfTwo(ctx context.Context, flow, function string, write
 	writes.Go(func() { s.write(ctx, rows) })
 	b = newCrashing(s.t, a.store, flow, "")
 	second = b.start(ctx)
-	s.awaitTaken(ctx, 300)
+	s.awaitTaken(ctx, 150)
 	first.kill()
-	s.awaitTaken(ctx, 1000)
+	s.awaitTaken(ctx, 500)
 	return a, b, second
 }
 
-// TestSubmittedEventsSurviveKill9 kills one of two nodes, and then the store, while a program submits 3,000 events in its own transactions.
+// TestSubmittedEventsSurviveKill9 kills one of two nodes, and then the store, while a program submits 1,500 events in its own transactions.
 func TestSubmittedEventsSurviveKill9(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
 	s := newService(ctx, t)
 	s.table, s.send = "submitted", "select procaas_submit('counted', $1, jsonb_build_object('n', n)) from a"
-	const rows = 3000
+	const rows = 1500
 	var writes sync.WaitGroup
 	defer writes.Wait()
 	_, b, second := s.killOneOfTwo(ctx, submittedFlow, "procaas_submit", &writes, rows)
@@ -272,7 +272,7 @@ func TestSubmittedEventsSurviveKill9(t *testing.T) {
 // enqueuedFlow counts the tasks of each key.
 var enqueuedFlow = strings.Replace(countedPipelines, "    on: counted\n", "    queue: {concurrency: {key: 1}, retry: {attempts: 5}}\n", 1)
 
-// TestEnqueuedTasksSurviveKill9 kills each of two nodes in turn, while a program enqueues 3,000 tasks in its own transactions. Each
+// TestEnqueuedTasksSurviveKill9 kills each of two nodes in turn, while a program enqueues 1,500 tasks in its own transactions. Each
 // committed one is done once.
 func TestEnqueuedTasksSurviveKill9(t *testing.T) {
 	t.Parallel()
@@ -280,7 +280,7 @@ func TestEnqueuedTasksSurviveKill9(t *testing.T) {
 	defer cancel()
 	s := newService(ctx, t)
 	s.table, s.send = "enqueued", "select procaas_enqueue('count', jsonb_build_object('n', n), $1) from a"
-	const rows = 3000
+	const rows = 1500
 	var writes sync.WaitGroup
 	defer writes.Wait()
 	a, _, second := s.killOneOfTwo(ctx, enqueuedFlow, "procaas_enqueue", &writes, rows)

@@ -21,7 +21,7 @@ import (
 var (
 	releaseBefore = flag.String("release-before", "", "the program of the release before, for TestRollingUpgrade; without it, the store is "+
 		"made newer than this program")
-	rollingCalls = flag.Int("rolling-calls", 150, "how many calls of flows each phase of TestRollingUpgrade lasts at least")
+	rollingCalls = flag.Int("rolling-calls", 75, "how many calls of flows each phase of TestRollingUpgrade lasts at least")
 )
 
 // TestRollingUpgrade replaces three nodes one by one while events come, and looks at what came of them as TestTorture does. Given the

@@ -80,7 +80,7 @@ func TestSQLSurvivesKill9(t *testing.T) {
 	runs := c.submitEach(ctx, "charge", events)
 	for kill := 1; kill <= kills; kill++ {
 		for count("*") < kill*events/(kills+1) {
-			if !clock.Pause(ctx, time.Millisecond) {
+			if !clock.Pause(ctx, 10*time.Millisecond) {
 				t.Fatalf("want more than %d charges", count("*"))
 			}
 		}

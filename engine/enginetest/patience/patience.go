@@ -73,16 +73,19 @@ func After(t testing.TB, d time.Duration) <-chan struct{} {
 	return ctx.Done()
 }
 
-// Until asks every few milliseconds until something holds. The test fails with a message after ten
-// times what an idle machine needs.
+// Until asks at once, and then ever more rarely, until something holds. Answers take processor time, which what is awaited needs, too.
+// The test fails with a message after ten times what an idle machine needs.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	began := time.Now()
-	for over := Over(usual); !holds(); <-tick.C {
+	for over := Over(usual); !holds(); time.Sleep(pause(time.Since(began))) {
 		if over() {
 			t.Fatalf("%s: not within %s", what, time.Since(began).Round(time.Second))
 		}
 	}
+}
+
+// pause returns how long to wait before the next question: a twentieth of the wait so far, so that the answer comes late by that much at most.
+func pause(waited time.Duration) time.Duration {
+	return min(max(waited/20, 5*time.Millisecond), 50*time.Millisecond)
 }

@@ -36,3 +36,14 @@ func TestUntilAsksAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestUntilAsksLessAndLess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked, began := 0, time.Now()
+		patience.Until(t, "ten seconds", func() bool { asked++; return time.Since(began) >= 10*time.Second })
+		if late := time.Since(began) - 10*time.Second; asked > 300 || late > 50*time.Millisecond {
+			t.Errorf("it was asked %d times, and returned %s late", asked, late)
+		}
+	})
+}
