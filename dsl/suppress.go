@@ -35,7 +35,7 @@ func suppress(files []*decode.Reading, found []diag.Diagnostic) []diag.Diagnosti
 	var r diag.Reporter
 	byFile := map[string][]*suppression{}
 	for _, f := range files {
-		if !f.Foreign && f.Root != nil && strings.Contains(string(f.Data), "procaas:ignore") {
+		if !f.Foreign && f.Root != nil && bytes.Contains(f.Data, []byte("procaas:ignore")) {
 			byFile[f.Name] = suppressionsIn(f, &r)
 		}
 	}

@@ -23,6 +23,11 @@ func ParseDuration(text string) (time.Duration, error) {
 	if len(text) > 64 || !DurationText.MatchString(text) {
 		return 0, Unfit(DurationKind, text)
 	}
+	if !strings.ContainsAny(text, "dw") {
+		if d, err := time.ParseDuration(text); err == nil {
+			return d, nil
+		}
+	}
 	var total time.Duration
 	for _, part := range durationPart.FindAllStringSubmatch(text, -1) {
 		d, err := time.ParseDuration(part[0])

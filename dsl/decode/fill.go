@@ -19,7 +19,13 @@ func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 	if span := dst.FieldByName("Span"); span.IsValid() {
 		span.Set(reflect.ValueOf(v.Span))
 	}
-	keeper, _ := into.(interface{ Note(string, diag.Span) })
+	keeper, _ := into.(interface {
+		Expect(fields int)
+		Note(string, diag.Span)
+	})
+	if keeper != nil {
+		keeper.Expect(len(v.Names) + 1) // one for the type of a handler
+	}
 	for _, f := range s.Fields {
 		item := v.Get(f.Name)
 		if f.Index < 0 {

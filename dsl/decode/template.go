@@ -238,6 +238,7 @@ func (x *expansion) expr(v, out *expr.Value) *expr.Value {
 	}
 	made := &expr.Expr{Span: out.Span}
 	var text []rune
+	var at []diag.Pos
 	from := 0
 	for _, p := range reads {
 		arg := x.given[p.name]
@@ -245,19 +246,19 @@ func (x *expansion) expr(v, out *expr.Value) *expr.Value {
 			continue // reported where the template is declared
 		}
 		text = append(text, src[from:p.from]...)
-		made.At = append(made.At, e.At[from:p.from]...)
+		at = e.At.Append(at, from, p.from)
 		inserted := []rune(x.inline(arg, e.Stretch(p.from, p.to)))
 		for i := range inserted {
-			at := min(p.from+i, p.to-1)
+			of := min(p.from+i, p.to-1)
 			if i == len(inserted)-1 {
-				at = p.to - 1
+				of = p.to - 1
 			}
-			made.At = append(made.At, e.At[at])
+			at = append(at, e.At.At(of))
 		}
 		text, from = append(text, inserted...), p.to
 	}
 	made.Source = string(append(text, src[from:]...))
-	made.At = append(made.At, e.At[from:]...)
+	made.At = expr.Places(e.At.Append(at, from, e.At.Len()))
 	out.Computed = made
 	return out
 }

@@ -145,13 +145,13 @@ func checkPlaces(t *rapid.T, text string, e *expr.Expr, value string) {
 		t.Fatalf("have runes %q, want %q", e.Source, value)
 	}
 	runes := []rune(e.Source)
-	if len(e.At) != len(runes)+1 {
-		t.Fatalf("have %d places for %d runes", len(e.At), len(runes))
+	if e.At.Len() != len(runes)+1 {
+		t.Fatalf("have %d places for %d runes", e.At.Len(), len(runes))
 	}
 	lines := strings.Split(text, "\n")
 	before := diag.Pos{}
 	for i, want := range runes {
-		p := e.At[i]
+		p := e.At.At(i)
 		if p.Line < before.Line || p.Line == before.Line && p.Column <= before.Column {
 			t.Fatalf("rune %d of %q stands at %v, not behind %v", i, e.Source, p, before)
 		}
@@ -162,8 +162,8 @@ func checkPlaces(t *rapid.T, text string, e *expr.Expr, value string) {
 			t.Fatalf("rune %d of %q is %q, at %v the file has %q:\n%s", i, e.Source, want, p, have, text)
 		}
 	}
-	last := e.At[len(runes)-1]
-	if end := e.At[len(runes)]; end.Line < last.Line || end.Line == last.Line && end.Column <= last.Column {
+	last := e.At.At(len(runes) - 1)
+	if end := e.At.At(len(runes)); end.Line < last.Line || end.Line == last.Line && end.Column <= last.Column {
 		t.Fatalf("the end %v is not behind the last rune %v", end, last)
 	}
 }
@@ -188,10 +188,10 @@ func FuzzParse(f *testing.F) {
 		for _, v := range valuesOf(doc) {
 			v.WalkExprs(func(e *expr.Expr) {
 				checkSpan(t, lines, e.Span, e.Source)
-				if len(e.At) != len([]rune(e.Source))+1 {
-					t.Errorf("have %d places for %q", len(e.At), e.Source)
+				if e.At.Len() != len([]rune(e.Source))+1 {
+					t.Errorf("have %d places for %q", e.At.Len(), e.Source)
 				}
-				for _, p := range e.At {
+				for _, p := range e.At.Append(nil, 0, e.At.Len()) {
 					checkSpan(t, lines, diag.Span{Start: p, End: p}, e.Source)
 				}
 			})

@@ -244,7 +244,7 @@ func showPlaces(text string, e *expr.Expr) string {
 	lines := strings.Split(text, "\n")
 	marks := make(map[int][]rune)
 	for i, r := range []rune(e.Source) {
-		p := e.At[i]
+		p := e.At.At(i)
 		row := marks[p.Line]
 		for len(row) < p.Column {
 			row = append(row, ' ')

@@ -33,15 +33,14 @@ func Parse(file, source string, env datum.Env) (*Expr, []diag.Diagnostic) {
 
 // Bare returns a plain text as an unparsed expression.
 func Bare(file, source string) *Expr {
-	e := &Expr{Source: source, At: []diag.Pos{{Line: 1, Column: 1}}}
-	at := e.At[0]
+	at := diag.Pos{Line: 1, Column: 1}
+	each := []diag.Pos{at}
 	for _, r := range source {
 		at.Column++
 		if r == '\n' {
 			at = diag.Pos{Line: at.Line + 1, Column: 1}
 		}
-		e.At = append(e.At, at)
+		each = append(each, at)
 	}
-	e.Span = diag.Span{File: file, Start: e.At[0], End: at}
-	return e
+	return &Expr{Source: source, At: Places(each), Span: diag.Span{File: file, Start: each[0], End: at}}
 }

@@ -24,8 +24,8 @@ var defaults = []struct {
 // WithDefault returns a text for the expression in which a null at the given part has a default. The default
 // has one of the types in shape.
 func (e *Expr) WithDefault(at diag.Span, shape datum.Shape) string {
-	from := slices.Index(e.At, at.Start)
-	to := slices.Index(e.At, diag.Pos{Line: at.End.Line, Column: at.End.Column - 1}) + 1
+	from := e.At.Index(at.Start)
+	to := e.At.Index(diag.Pos{Line: at.End.Line, Column: at.End.Column - 1}) + 1
 	if from < 0 || to <= from || to > len([]rune(e.Source)) {
 		return "… ?? 0" // the text was derived from another one
 	}

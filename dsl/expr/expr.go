@@ -19,7 +19,7 @@ type Expr struct {
 	Span diag.Span
 
 	// At has the position of each rune of Source, and of the end.
-	At []diag.Pos
+	At Positions
 
 	// Compile sets the following fields.
 	Program *program
@@ -106,12 +106,12 @@ func (e *Expr) Reads() []datum.Read {
 
 // Stretch returns the position of Source[from:to], counted in runes.
 func (e *Expr) Stretch(from, to int) diag.Span {
-	if to >= len(e.At) { // the text has no position
+	if to >= e.At.Len() { // the text has no position
 		return e.Span
 	}
-	start, end := e.At[from], e.At[to]
+	start, end := e.At.At(from), e.At.At(to)
 	if to > from {
-		end = e.At[to-1]
+		end = e.At.At(to - 1)
 		end.Column++
 	}
 	return diag.Span{File: e.Span.File, Start: start, End: end, Via: e.Span.Via}

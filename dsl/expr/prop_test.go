@@ -122,7 +122,7 @@ type fataler interface {
 }
 
 func checkInside(t fataler, e *Expr, at diag.Span) {
-	last := e.At[len(e.At)-1]
+	last := e.At.At(e.At.Len() - 1)
 	before := func(a, b diag.Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Column <= b.Column }
 	if !before(at.Start, at.End) || !before(diag.Pos{Line: 1, Column: 1}, at.Start) || at.End.Line > last.Line ||
 		at.End.Line == last.Line && at.End.Column > last.Column {

@@ -10,9 +10,21 @@ import (
 	"procaas/dsl/rules"
 )
 
-// expression reads the text after a !$ tag. at has the positions of its runes. It reports where YAML has
-// changed the text silently.
-func (s *Source) expression(n *yaml.Node, v *expr.Value, at []diag.Pos) {
+// expression reads the text after a !$ tag. It reports where YAML has changed the text silently.
+func (s *Source) expression(n *yaml.Node, v *expr.Value) {
+	if at, ok := s.plainly(n); ok && !IsBlank(rune(n.Value[0])) && !IsBlank(rune(n.Value[len(n.Value)-1])) {
+		if IsQuoted(n) {
+			at.Start.Column++
+			at.End.Column--
+		}
+		v.Span = at
+		if IsQuoted(n) || !s.cut(at.End, n.Value) {
+			v.Kind = expr.ValueExpr
+			v.Computed = &expr.Expr{Source: n.Value, Span: at, At: expr.OnLine(at.Start, at.End.Column-at.Start.Column)}
+		}
+		return
+	}
+	at := s.Align(n)
 	text := []rune(n.Value)
 	from, to := 0, len(text)
 	for from < to && IsBlank(text[from]) {
@@ -31,7 +43,7 @@ func (s *Source) expression(n *yaml.Node, v *expr.Value, at []diag.Pos) {
 	}
 	v.Kind = expr.ValueExpr
 	at[to] = v.Span.End
-	v.Computed = &expr.Expr{Source: string(text[from:to]), Span: v.Span, At: at[from : to+1 : to+1]}
+	v.Computed = &expr.Expr{Source: string(text[from:to]), Span: v.Span, At: expr.Places(at[from : to+1 : to+1])}
 }
 
 // endOf returns the position after the runes from..to. If white space follows, the next rune may be lines

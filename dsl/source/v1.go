@@ -91,7 +91,7 @@ func (s *Source) v1Value(op *V1Op, arg *yaml.Node) *expr.Value {
 		return &expr.Value{Span: span}
 	}
 	w.at = append(w.at, span.End)
-	return &expr.Value{Kind: expr.ValueExpr, Span: span, Computed: &expr.Expr{Source: string(w.Text), Span: span, At: w.at}}
+	return &expr.Value{Kind: expr.ValueExpr, Span: span, Computed: &expr.Expr{Source: string(w.Text), Span: span, At: expr.Places(w.at)}}
 }
 
 // v1Span returns the position of an argument.
@@ -272,7 +272,7 @@ func (w *V1Writer) ScalarText(n *yaml.Node) {
 	if v.Kind == expr.ValueExpr {
 		w.write("(")
 		w.Text = append(w.Text, []rune(v.Computed.Source)...)
-		w.at = append(w.at, v.Computed.At[:len(v.Computed.At)-1]...)
+		w.at = v.Computed.At.Append(w.at, 0, v.Computed.At.Len()-1)
 		w.write(")")
 		return
 	}

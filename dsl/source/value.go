@@ -184,8 +184,11 @@ func (s *Source) changes(n *yaml.Node, v *expr.Value) {
 	if n.Value == "" || n.Value == "~" {
 		return // nobody means text by them
 	}
+	if _, isText := v.Scalar.(string); isText {
+		return
+	}
 	raw, err := datum.FormatJSON(v.Scalar)
-	if _, isText := v.Scalar.(string); err != nil || isText || string(raw) == n.Value {
+	if err != nil || string(raw) == n.Value {
 		return
 	}
 	hint := "write " + strconv.Quote(n.Value) + " for text, or " + string(raw)
@@ -220,21 +223,15 @@ func IsQuoted(n *yaml.Node) bool {
 
 func (s *Source) scalar(n *yaml.Node) *expr.Value {
 	v := &expr.Value{}
-	var at []diag.Pos // of an expression's runes
 	isExpr := n.Tag == "!$" && n.Style&yaml.TaggedStyle != 0
-	if isExpr {
-		at = s.Align(n)
-		v.Span = s.ScalarSpan(n, at)
-	} else {
-		v.Span = s.NodeSpan(n)
-	}
+	v.Span = s.NodeSpan(n)
 	if !s.text(n, v.Span) {
 		return v
 	}
 	problem := ""
 	switch {
 	case isExpr:
-		s.expression(n, v, at)
+		s.expression(n, v)
 	case n.Tag == "!secret" && n.Style&yaml.TaggedStyle != 0:
 		s.secret(n, v)
 	case n.Style&yaml.TaggedStyle != 0 && !strings.Contains("!!str !!int !!float !!bool !!null", n.Tag):

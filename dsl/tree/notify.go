@@ -66,7 +66,7 @@ func (n *Notification) AddSender(of, owner string) {
 	text("service", n.Service)
 	text("path", n.Path)
 	text("method", "POST")
-	add("body", expr.Value{Kind: expr.ValueExpr, Computed: &expr.Expr{Source: payload, Span: n.Span, At: at}})
+	add("body", expr.Value{Kind: expr.ValueExpr, Computed: &expr.Expr{Source: payload, Span: n.Span, At: expr.Places(at)}})
 	text("content-type", "application/cloudevents+json")
 	text("response", "none")
 	if n.Secret != nil {
