@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -221,7 +222,8 @@ func (t *tx) stmt(query string) (*sql.Stmt, error) {
 	if s, ok := t.stmts[query]; ok {
 		return s, nil
 	}
-	s, err := t.conn.PrepareContext(context.Background(), query)
+	// SQLite looks at a bound limit when it plans a statement, so it compiles the statement anew each time. It cannot see a sum.
+	s, err := t.conn.PrepareContext(context.Background(), strings.ReplaceAll(query, " limit ?", " limit 0 + ?"))
 	if err != nil {
 		return nil, err
 	}
