@@ -46,14 +46,16 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 		return nil, fmt.Errorf("method: %w", err)
 	}
 	req.URL, req.Host = target, target.Host
+	h := newHeader(req)
 	if body != nil {
-		req.Header.Set("Content-Type", contentType)
+		h.set("Content-Type", contentType)
 	}
+	h.set("User-Agent", "procaas")
 	if err := r.header(req.Header, s); err != nil {
 		return nil, err
 	}
 	// Last, so that the pipeline's headers cannot replace these.
-	identify(req.Header, c)
+	h.identify(c)
 	if err := r.CloudEvent.header(req.Header, c); err != nil {
 		return nil, err
 	}
@@ -297,7 +299,9 @@ func (r *Request) encodeBody(c *engine.Call, s *secrets) (text, contentType stri
 
 // header adds the pipeline's headers.
 func (r *Request) header(h http.Header, s *secrets) error {
-	h.Set("User-Agent", "procaas")
+	if len(r.Headers) == 0 {
+		return nil
+	}
 	// Sorted, so that the same mistake gives the same error in each attempt.
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		if err := checkHeaderName(name); err != nil {
@@ -395,22 +399,42 @@ func checkHeaderName(name string) error {
 	return nil
 }
 
+// A header is the header of a request whose names are canonical already. Its values share their memory.
+type header struct {
+	lines  http.Header
+	values []string
+}
+
+// newHeader gives a request an empty header with room for what the engine sets.
+func newHeader(req *http.Request) *header {
+	const most = 9
+	req.Header = make(http.Header, most)
+	return &header{req.Header, make([]string, 0, most)}
+}
+
+// set sets a header.
+func (h *header) set(name, value string) {
+	h.values = append(h.values, value)
+	at := len(h.values) - 1
+	h.lines[name] = h.values[at : at+1 : at+1]
+}
+
 // identify adds headers that identify the caller and repeated calls.
-func identify(h http.Header, c *engine.Call) {
+func (h *header) identify(c *engine.Call) {
 	// The same for all attempts of the call, also after a restart. X-Procaas-Attempt distinguishes
 	// them.
-	h.Set("Idempotency-Key", c.IdempotencyKey)
-	h.Set("X-Procaas-Run", c.Run)
-	h.Set("X-Procaas-Path", c.Path)
-	h.Set("X-Procaas-Attempt", strconv.Itoa(c.Attempt))
+	h.set("Idempotency-Key", c.IdempotencyKey)
+	h.set("X-Procaas-Run", c.Run)
+	h.set("X-Procaas-Path", c.Path)
+	h.set("X-Procaas-Attempt", strconv.Itoa(c.Attempt))
 	if c.TimeLeft > 0 {
-		tellTimeLeft(h, c.TimeLeft)
+		tellTimeLeft(h.lines, c.TimeLeft)
 	}
 	if c.TraceParent != "" {
-		h.Set("Traceparent", c.TraceParent)
+		h.set("Traceparent", c.TraceParent)
 	}
 	if c.TraceState != "" {
-		h.Set("Tracestate", c.TraceState)
+		h.set("Tracestate", c.TraceState)
 	}
 }
 

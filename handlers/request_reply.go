@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -33,7 +34,9 @@ func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (model.R
 	if !r.expected(resp.StatusCode) {
 		return model.Result{}, r.unexpected(c, resp, s)
 	}
-	data, err := r.readBody(c, resp)
+	b := bodies.Get().(*body)
+	defer b.recycle()
+	data, err := r.readBody(c, resp, b)
 	if err != nil {
 		return model.Result{}, err
 	}
@@ -66,7 +69,8 @@ func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) er
 	// A truncated reply is still unexpected, and its start is shown.
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, excerptRead))
 	if len(data) < excerptRead {
-		if text, err := inUTF8(resp, data); err == nil {
+		kind, charset := mediaType(resp)
+		if text, err := inUTF8(kind, charset, data); err == nil {
 			data = text
 		}
 	}
@@ -86,8 +90,33 @@ func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) er
 	return err
 }
 
-// readBody reads a body up to its limit.
-func (r *Request) readBody(c *engine.Call, resp *http.Response) ([]byte, error) {
+// A body has the memory for reading replies, one at a time.
+type body struct {
+	bytes.Buffer
+	within io.LimitedReader
+}
+
+var bodies = sync.Pool{New: func() any { return new(body) }}
+
+// recycle keeps the memory for another reply. Nothing may refer to the bytes any more.
+func (b *body) recycle() {
+	if b.Cap() > 8<<10 {
+		return // most replies are small
+	}
+	b.Reset()
+	b.within = io.LimitedReader{}
+	bodies.Put(b)
+}
+
+// read reads at most as many bytes.
+func (b *body) read(from io.Reader, most int64) ([]byte, error) {
+	b.within = io.LimitedReader{R: from, N: most}
+	_, err := b.ReadFrom(&b.within)
+	return b.Bytes(), err
+}
+
+// readBody reads a body up to its limit. The bytes belong to b.
+func (r *Request) readBody(c *engine.Call, resp *http.Response, b *body) ([]byte, error) {
 	limit := int64(r.MaxResponse)
 	if limit == 0 {
 		limit = c.MaxReply
@@ -96,7 +125,7 @@ func (r *Request) readBody(c *engine.Call, resp *http.Response) ([]byte, error) 
 		limit = defaultMaxReply
 	}
 	// One extra byte detects a reply that is too large.
-	data, err := io.ReadAll(io.LimitReader(resp.Body, min(limit, smallReply)+1))
+	data, err := b.read(resp.Body, min(limit, smallReply)+1)
 	if err != nil {
 		return nil, networkError(resp.Request, err)
 	}
@@ -160,7 +189,8 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	if r.Response == "bytes" {
 		return base64.StdEncoding.EncodeToString(data), nil
 	}
-	data, err := inUTF8(resp, data)
+	kind, charset := mediaType(resp)
+	data, err := inUTF8(kind, charset, data)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +204,6 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	kind, _ := mediaType(resp)
 	switch {
 	case isJSON(kind):
 		return decodeJSON(data)
@@ -188,7 +217,11 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 
 // mediaType returns the type of a reply and its charset. A malformed type counts as missing.
 func mediaType(resp *http.Response) (kind, charset string) {
-	kind, parameters, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	text := resp.Header.Get("Content-Type")
+	if text == "application/json" { // by far the most
+		return text, ""
+	}
+	kind, parameters, err := mime.ParseMediaType(text)
 	if err != nil {
 		return "", ""
 	}
@@ -199,8 +232,7 @@ func isJSON(kind string) bool { return kind == "application/json" || strings.Has
 
 // inUTF8 decodes a body from the charset of its type. JSON that is UTF-8 stays as it is, because some services name their default
 // charset with it. A byte order mark is dropped. The error follows the words "reply 200".
-func inUTF8(resp *http.Response, data []byte) ([]byte, error) {
-	kind, charset := mediaType(resp)
+func inUTF8(kind, charset string, data []byte) ([]byte, error) {
 	if charset != "" && !(isJSON(kind) && utf8.Valid(data) && !bytes.ContainsRune(data, 0)) {
 		e, err := htmlindex.Get(charset)
 		if err != nil {

@@ -3,6 +3,7 @@ package handlers
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"procaas/dsl/datum"
 )
@@ -22,13 +23,38 @@ type secrets struct {
 
 // reveal returns a copy of v with the values of its secrets, or v itself if it has none.
 func (s *secrets) reveal(v any) (any, error) {
+	if !hasSecret(v) {
+		return v, nil
+	}
+	return s.insert(v)
+}
+
+// hasSecret reports whether data has a secret at any depth.
+func hasSecret(v any) bool {
+	switch v := v.(type) {
+	case datum.Secret:
+		return true
+	case []any:
+		return slices.ContainsFunc(v, hasSecret)
+	case map[string]any:
+		for _, item := range v {
+			if hasSecret(item) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// insert returns a copy of v with the values of its secrets.
+func (s *secrets) insert(v any) (any, error) {
 	switch v := v.(type) {
 	case datum.Secret:
 		return s.value(v)
 	case []any:
 		out := make([]any, len(v))
 		for i, item := range v {
-			open, err := s.reveal(item)
+			open, err := s.insert(item)
 			if err != nil {
 				return nil, err
 			}
@@ -38,7 +64,7 @@ func (s *secrets) reveal(v any) (any, error) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for name, item := range v {
-			open, err := s.reveal(item)
+			open, err := s.insert(item)
 			if err != nil {
 				return nil, err
 			}
