@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -39,12 +41,21 @@ type Cost struct {
 	StoredBytes  int64   `json:"stored_bytes" doc:"The size of the checkpoints that these runs left in the store."`
 }
 
+// A costSeries are the metrics of what the calls of a pipeline cost.
+type costSeries struct{ seconds, sent, got prometheus.Counter }
+
 // Called counts a call for the costs of its handler: how long it took, and the bytes that it sent and got.
 func (s *Stats) Called(path string, took time.Duration, sent, got int64, now time.Time) {
-	pipeline := model.PipelineOf(path)
-	s.Metrics.CallSeconds.WithLabelValues(pipeline).Add(took.Seconds())
-	s.Metrics.RequestBytes.WithLabelValues(pipeline).Add(float64(sent))
-	s.Metrics.ReplyBytes.WithLabelValues(pipeline).Add(float64(got))
+	p := s.Path(path)
+	c := p.costs.Load()
+	if c == nil {
+		of := model.PipelineOf(path)
+		c = &costSeries{s.Metrics.CallSeconds.WithLabelValues(of), s.Metrics.RequestBytes.WithLabelValues(of), s.Metrics.ReplyBytes.WithLabelValues(of)}
+		p.costs.Store(c)
+	}
+	c.seconds.Add(took.Seconds())
+	c.sent.Add(float64(sent))
+	c.got.Add(float64(got))
 	s.used.add(path, now, store.UseCounts{Calls: 1, CallMicros: took.Microseconds(), RequestBytes: sent, Bytes: got})
 }
 

@@ -90,6 +90,18 @@ type durations struct {
 type pathTook struct {
 	accepted, begun windows
 	slow            ring[[]SlowRun] // of a pipeline: the slowest of each slot, the slowest first
+	series          tookSeries
+}
+
+// A tookSeries are the metrics of a pipeline or of a stage.
+type tookSeries struct{ accepted, begun prometheus.Observer }
+
+// took returns the metrics of a pipeline, or of a stage if there is one.
+func (m *Metrics) took(pipeline, stage string) tookSeries {
+	if stage == "" {
+		return tookSeries{m.RunSeconds.WithLabelValues(pipeline, fromAccepted), m.RunSeconds.WithLabelValues(pipeline, fromBegun)}
+	}
+	return tookSeries{m.StageSeconds.WithLabelValues(pipeline, stage, fromAccepted), m.StageSeconds.WithLabelValues(pipeline, stage, fromBegun)}
 }
 
 // A Took is a duration of a run or of a stage that succeeded.
@@ -131,26 +143,28 @@ func (s *Stats) Took(t Took, now time.Time) {
 		if d.byID == nil {
 			d.byID = map[string]*pathTook{}
 		}
-		p = &pathTook{accepted: newWindows(), begun: newWindows(), slow: newRing[[]SlowRun](hourSlot, slowSlots)}
+		p = &pathTook{
+			accepted: newWindows(), begun: newWindows(), slow: newRing[[]SlowRun](hourSlot, slowSlots), series: s.Metrics.took(t.Pipeline, t.Stage),
+		}
 		d.byID[path] = p
 	}
-	if p == nil {
+	var series tookSeries
+	if p != nil {
+		series = p.series
+		p.accepted.add(t.Accepted, t.late(), now)
+		p.begun.add(t.Begun, t.late(), now)
+	} else {
 		t.Pipeline = othersPath[0]
 		if t.Stage != "" {
 			t.Stage = othersPath[1]
 		}
-	} else {
-		p.accepted.add(t.Accepted, t.late(), now)
-		p.begun.add(t.Begun, t.late(), now)
+		series = s.Metrics.took(t.Pipeline, t.Stage)
 	}
-	seconds, labels := s.Metrics.RunSeconds, []string{t.Pipeline}
-	if t.Stage != "" {
-		seconds, labels = s.Metrics.StageSeconds, append(labels, t.Stage)
-	} else {
+	if t.Stage == "" {
 		s.totals.lasted(t.Accepted.Seconds())
 	}
-	observe(seconds.WithLabelValues(append(labels, fromAccepted)...), t.Accepted.Seconds(), t.Trace)
-	observe(seconds.WithLabelValues(append(labels, fromBegun)...), t.Begun.Seconds(), t.Trace)
+	observe(series.accepted, t.Accepted.Seconds(), t.Trace)
+	observe(series.begun, t.Begun.Seconds(), t.Trace)
 }
 
 // Durations lists the pipelines of a definition with their stages, in order, as far as any run of

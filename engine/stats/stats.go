@@ -146,6 +146,12 @@ func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 			} {
 				cost.DeleteLabelValues(pipeline)
 			}
+			s.paths.Range(func(path, seen any) bool {
+				if model.PipelineOf(path.(string)) == pipeline {
+					seen.(*pathStats).costs.Store(nil)
+				}
+				return true
+			})
 			s.forgetTook(pipeline)
 			s.runs.Delete(pipeline)
 		}
@@ -160,10 +166,11 @@ type pathStats struct {
 	succeeded, failed, Skipped, GivenUp prometheus.Counter
 	seconds                             prometheus.Observer
 
-	attempts *figures     // guards itself
-	isRecent atomic.Bool  // recent has it
-	Underway atomic.Int64 // calls in flight
-	Waiting  atomic.Int64 // runs that the guard makes wait
+	costs    atomic.Pointer[costSeries] // those of its pipeline; nil before the first call
+	attempts *figures                   // guards itself
+	isRecent atomic.Bool                // recent has it
+	Underway atomic.Int64               // calls in flight
+	Waiting  atomic.Int64               // runs that the guard makes wait
 
 	mu          sync.Mutex   // guards the following
 	asked       time.Time    // when the definition last had the handler
