@@ -38,7 +38,7 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 		}
 	}()
 	h := e.handlers[t.Type.Name].New()
-	if err := t.Type.Spec.Decode(t.Body, h); err != nil {
+	if err := fill(h, t); err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
 	call := &Call{
@@ -66,6 +66,14 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 		result = model.Result{}
 	}
 	return result, Classify(err)
+}
+
+// fill sets the fields of a new handler.
+func fill(h Handler, t *node.Call) error {
+	if t.Verify {
+		return t.Type.Spec.Decode(t.Body, h)
+	}
+	return t.Step.Fill(t.Body, h)
 }
 
 // authorization returns the header Authorization for requests to a service.

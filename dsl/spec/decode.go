@@ -43,33 +43,37 @@ func assignObject(dst reflect.Value, s *Spec, data any, path string) error {
 		return fieldError(joinPath(path, unknown), "unknown; the fields are %s", strings.Join(s.Names(), ", "))
 	}
 	for _, f := range s.Fields {
-		field := dst.Field(f.Index)
 		value, given := m[f.Name]
 		at := joinPath(path, f.Name)
-		if given && value == nil && f.Kind == datum.TimeKind {
-			// Otherwise a time that is missing would be now.
-			return fieldError(at, "want a time such as 2026-01-31T09:30:00Z, have null; leave the field out for now, or add ?? with another time")
-		}
 		if f == inline {
 			value, at = rest, path
 			if rest == nil {
 				value = map[string]any{}
 			}
 		}
-		if value == nil || f.Kind == datum.ObjectKind {
-			f.SetDefault(field)
-		} else {
-			field.SetZero()
-		}
-		if value == nil {
-			if f.Required {
-				return fieldError(at, "required, but it is not given or null")
-			}
-			continue
-		}
-		if err := assign(field, f, value, at); err != nil {
+		if err := assignField(dst.Field(f.Index), f, value, given, at); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// assignField sets a field of a struct. A nil value means its default.
+func assignField(dst reflect.Value, f *Field, value any, given bool, at string) error {
+	if given && value == nil && f.Kind == datum.TimeKind {
+		// Otherwise a time that is missing would be now.
+		return fieldError(at, "want a time such as 2026-01-31T09:30:00Z, have null; leave the field out for now, or add ?? with another time")
+	}
+	if value == nil || f.Kind == datum.ObjectKind {
+		f.SetDefault(dst)
+	} else {
+		dst.SetZero()
+	}
+	if value != nil {
+		return assign(dst, f, value, at)
+	}
+	if f.Required {
+		return fieldError(at, "required, but it is not given or null")
 	}
 	return nil
 }

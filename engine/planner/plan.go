@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"procaas/dsl/datum"
@@ -110,6 +111,18 @@ type Step struct {
 	Final  bool  // it is of finally
 
 	Service *tree.Service // declared service; nil if only the call itself knows it
+
+	form atomic.Pointer[spec.Form] // of its body; made by the first call
+}
+
+// Fill fills a handler of the step's type with what the body of the step has evaluated to. The handler must be new.
+func (s *Step) Fill(data any, into any) error {
+	f := s.form.Load()
+	if f == nil {
+		f = s.Type.Spec.Form(s.Handler.Body)
+		s.form.Store(f)
+	}
+	return f.Fill(data, into)
 }
 
 // A Write is a path that a handler sets: a name of the shared state, or its own entry in sources.
