@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -292,6 +293,8 @@ type driver struct {
 	crash  func(at string) bool // now?
 	now    time.Time
 	run    *core.Run
+	from   []byte            // the checkpoint that run has gone on from
+	steps  []func(*core.Run) // what has happened to run since
 	calls  []core.Attempt
 	failed map[string]int  // ended with an error, by Task.Ref
 	ended  map[string]bool // with success, by Task.Ref
@@ -322,9 +325,11 @@ func (d *driver) live() core.Live {
 
 // drive goes to the end.
 func (d *driver) drive() checkpoint.RunView {
-	d.run = core.Begin(d.plan, d.start)
+	d.take(nil)
 	for range 10_000 {
-		tasks := d.run.Ready(d.live())
+		live := d.live()
+		d.steps = append(d.steps, func(r *core.Run) { r.Ready(live) })
+		tasks := d.run.Ready(live)
 		if d.crash("before the save") {
 			d.resume()
 			continue
@@ -340,6 +345,7 @@ func (d *driver) drive() checkpoint.RunView {
 		}
 		switch {
 		case d.saved.Status.Ended():
+			d.checkSaved()
 			return records.View(store.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint})
 		case len(d.calls) > 0:
 			d.end(d.pick(len(d.calls)))
@@ -425,7 +431,33 @@ func (d *driver) end(i int) {
 		o.Result.Response = int(h.Sum32() % 1000)
 		d.ended[path] = true
 	}
-	d.run.Finish(path, o, d.live())
+	live := d.live()
+	d.steps = append(d.steps, func(r *core.Run) { r.Finish(path, o, live) })
+	d.run.Finish(path, o, live)
+}
+
+// checkSaved checks that a checkpoint does not depend on those before it, whose parts it shares.
+func (d *driver) checkSaved() {
+	run := d.fresh(d.from)
+	for _, step := range d.steps {
+		step(run)
+	}
+	if want := run.Checkpoint(); !bytes.Equal(d.saved.Checkpoint, want) {
+		d.t.Errorf("the run has the checkpoint\n%s, and without those before it\n%s\n%s", d.saved.Checkpoint, want, d.world.yaml)
+	}
+}
+
+// take begins the run, or goes on from its checkpoint.
+func (d *driver) take(saved []byte) {
+	d.run, d.from, d.steps = d.fresh(saved), saved, nil
+}
+
+func (d *driver) fresh(saved []byte) *core.Run {
+	run, err := core.Resume(d.plan, d.start, saved)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return run
 }
 
 // resume is a crash and a new process.
@@ -437,11 +469,7 @@ func (d *driver) resume() {
 	if d.ended = maps.Clone(d.savedEnded); d.ended == nil {
 		d.ended = map[string]bool{}
 	}
-	run, err := core.Resume(d.plan, d.start, d.saved.Checkpoint)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.run = run
+	d.take(d.saved.Checkpoint)
 }
 
 // same compares two ends of the same run. A failed run keeps what ended before

@@ -22,8 +22,14 @@ func ElementIndex(name string) (int, bool) {
 }
 
 // An Env has the roots that an expression may read: event, shared-state, sources, configs, flow, run, and item
-// inside for-each. Values are nil, bool, int, float64, string, []any, map[string]any or [Secret].
+// inside for-each. Values are nil, bool, int, float64, string, []any, map[string]any, [Secret] or a [Root].
 type Env map[string]any
+
+// A Root in an Env is a mapping that makes what an expression reads of it.
+type Root interface {
+	Get(name string) any  // the value of a name; nil for none
+	Data() map[string]any // all of it; nobody changes it afterwards
+}
 
 // An Unknown in an Env replaces a value that is no longer known. Only [expr.Expr.Trace] accepts it. An
 // expression that reads it has no value, and Why is the reason.

@@ -91,8 +91,16 @@ func (b *builder) chain(n ast.Node, safe bool) part {
 		if err != nil {
 			return nil, err
 		}
-		for i := range strides {
-			s := &strides[i]
+		rest := strides
+		if root, ok := v.(datum.Root); ok {
+			if first := &strides[0]; first.index == nil {
+				v, rest = root.Get(first.key), strides[1:]
+			} else {
+				v = root.Data()
+			}
+		}
+		for i := range rest {
+			s := &rest[i]
 			if v == nil && s.safe {
 				return nil, nil
 			}
@@ -234,17 +242,28 @@ func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, wh
 		return part{shape: l.shape, outline: l.outline, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}, whole
 	}
 	switch {
-	case b.scope.has(name):
+	case b.scope.has(name) && len(links) == 0:
+		return part{shape: mapShapeOf(name), eval: func(f *frame) (any, error) {
+				v := f.env[name]
+				if root, ok := v.(datum.Root); ok {
+					return root.Data(), nil
+				}
+				return v, nil
+			}},
+			b.members(name, links)
+	case b.scope.has(name): // the chain takes a member of it
 		return part{shape: mapShapeOf(name), eval: func(f *frame) (any, error) { return f.env[name], nil }},
 			b.members(name, links)
 	case b.scope.bare(name):
 		at := b.place(x)
 		return part{shape: datum.AnyShape, eval: func(f *frame) (any, error) {
-			state, ok := f.env[StateRoot].(map[string]any)
-			if !ok {
-				return nil, at.wrap(errors.New("there is no shared-state here"))
+			switch state := f.env[StateRoot].(type) {
+			case datum.Root:
+				return state.Get(name), nil
+			case map[string]any:
+				return state[name], nil
 			}
-			return state[name], nil
+			return nil, at.wrap(errors.New("there is no shared-state here"))
 		}}, datum.AnyShape
 	}
 	b.unknown(x, name)

@@ -98,9 +98,19 @@ func checkExpr(t fataler, source string) *Expr {
 		checkInside(t, e, read.Span)
 	}
 	first, err := e.Eval(goldenEnv())
-	second, again := e.Eval(goldenEnv())
+	env, rooted := goldenEnv(), datum.Env{}
+	for name, v := range env {
+		rooted[name] = v
+		if m, ok := v.(map[string]any); ok {
+			rooted[name] = root(m)
+		}
+	}
+	second, again := (&Value{Kind: ValueExpr, Computed: e}).Share(rooted)
 	if !reflect.DeepEqual(first, second) || fmt.Sprint(err) != fmt.Sprint(again) {
 		t.Fatalf("%s: twice the same gives %v, %v and %v, %v", source, first, err, second, again)
+	}
+	if !reflect.DeepEqual(env, goldenEnv()) {
+		t.Fatalf("%s changes the environment", source)
 	}
 	if err != nil {
 		var failure *EvalError
@@ -115,6 +125,13 @@ func checkExpr(t fataler, source string) *Expr {
 	}
 	return e
 }
+
+// A root is a mapping that makes what is read of it.
+type root map[string]any
+
+func (r root) Get(name string) any { return r[name] }
+
+func (r root) Data() map[string]any { return r }
 
 // A fataler is a test of any kind.
 type fataler interface {

@@ -22,7 +22,10 @@ var (
 )
 
 // A total is what the expressions of one value have used so far.
-type total struct{ steps, bytes int }
+type total struct {
+	steps, bytes int
+	shares       bool // results may share memory with the environment
+}
 
 // add counts a finished evaluation.
 func (t *total) add(steps, bytes int) error {
@@ -77,7 +80,12 @@ func (p *program) run(e *Expr, env datum.Env, t *total) (result any, err error) 
 		return nil, err
 	}
 	size := 0
-	if result, err = ops.Fresh(result, &size, 0); err == nil {
+	if t.shares {
+		err = ops.Weigh(result, &size, 0)
+	} else {
+		result, err = ops.Fresh(result, &size, 0)
+	}
+	if err == nil {
 		err = t.add(steps, size)
 	}
 	if err != nil {

@@ -44,6 +44,9 @@ const (
 // [*EvalError].
 func (v *Value) Eval(env datum.Env) (any, error) { return v.eval(env, new(total)) }
 
+// Share is Eval without copies: the result may share memory with env. Nobody may change either.
+func (v *Value) Share(env datum.Env) (any, error) { return v.eval(env, &total{shares: true}) }
+
 func (v *Value) eval(env datum.Env, t *total) (any, error) {
 	if v == nil {
 		return nil, nil

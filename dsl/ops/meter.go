@@ -100,6 +100,39 @@ func (m *Meter) List(n int) error {
 // Sort counts the comparisons of sorting n elements.
 func (m *Meter) Sort(n int) error { return m.Step(n * bits.Len(uint(n))) }
 
+// Weigh limits the size of data as Fresh does, without a copy.
+func Weigh(v any, size *int, level int) error {
+	if level > datum.MaxLevels {
+		return ErrLevels
+	}
+	*size += 8
+	if s, ok := v.(string); ok {
+		*size += len(s)
+	}
+	if *size > maxResult {
+		return ErrResult
+	}
+	switch v := v.(type) {
+	case []any:
+		if *size+8*len(v) > maxResult {
+			return ErrResult
+		}
+		for _, x := range v {
+			if err := Weigh(x, size, level+1); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for k, x := range v {
+			*size += len(k)
+			if err := Weigh(x, size, level+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Fresh copies data and limits its size. So a caller's change never affects the environment or another result.
 func Fresh(v any, size *int, level int) (any, error) {
 	if level > datum.MaxLevels {

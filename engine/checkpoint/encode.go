@@ -1,8 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +13,27 @@ import (
 
 // Encode writes the checkpoint as JSON.
 func (c *Run) Encode() []byte {
-	b := make(jsonText, 0, 256+256*len(c.Handlers)+128*len(c.Shared))
+	w := NewWriter(c, 256+256*len(c.Handlers)+128*len(c.Shared))
+	for i := range c.Handlers {
+		w.Add(&c.Handlers[len(c.Handlers)-1-i])
+	}
+	return w.End()
+}
+
+// A Writer writes a checkpoint handler by handler, the last one first.
+type Writer struct {
+	run   *Run // without Handlers
+	b     jsonText
+	first int // where the list of handlers begins
+}
+
+// A Part is where the record of a handler lies in a checkpoint. The zero Part is none.
+type Part struct{ from, to int }
+
+// NewWriter begins to write a checkpoint. It ignores its Handlers. It has room for a number of bytes, and finds more if the
+// checkpoint is longer.
+func NewWriter(c *Run, size int) Writer {
+	b := make(jsonText, 0, size)
 	b = b.number(`{"stage":`, c.Stage)
 	b = b.textOr(`,"ended":`, string(c.Ended)).textOr(`,"failed_handler":`, c.FailedPath)
 	b = b.textOr(`,"error":`, c.Failure).textOr(`,"error_class":`, c.Class).textOr(`,"reason":`, c.Reason).textOr(`,"stopping":`, c.Stopping)
@@ -32,13 +50,34 @@ func (c *Run) Encode() []byte {
 	}
 	b = b.values(`,"shared_state":{`, c.Shared).listOr(`,"wrote":`, c.Wrote)
 	b = append(b, `,"handlers":[`...)
-	for i := range c.Handlers {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = b.record(c, &c.Handlers[len(c.Handlers)-1-i])
+	return Writer{run: c, b: b, first: len(b)}
+}
+
+// Add writes the record of a handler.
+func (w *Writer) Add(r *Record) Part {
+	w.separate()
+	from := len(w.b)
+	w.b = w.b.record(w.run, r)
+	return Part{from, len(w.b)}
+}
+
+// Copy writes a record that has not changed since an earlier checkpoint of the run.
+func (w *Writer) Copy(earlier []byte, at Part) Part {
+	w.separate()
+	from := len(w.b)
+	w.b = append(w.b, earlier[at.from:at.to]...)
+	return Part{from, len(w.b)}
+}
+
+func (w *Writer) separate() {
+	if len(w.b) > w.first {
+		w.b = append(w.b, ',')
 	}
-	b = append(b, ']')
+}
+
+// End writes the rest, and returns the checkpoint.
+func (w *Writer) End() []byte {
+	b, c := append(w.b, ']'), w.run
 	b = b.numberOr(`,"generation":`, c.Generation).textOr(`,"state":`, c.State).textOr(`,"makes_up":`, c.MakesUp)
 	if len(c.Inputs) > 0 {
 		b = append(append(b, `,"inputs":`...), c.Inputs...)
@@ -204,20 +243,14 @@ func (b jsonText) atOr(name string, c *Run, t time.Time) jsonText {
 }
 
 // values appends a name, up to the opening brace, with JSON values.
-func (b jsonText) values(name string, values map[string]json.RawMessage) jsonText {
-	var few [8]string // enough for most runs
-	keys := few[:0]
-	for key := range values {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
+func (b jsonText) values(name string, values Values) jsonText {
 	b = append(b, name...)
-	for i, key := range keys {
+	for i, v := range values {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b.text("", key), ':')
-		b = append(b, values[key]...)
+		b = append(b.text("", v.Name), ':')
+		b = append(b, v.Raw...)
 	}
 	return append(b, '}')
 }

@@ -18,7 +18,7 @@ func TestCheckpointsAreWrittenWhole(t *testing.T) {
 	t.Parallel()
 	for _, began := range []time.Time{{}, someTime.Add(-time.Second), someTime.Add(time.Nanosecond)} {
 		empty := func() Run {
-			return Run{Format: Format, Pipeline: "p", Began: began, Shared: map[string]json.RawMessage{}, Handlers: []Record{}}
+			return Run{Format: Format, Pipeline: "p", Began: began, Shared: Values{}, Handlers: []Record{}}
 		}
 		check := func(name string, c Run) {
 			c.Format = Format // no other one is read
@@ -75,7 +75,7 @@ func TestEarlierCheckpointsAreRead(t *testing.T) {
 	const record = `{"path":"p/s/%s","outcome":"succeeded","attempts":2,"started":"2026-11-21T05:04:03.12Z",` +
 		`"finished":"2026-11-21T05:04:04.12Z","status":200,"tries":[{"began":"2026-11-21T05:04:03.12Z","error":"x"}]}`
 	one, two := fmt.Sprintf(record, "one"), fmt.Sprintf(record, "two")
-	want := Run{Format: Format, Pipeline: "p", Began: someTime, Shared: map[string]json.RawMessage{}}
+	want := Run{Format: Format, Pipeline: "p", Began: someTime, Shared: Values{}}
 	for _, name := range []string{"one", "two"} {
 		want.Handlers = append(want.Handlers, Record{
 			Path: "p/s/" + name, Outcome: "succeeded", Attempts: 2, Status: 200,
@@ -94,7 +94,7 @@ func TestEarlierCheckpointsAreRead(t *testing.T) {
 func TestCheckpointsAreReadInOrder(t *testing.T) {
 	t.Parallel()
 	run := func(handlers ...Record) Run {
-		return Run{Format: Format, Shared: map[string]json.RawMessage{}, Handlers: handlers}
+		return Run{Format: Format, Shared: Values{}, Handlers: handlers}
 	}
 	inner := run(Record{Path: "b/s/first"}, Record{Path: "b/s/second"})
 	want := run(Record{Path: "a/s/first"}, Record{Path: "a/s/second", Call: &inner}, Record{Path: "a/s/third"})
@@ -136,8 +136,8 @@ func valuesOf(t reflect.Type) []any {
 		return []any{[]string{"a"}, []string{"a", "ü"}}
 	case json.RawMessage:
 		return []any{json.RawMessage(`{"a":[1,"b"]}`)}
-	case map[string]json.RawMessage:
-		return []any{map[string]json.RawMessage{"b": []byte(`null`), "a \"": []byte(`[1]`)}}
+	case Values:
+		return []any{Values{{`a "`, []byte(`[1]`)}, {"b", []byte(`null`)}}}
 	case []Record:
 		return []any{[]Record{{Path: "a/b/c"}}, []Record{{Item: 1}, {}}}
 	case []Try:
@@ -151,8 +151,8 @@ func valuesOf(t reflect.Type) []any {
 		}}
 	case *Run:
 		return []any{
-			&Run{Shared: map[string]json.RawMessage{}, Handlers: []Record{}},
-			&Run{Pipeline: "x", Inputs: json.RawMessage(`{"a":1}`), Shared: map[string]json.RawMessage{}, Handlers: []Record{{Path: "x/s/h"}}},
+			&Run{Shared: Values{}, Handlers: []Record{}},
+			&Run{Pipeline: "x", Inputs: json.RawMessage(`{"a":1}`), Shared: Values{}, Handlers: []Record{{Path: "x/s/h"}}},
 		}
 	case *Each:
 		return []any{

@@ -26,25 +26,25 @@ type Record struct {
 	Delay    time.Duration `json:"delay_ns,omitempty"`
 	Held     time.Time     `json:"held,omitzero"`
 	// start of its deadline's time, by the clock of deadlines
-	Clock    time.Time                  `json:"clock,omitzero"`
-	Error    string                     `json:"error,omitempty"`
-	Class    string                     `json:"class,omitempty"`
-	Reason   string                     `json:"reason,omitempty"`
-	Response json.RawMessage            `json:"response,omitempty"`
-	Status   int                        `json:"status,omitempty"`
-	Emitted  []string                   `json:"emitted,omitempty"`
-	Heard    int                        `json:"heard,omitempty"`
-	Again    string                     `json:"again,omitempty"`
-	Each     *Each                      `json:"each,omitempty"`
-	Saw      map[string]json.RawMessage `json:"saw,omitempty"`
-	Was      map[string]json.RawMessage `json:"was,omitempty"`
-	Wide     []string                   `json:"wide,omitempty"`
-	Tries    []Try                      `json:"tries,omitempty"`
-	Done     int                        `json:"done,omitempty"`
-	Borrowed bool                       `json:"borrowed,omitempty"` // done by another run; this one does not undo it
-	Undo     *Record                    `json:"undo,omitempty"`     // of its compensation
-	Call     *Run                       `json:"call,omitempty"`     // the run inside its call
-	Trail    []Record                   `json:"trail,omitempty"`    // outcomes inside an ended call
+	Clock    time.Time       `json:"clock,omitzero"`
+	Error    string          `json:"error,omitempty"`
+	Class    string          `json:"class,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	Response json.RawMessage `json:"response,omitempty"`
+	Status   int             `json:"status,omitempty"`
+	Emitted  []string        `json:"emitted,omitempty"`
+	Heard    int             `json:"heard,omitempty"`
+	Again    string          `json:"again,omitempty"`
+	Each     *Each           `json:"each,omitempty"`
+	Saw      Values          `json:"saw,omitempty"`
+	Was      Values          `json:"was,omitempty"`
+	Wide     []string        `json:"wide,omitempty"`
+	Tries    []Try           `json:"tries,omitempty"`
+	Done     int             `json:"done,omitempty"`
+	Borrowed bool            `json:"borrowed,omitempty"` // done by another run; this one does not undo it
+	Undo     *Record         `json:"undo,omitempty"`     // of its compensation
+	Call     *Run            `json:"call,omitempty"`     // the run inside its call
+	Trail    []Record        `json:"trail,omitempty"`    // outcomes inside an ended call
 }
 
 // A Try is one attempt.
@@ -56,7 +56,7 @@ type Try struct {
 
 // Replaces reports whether a handler has changed a name of the shared state.
 func (r Record) Replaces(name string) bool {
-	_, was := r.Was[name]
+	_, was := r.Was.Get(name)
 	return was || slices.Contains(r.Wide, name)
 }
 
@@ -166,18 +166,18 @@ type Run struct {
 	// set inside a call.
 	Redone []string `json:"redone,omitempty"`
 	// the result of a succeeded run; not set inside a call
-	Outputs    json.RawMessage            `json:"outputs,omitempty"`
-	Shared     map[string]json.RawMessage `json:"shared_state"`
-	Wrote      []string                   `json:"wrote,omitempty"`
-	Handlers   []Record                   `json:"handlers"`
-	Generation int                        `json:"generation,omitempty"`
-	State      string                     `json:"state,omitempty"`     // state of the entity when the run began
-	MakesUp    string                     `json:"makes_up,omitempty"`  // the handler that it makes up for after its end
-	Inputs     json.RawMessage            `json:"inputs,omitempty"`    // of a run inside a call
-	Recording  *RunRecording              `json:"recording,omitempty"` // only of recorded runs; not set inside a call
-	Began      time.Time                  `json:"began"`
-	Pipeline   string                     `json:"pipeline"`
-	Format     int                        `json:"v"`
+	Outputs    json.RawMessage `json:"outputs,omitempty"`
+	Shared     Values          `json:"shared_state"`
+	Wrote      []string        `json:"wrote,omitempty"`
+	Handlers   []Record        `json:"handlers"`
+	Generation int             `json:"generation,omitempty"`
+	State      string          `json:"state,omitempty"`     // state of the entity when the run began
+	MakesUp    string          `json:"makes_up,omitempty"`  // the handler that it makes up for after its end
+	Inputs     json.RawMessage `json:"inputs,omitempty"`    // of a run inside a call
+	Recording  *RunRecording   `json:"recording,omitempty"` // only of recorded runs; not set inside a call
+	Began      time.Time       `json:"began"`
+	Pipeline   string          `json:"pipeline"`
+	Format     int             `json:"v"`
 }
 
 // Trail returns the outcomes of the handlers of an ended call, without what it has undone.

@@ -104,15 +104,15 @@ func (v *RunView) ReadCheckpoint(data []byte) error {
 	if c.Stopping != "" && !v.Status.Ended() {
 		v.Cancelling = c.Stopping
 	}
-	for name, raw := range c.Shared {
+	for _, s := range c.Shared {
 		if v.SharedState == nil {
 			break // omit it
 		}
-		value, err := datum.ParseJSON(raw)
+		value, err := datum.ParseJSON(s.Raw)
 		if err != nil {
-			return fmt.Errorf("read checkpoint: shared state %s: %w", name, err)
+			return fmt.Errorf("read checkpoint: shared state %s: %w", s.Name, err)
 		}
-		v.SharedState[name] = value
+		v.SharedState[s.Name] = value
 	}
 	if err := v.ReadOutputs(c.Outputs); err != nil {
 		return err

@@ -158,7 +158,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 		return r.ask(u, live) // verify before a second call
 	}
 	if !rec.ready { // all attempts send the same body, because they have the same key
-		body, err := u.Handler.Body.Eval(r.scope.envOf(u, live))
+		body, err := u.Handler.Body.Share(r.scope.envOf(u, live))
 		if err != nil {
 			r.giveUpUnit(u, err, live)
 			return Attempt{}, false
@@ -192,7 +192,7 @@ func (r *Run) keyOf(u unit) string {
 // run does not depend on the outcome, so a checkpoint needs no trace of the call. The call has the
 // handler's key: making up for the handler repeats the same call.
 func (r *Run) beside(u unit, v Verdict, live Live) (Attempt, bool) {
-	body, err := u.Handler.Body.Eval(r.scope.envOf(u, live))
+	body, err := u.Handler.Body.Share(r.scope.envOf(u, live))
 	a := r.describe(u, Attempt{Type: u.Type, Body: body, IdempotencyKey: r.keyOf(u), Attempt: u.rec.attempts + 1, Beside: true}, live)
 	r.leaveOut(u, v.Reason, live)
 	return a, err == nil
@@ -238,18 +238,30 @@ func (r *Run) compute(s *planner.Step, live Live) {
 	rec.started = model.Stamp(live.Now)
 	if s.Type.SetsState {
 		rec.attempts = 1
-		values, err := r.scope.assign(rec, s.Handler.Body, live)
-		if err != nil {
+		if err := r.scope.assign(rec, s.Handler.Body, live); err != nil {
 			r.giveUp(s, err, live)
 			return
 		}
-		if rec.raw, err = model.EncodeData(values); err != nil {
+		if err := r.respond(s); err != nil {
 			r.giveUp(s, err, live)
 			return
 		}
-		rec.response = values
 	}
 	r.succeed(s, live)
+}
+
+// respond makes what a handler has set its response, if anything may read that.
+func (r *Run) respond(s *planner.Step) (err error) {
+	if !s.Gathers {
+		return nil
+	}
+	rec, values := &r.records[s.Position], map[string]any{}
+	for _, k := range s.Handler.Body.Keys() {
+		values[k.Name] = r.scope.shared[k.Name]
+	}
+	rec.response = values
+	rec.raw, err = r.encode(r.unit(s), values, false)
+	return err
 }
 
 // An Attempt is one attempt of a handler that may start now, or the call that verifies one.

@@ -161,7 +161,7 @@ func (r *Run) fits(s *planner.Step, e model.Event, live Live) bool {
 	}
 	env := r.scope.env(live)
 	env["awaited"] = model.EventData(e)
-	v, err := where.Eval(env)
+	v, err := where.Share(env)
 	if err != nil {
 		r.records[s.Position].reason = model.CleanText(fmt.Sprintf("event %s is passed over: %v", e.ID, err))
 		return false
@@ -174,7 +174,7 @@ func (r *Run) fits(s *planner.Step, e model.Event, live Live) bool {
 func (r *Run) receive(s *planner.Step, p model.Pending, live Live) {
 	rec := &r.records[s.Position]
 	data := model.EventData(p.Event)
-	raw, err := r.encode(s, data, false)
+	raw, err := r.encode(r.unit(s), data, false)
 	if err != nil {
 		r.giveUp(s, err, live)
 		return

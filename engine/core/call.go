@@ -76,7 +76,7 @@ func (r *Run) inside(u unit) *Run {
 	sub := newRun(u.Callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key}, r.whole)
 	sub.caller, sub.calledBy = r, u
 	sub.within = r.within + u.ref() + model.IntoCall
-	sub.scope.root, sub.scope.flow = "inputs", r.scope.flow
+	sub.scope.root = "inputs"
 	if u.Loops {
 		sub.scope.outer, sub.scope.at = &r.scope, u
 	}
@@ -88,7 +88,7 @@ func (r *Run) inside(u unit) *Run {
 func inputsOf(u unit, env datum.Env) (map[string]any, json.RawMessage, error) {
 	p := u.Callee.Pipeline
 	inputs := p.InputDefaults()
-	given, err := u.Handler.Call.With.Eval(env)
+	given, err := u.Handler.Call.With.Share(env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,7 +132,7 @@ func (r *Run) leaveCall(u unit, live Live) {
 	}
 	outputs, err := sub.scope.outputs(live)
 	if err == nil {
-		rec.raw, err = r.encode(u.Step, outputs, false)
+		rec.raw, err = r.encode(u, outputs, false)
 	}
 	if err != nil {
 		r.giveUpUnit(u, err, live)

@@ -3,7 +3,6 @@ package core
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -15,38 +14,76 @@ import (
 
 // This file writes the checkpoint of a run, and reads records from it.
 
-// snapshot returns the run's checkpoint. It appends the records to the given list.
-func (r *Run) snapshot(records []checkpoint.Record) *checkpoint.Run {
-	c := &checkpoint.Run{
+// Checkpoint encodes the run. Nobody may change the result: the next checkpoint copies from it what
+// has not changed since.
+func (r *Run) Checkpoint() []byte {
+	c := r.head()
+	w := checkpoint.NewWriter(&c, max(512, len(r.saved)+len(r.saved)/2))
+	for i, s := range slices.Backward(r.plan.Steps) {
+		rec := &r.records[i]
+		switch {
+		case !rec.reached():
+		case rec.text != checkpoint.Part{}:
+			rec.text = w.Copy(r.saved, rec.text)
+		default:
+			saved := rec.saveAll(s)
+			text := w.Add(&saved)
+			if rec.final(s) {
+				rec.text = text
+			}
+		}
+	}
+	r.saved = w.End()
+	return r.saved
+}
+
+// snapshot returns the checkpoint of a run inside a call.
+func (r *Run) snapshot() *checkpoint.Run {
+	c := r.head()
+	for i, s := range r.plan.Steps {
+		if rec := &r.records[i]; rec.reached() {
+			c.Handlers = append(c.Handlers, rec.saveAll(s))
+		}
+	}
+	return &c
+}
+
+// head returns the run's checkpoint without its handlers.
+func (r *Run) head() checkpoint.Run {
+	c := checkpoint.Run{
 		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping,
 		MakesUp: r.makesUp, Undoing: r.undoing, Closing: r.closing,
 		Clock: r.clock, StageClock: r.stageClock,
-		Inputs: r.rawInputs, Outputs: r.outputs, Shared: r.scope.raw, Handlers: records,
+		Inputs: r.rawInputs, Outputs: r.outputs, Shared: r.scope.raw, Wrote: r.scope.wrote,
 	}
 	if r.status.Ended() {
 		c.Ended = r.status
 	}
-	c.Wrote = slices.AppendSeq(make([]string, 0, len(r.scope.wrote)), maps.Keys(r.scope.wrote))
-	slices.Sort(c.Wrote)
 	if r.within == "" { // the runs inside share it
 		c.Redone, c.Parts, c.Looped = r.whole.redone.refs(), r.whole.extent.parts, r.whole.extent.looped
 		c.Stood, c.Paused, c.Recording = r.whole.stood, r.whole.paused, r.whole.recording.RunRecording
 	}
-	for i, s := range r.plan.Steps {
-		if rec := &r.records[i]; rec.reached() {
-			saved := rec.save(s.Path)
-			saved.Undo = rec.saveUndo(s)
-			c.Handlers = append(c.Handlers, saved)
-		}
-	}
 	return c
+}
+
+// final reports whether nothing changes the record of a handler any more while this process has the
+// run. Undoing changes it, and so does the end of its run, if the handler has made a call.
+func (r *record) final(s *planner.Step) bool {
+	return r.decided() && s.Undo == nil && r.sub == nil && (r.each == nil || r.each.of == nil)
+}
+
+// saveAll returns the record with that of its compensation.
+func (r *record) saveAll(s *planner.Step) checkpoint.Record {
+	saved := r.save(s.Path)
+	saved.Undo = r.saveUndo(s)
+	return saved
 }
 
 func (r *record) save(path string) checkpoint.Record {
 	call, trail := (*checkpoint.Run)(nil), r.trail
 	if r.sub != nil {
-		call, trail = r.sub.snapshot(nil), nil
+		call, trail = r.sub.snapshot(), nil
 	}
 	return checkpoint.Record{
 		Call: call, Trail: trail,

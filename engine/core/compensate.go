@@ -121,7 +121,7 @@ func (r *Run) undoCall(u unit, live Live) (Attempt, bool) {
 	if !r.admitted(u, live) {
 		return Attempt{}, false
 	}
-	body, err := u.Handler.Body.Eval(r.scope.env(live))
+	body, err := u.Handler.Body.Share(r.scope.env(live))
 	if err != nil {
 		r.undoFails(u, err, live)
 		return Attempt{}, false

@@ -17,8 +17,10 @@ import (
 func (r *Run) succeed(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	rec.outcome = model.OutcomeSucceeded
-	r.scope.publish(s.Handler.ID, rec) // its own result reads it
-	if _, err := r.scope.assign(rec, s.Handler.Result, live); err != nil {
+	if s.Published && !s.Handler.Result.IsNull() {
+		r.scope.publish(s.Handler.ID, rec) // its own result reads it
+	}
+	if err := r.scope.assign(rec, s.Handler.Result, live); err != nil {
 		r.giveUp(s, err, live)
 		return
 	}
@@ -66,7 +68,7 @@ func (r *Run) standIn(s *planner.Step, live Live) {
 	if !s.StandsIn() {
 		return
 	}
-	if _, err := r.scope.assign(&r.records[s.Position], s.Handler.Fallback.Result, live); err != nil {
+	if err := r.scope.assign(&r.records[s.Position], s.Handler.Fallback.Result, live); err != nil {
 		rec := &r.records[s.Position]
 		text := "fallback: " + err.Error()
 		if rec.err != "" {
@@ -102,7 +104,7 @@ func (r *Run) decide(s *planner.Step, live Live) {
 		rec.response, rec.raw = nil, nil
 	}
 	r.touch()
-	r.scope.publish(s.Handler.ID, rec)
+	r.scope.decided(s, rec)
 	// The rank is by the end of the calls, not by their order in the file: a handler that ended
 	// later may have used what an earlier one did, so it is undone first.
 	if kept || s.Undo != nil && rec.outcome == model.OutcomeSucceeded {

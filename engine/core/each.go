@@ -52,7 +52,7 @@ func (r *Run) expand(s *planner.Step, live Live) bool {
 // listOf evaluates the list of a for-each. The list is kept until the handler is decided, so it has
 // the size bound of the shared state.
 func listOf(f *tree.ForEach, env datum.Env, limit int) ([]any, json.RawMessage, error) {
-	v, err := f.Items.Eval(env)
+	v, err := f.Items.Share(env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,7 +177,7 @@ func (r *Run) gathered(s *planner.Step, live Live) {
 		list[i] = rec.each.of[i].result(s.Handler.ForEach.OnFailure == "collect")
 	}
 	if s.Gathers {
-		raw, err := r.encode(s, list, false)
+		raw, err := r.encode(r.unit(s), list, false)
 		if err != nil {
 			r.giveUp(s, err, live)
 			return

@@ -61,6 +61,14 @@ const CauseMemory = "memory"
 // dataWeight returns what a value takes that is kept as JSON and decoded.
 func dataWeight(raw []byte) int { return datum.DecodedSize(raw) + copiesOfData*len(raw) }
 
+// weightOf returns what a response takes. raw is nil if the run does not keep it as JSON.
+func weightOf(response any, raw []byte) int {
+	if raw == nil {
+		return datum.Size(response)
+	}
+	return dataWeight(raw)
+}
+
 // spread counts the handlers of n elements or calls before they are made. It returns an error if
 // they are too many for one run.
 func (x *extent) spread(n int, callee *planner.Plan) error {
@@ -134,8 +142,8 @@ func (x *extent) starts(u unit) {
 // weight estimates the memory of the run in bytes.
 func (r *Run) weight() int {
 	n := runWeight + dataWeight(r.rawInputs)
-	for _, raw := range r.scope.raw {
-		n += dataWeight(raw)
+	for _, v := range r.scope.raw {
+		n += dataWeight(v.Raw)
 	}
 	for i := range r.records {
 		n += r.records[i].weight()
@@ -145,11 +153,11 @@ func (r *Run) weight() int {
 
 func (r *record) weight() int {
 	n := recordWeight + r.bodySize + dataWeight(r.raw) + len(r.err) + len(r.trail)*recordWeight
-	for _, raw := range r.saw {
-		n += copiesOfData * len(raw)
+	for _, v := range r.saw {
+		n += copiesOfData * len(v.Raw)
 	}
-	for _, raw := range r.was {
-		n += copiesOfData * len(raw)
+	for _, v := range r.was {
+		n += copiesOfData * len(v.Raw)
 	}
 	if r.sub != nil {
 		n += r.sub.weight()

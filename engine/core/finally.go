@@ -66,13 +66,13 @@ func (r *Run) redriveFinally() (done bool) {
 	}
 	for _, s := range r.plan.Final.Steps {
 		if rec := &r.records[s.Position]; rec.reached() {
-			r.whole.redone[r.within+s.Path]++
+			r.whole.redone.add(r.within + s.Path)
 			*rec = record{}
 			delete(r.scope.sources, s.Handler.ID)
 		}
 	}
 	r.closing = ""
-	r.scope.begins(r.start.ID, r.began)
+	r.scope.begins(r.began)
 	return false
 }
 
@@ -83,10 +83,10 @@ func (s *scope) closes(r *Run) {
 	}
 	for _, step := range r.plan.Steps {
 		if _, ok := s.sources[step.Handler.ID]; !ok && !step.Final {
-			s.publish(step.Handler.ID, &record{outcome: model.OutcomeSkipped})
+			s.decided(step, &record{outcome: model.OutcomeSkipped})
 		}
 	}
-	s.self = maps.Clone(s.self)
+	s.self = maps.Clone((*runRoot)(s).Data())
 	s.self["status"], s.self["error"] = string(r.closing), r.errorData()
 }
 

@@ -134,7 +134,7 @@ func (r *Run) verdict(u unit, live Live) (v Verdict, ok bool) {
 // limitValue evaluates the value of a limit by value, and returns what identifies it. Stores, other nodes and logs see only
 // that: the value may be personal.
 func limitValue(per *expr.Value, env datum.Env) (string, error) {
-	v, err := per.Eval(env)
+	v, err := per.Share(env)
 	if err != nil {
 		return "", err
 	}

@@ -23,8 +23,16 @@ func idempotencyKey(run, path string, iteration int) string {
 	return model.Digest(run, path, strconv.Itoa(iteration))
 }
 
-// A redone has how often each ref was undone and will be done again.
+// A redone has how often each ref was undone and will be done again. Most runs have none.
 type redone map[string]int
+
+// add counts a ref.
+func (r *redone) add(ref string) {
+	if *r == nil {
+		*r = redone{}
+	}
+	(*r)[ref]++
+}
 
 // forgetUndone notes what a run inside a call has undone and will do again. A call that was
 // reversed needs a new key, or the service would take it for a repetition.
@@ -32,7 +40,7 @@ func (r *Run) forgetUndone() {
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
 		if rec.undo != nil && rec.undo.outcome == model.OutcomeSucceeded {
-			r.whole.redone[r.within+s.Path]++
+			r.whole.redone.add(r.within + s.Path)
 		}
 		for sub := range rec.calls() {
 			sub.forgetUndone()
@@ -42,6 +50,9 @@ func (r *Run) forgetUndone() {
 
 // refs lists each ref as often as it was undone.
 func (r redone) refs() (refs []string) {
+	if len(r) == 0 {
+		return nil
+	}
 	for _, ref := range slices.Sorted(maps.Keys(r)) {
 		refs = append(refs, slices.Repeat([]string{ref}, r[ref])...)
 	}

@@ -73,7 +73,7 @@ func ruleFor(rules []*tree.OnError, err error, env datum.Env) (*tree.OnError, er
 		if rule.When == nil {
 			return rule, nil
 		}
-		v, broken := rule.When.Eval(env)
+		v, broken := rule.When.Share(env)
 		if broken != nil {
 			return nil, broken
 		}
@@ -92,7 +92,7 @@ func ruleFor(rules []*tree.OnError, err error, env datum.Env) (*tree.OnError, er
 // own result.
 func (r *Run) goOn(s *planner.Step, rule *tree.OnError, err error, env datum.Env, live Live) {
 	rec := &r.records[s.Position]
-	if _, broken := r.scope.assignIn(rec, rule.Result, env); broken != nil {
+	if broken := r.scope.assignIn(rec, rule.Result, env); broken != nil {
 		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
 		return
 	}
@@ -106,7 +106,7 @@ func explained(rule *tree.OnError, err error, env datum.Env) error {
 	if rule.Message == nil {
 		return err
 	}
-	v, broken := rule.Message.Eval(env)
+	v, broken := rule.Message.Share(env)
 	if broken != nil {
 		return fmt.Errorf("%w; on-error: %s", err, broken.Error())
 	}

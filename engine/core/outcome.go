@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"procaas/engine/model"
-	"procaas/engine/planner"
 )
 
 // This file takes the outcomes of attempts: it checks the result, and decides whether to retry.
@@ -27,7 +26,7 @@ func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 		u.rec.lookup, u.rec.due = o.Result.Again, after(until, 0)
 		return nil, nil
 	}
-	raw, err := r.encode(u.Step, o.Result.Response, until.After(live.Now))
+	raw, err := r.encode(u, o.Result.Response, until.After(live.Now))
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +40,7 @@ func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.whole.extent.grow(dataWeight(raw)); err != nil {
+	if err := r.whole.extent.grow(weightOf(o.Result.Response, raw)); err != nil {
 		return nil, model.Permanent(err)
 	}
 	rec := u.rec
@@ -54,14 +53,21 @@ func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	return events, nil
 }
 
-// encode encodes a response as JSON. A response that checkpoints keep has the size bound of the
-// shared state. Checkpoints keep it if others read it, or while a wait lasts.
-func (r *Run) encode(s *planner.Step, response any, waits bool) (json.RawMessage, error) {
+// encode encodes a response as JSON if the run keeps it, and returns nil for any other. Checkpoints
+// keep it if others read it, or while a wait lasts. Then it has the size bound of the shared state.
+func (r *Run) encode(u unit, response any, waits bool) (json.RawMessage, error) {
+	saved, gathered := u.Keeps || waits, u.item > 0 && u.Gathers
+	if !saved && !gathered {
+		if err := model.CheckData(response); err != nil {
+			return nil, model.Permanent(fmt.Errorf("response: %w", err))
+		}
+		return nil, nil
+	}
 	raw, err := model.EncodeData(response)
 	if err != nil {
 		return nil, model.Permanent(fmt.Errorf("response: %w", err))
 	}
-	if limit := int(r.plan.Pipeline.MaxState); (s.Keeps || waits) && len(raw) > limit {
+	if limit := int(r.plan.Pipeline.MaxState); saved && len(raw) > limit {
 		return nil, model.Permanent(fmt.Errorf("response of %d bytes has to be kept, and max-state is %d", len(raw), limit))
 	}
 	return raw, nil

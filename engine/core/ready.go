@@ -185,5 +185,5 @@ func (r *Run) begins(at time.Time) {
 	if r.within == "" {
 		r.whole.extent.began = at
 	}
-	r.scope.begins(r.start.ID, at)
+	r.scope.begins(at)
 }

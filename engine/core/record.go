@@ -33,11 +33,11 @@ type record struct {
 	response any
 	raw      json.RawMessage // response as JSON
 	status   int
-	emitted  []string                   // ids of the emitted events
-	saw      map[string]json.RawMessage // values of the shared state that its conditions read and others change later
-	was      map[string]json.RawMessage // values of the shared state before the handler changed them
-	wide     []string                   // names that it changed too, whose old values were too large to keep
-	tries    []checkpoint.Try           // its last attempts, if one has failed
+	emitted  []string          // ids of the emitted events
+	saw      checkpoint.Values // values of the shared state that its conditions read and others change later
+	was      checkpoint.Values // values of the shared state before the handler changed them
+	wide     []string          // names that it changed too, whose old values were too large to keep
+	tries    []checkpoint.Try  // its last attempts, if one has failed
 
 	heard  int64  // position of the last event that an await has looked at
 	lookup string // what the handler gets when it is called again, see [model.Result].Again; empty if it has not asked for that
@@ -61,6 +61,8 @@ type record struct {
 	body     any       // evaluated; the same for all attempts
 	bodySize int       // bytes that body takes, and its copies in requests
 	ready    bool      // body is set
+
+	text checkpoint.Part // where the last checkpoint of the run has it, once it is final
 }
 
 // unknownReason tells people what to do about a handler with OutcomeUnknown.

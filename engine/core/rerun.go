@@ -41,8 +41,10 @@ func Rerun(p *planner.Plan, run string, saved []byte, stage string) ([]byte, err
 		case s == nil:
 			return nil, fmt.Errorf("its version has no handler %s", h.Path)
 		case s.Stage >= at:
-			maps.Copy(from.Shared, h.Was)
-			maps.DeleteFunc(lost, func(name, _ string) bool { _, was := h.Was[name]; return was })
+			for _, was := range h.Was {
+				from.Shared.Set(was.Name, was.Raw)
+				delete(lost, was.Name)
+			}
 			for _, name := range h.Wide {
 				lost[name] = h.Path
 			}
@@ -58,7 +60,10 @@ func Rerun(p *planner.Plan, run string, saved []byte, stage string) ([]byte, err
 			h.Reason = "done by run " + run
 		}
 		from.Handlers = append(from.Handlers, h)
-		from.Wrote = append(append(from.Wrote, slices.Collect(maps.Keys(h.Was))...), h.Wide...)
+		for _, was := range h.Was {
+			from.Wrote = append(from.Wrote, was.Name)
+		}
+		from.Wrote = append(from.Wrote, h.Wide...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(lost)) {
 		return nil, fmt.Errorf("shared-state.%s is not known as it was before stage %s: it had more than %d bytes when %s replaced it",
@@ -69,7 +74,7 @@ func Rerun(p *planner.Plan, run string, saved []byte, stage string) ([]byte, err
 	from.Wrote = slices.Compact(from.Wrote)
 	for _, n := range p.Shared {
 		if n.Kept && (c.Ended == model.Succeeded || !slices.Contains(from.Wrote, n.Name)) {
-			delete(from.Shared, n.Name)
+			from.Shared.Delete(n.Name)
 			from.Wrote = slices.DeleteFunc(from.Wrote, func(name string) bool { return name == n.Name })
 		}
 	}

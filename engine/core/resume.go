@@ -76,7 +76,7 @@ func (r *Run) restore(c checkpoint.Run) error {
 		r.whole.stood, r.whole.paused, r.whole.recording.RunRecording = c.Stood, c.Paused, c.Recording
 	}
 	for _, ref := range c.Redone {
-		r.whole.redone[ref]++
+		r.whole.redone.add(ref)
 	}
 	if c.Ended != "" {
 		if !c.Ended.Ended() {
@@ -128,7 +128,7 @@ func (r *Run) restoreRecord(saved checkpoint.Record) error {
 		return fmt.Errorf("its checkpoint has items of the handler %s, which has no for-each: the definition has changed", saved.Path)
 	}
 	if rec.decided() {
-		r.scope.publish(s.Handler.ID, rec)
+		r.scope.decided(s, rec)
 		return nil
 	}
 	// Its call was in flight when the node died: the checkpoint has the attempt, and no outcome.
@@ -235,7 +235,7 @@ func (r *Run) redrive() {
 	clear(r.scope.sources)
 	for i, s := range r.plan.Steps {
 		if rec := &r.records[i]; rec.decided() {
-			r.scope.publish(s.Handler.ID, rec)
+			r.scope.decided(s, rec)
 		}
 	}
 }

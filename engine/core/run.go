@@ -30,10 +30,6 @@ import (
 // A called pipeline, and each element of a repeated stage, is a Run inside the run. It is reached
 // through the record of its handler, and shares whole with the run around it.
 type Run struct {
-	// Room is memory for the records of the next checkpoint. Between two checkpoints, the caller
-	// may lend it to another run.
-	Room []checkpoint.Record
-
 	// What the run was begun with. None of it changes.
 
 	plan     *planner.Plan
@@ -77,8 +73,9 @@ type Run struct {
 	// What only this process knows. It is right to begin with zero after a crash: calls in flight
 	// are lost with their process.
 
-	underway int  // tasks in flight, also inside calls
-	settled  bool // Ready has decided everything that it can: only news or time can change more
+	underway int    // tasks in flight, also inside calls
+	settled  bool   // Ready has decided everything that it can: only news or time can change more
+	saved    []byte // the last checkpoint
 }
 
 // A whole is the state that a run shares with the runs inside its calls. Only the checkpoint of the
@@ -136,9 +133,9 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 	r.scope = scope{
 		plan:    p,
 		shared:  make(map[string]any, len(p.Shared)),
-		sources: make(map[string]any, len(p.Steps)),
-		raw:     make(map[string]json.RawMessage, len(p.Shared)),
-		wrote:   map[string]bool{},
+		sources: map[string]any{},
+		raw:     make(checkpoint.Values, 0, len(p.Shared)),
+		size:    len("{}"),
 		roots:   datum.Env{},
 	}
 	if in == nil {
@@ -147,13 +144,12 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 			most = min(most, s.Most)
 		}
 		event := datum.Size(s.Event.Payload)
-		r.whole = &whole{redone: redone{}, extent: extent{run: r, most: most, event: event, weighed: event}}
-		r.scope.root, r.scope.origin = "event", model.EventData(s.Event)
-		r.scope.flow = map[string]any{"id": s.Flow, "key": s.Key, "state": planner.StateOf(p.Flow, s.State)}
+		r.whole = &whole{extent: extent{run: r, most: most, event: event, weighed: event}}
+		r.scope.root = "event"
 	}
 	r.scope.extent = &r.whole.extent
 	for _, n := range p.Shared {
-		r.scope.shared[n.Name], r.scope.raw[n.Name] = n.Value, n.Raw
+		r.scope.set(n.Name, n.Value, n.Raw)
 		value, ok := s.Shared[n.Name]
 		if !ok || !n.Kept {
 			continue
@@ -164,7 +160,7 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 			r.end(model.Failed)
 			continue
 		}
-		r.scope.shared[n.Name], r.scope.raw[n.Name] = value, raw
+		r.scope.set(n.Name, value, raw)
 	}
 	return r
 }

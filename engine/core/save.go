@@ -96,16 +96,13 @@ func (r *Run) Change() model.Change {
 	return c
 }
 
-// Checkpoint encodes the run.
-func (r *Run) Checkpoint() []byte {
-	c := r.snapshot(r.Room[:0])
-	r.Room = c.Handlers
-	return c.Encode()
-}
-
 // tell adds a notice for people about a handler.
 func (r *Run) tell(u unit) {
-	ended := u.rec.save(u.Path).View()
+	rec := u.rec
+	ended := checkpoint.Record{
+		Path: u.Path, Outcome: rec.outcome, Attempts: rec.attempts, Started: rec.started, Finished: rec.finished, Due: rec.due,
+		Error: rec.err, Reason: rec.reason, Each: rec.each.save(),
+	}.View()
 	ended.Within = strings.TrimSuffix(r.within, model.IntoCall)
 	r.whole.ended = append(r.whole.ended, ended)
 }

@@ -16,22 +16,24 @@ import (
 	"procaas/engine/planner"
 )
 
-// A scope has the values that a run's expressions read, and the shared state that they set. Maps in
-// it are never changed, only replaced, because evaluated bodies and the caller may still read them.
+// A scope has the values that a run's expressions read, and the shared state that they set. Values in
+// it are never changed, only replaced: results of expressions may share memory with them.
 type scope struct {
 	plan   *planner.Plan
 	extent *extent
 
 	root    string         // event, or inputs inside a call
-	origin  map[string]any // the value of root
-	flow    map[string]any
-	self    map[string]any // the root run; set when the run has begun
-	shared  map[string]any
-	sources map[string]any
+	origin  map[string]any // the value of root; nil for an event that nothing has read
+	flow    map[string]any // the root flow; nil if nothing has read it
+	self    map[string]any // the root run; nil if nothing has read it
+	began   time.Time      // when the run began
+	shared  growing
+	sources growing
 
-	roots datum.Env                  // memory for env
-	raw   map[string]json.RawMessage // shared as JSON
-	wrote map[string]bool            // names of shared that handlers have set
+	roots datum.Env         // memory for env
+	raw   checkpoint.Values // shared as JSON
+	size  int               // of raw, as [model.StateSize] counts it
+	wrote []string          // names of shared that handlers have set, sorted
 
 	// Only an element of a repeated stage has the following: the scope of the run around it, and
 	// the element.
@@ -45,9 +47,12 @@ func (s *scope) env(live Live) datum.Env {
 		return s.elementEnv(live)
 	}
 	clear(s.roots)
-	s.roots[s.root] = s.origin
-	s.roots["flow"] = s.flow
-	s.roots["run"] = s.self
+	if s.origin == nil {
+		s.roots[s.root] = (*eventRoot)(s)
+	} else {
+		s.roots[s.root] = s.origin
+	}
+	s.roots["flow"], s.roots["run"] = (*flowRoot)(s), (*runRoot)(s)
 	s.roots["configs"] = live.Configs
 	s.roots[planner.SharedRoot], s.roots[planner.SourcesRoot] = s.shared, s.sources
 	return s.roots
@@ -67,7 +72,10 @@ func (s *scope) envOf(u unit, live Live) datum.Env {
 func (s *scope) elementEnv(live Live) datum.Env {
 	env := s.outer.envOf(s.at, live)
 	env[planner.SharedRoot] = both(s.outer.shared, s.shared)
-	sources, _ := env[planner.SourcesRoot].(map[string]any)
+	sources, ok := env[planner.SourcesRoot].(growing)
+	if !ok { // those of an element around it
+		sources, _ = env[planner.SourcesRoot].(map[string]any)
+	}
 	env[planner.SourcesRoot] = both(sources, s.sources)
 	return env
 }
@@ -81,11 +89,7 @@ func both(first, second map[string]any) map[string]any {
 }
 
 // begins sets the root run.
-func (s *scope) begins(run string, began time.Time) {
-	if s.outer == nil { // otherwise that of the run around it is read
-		s.self = map[string]any{"id": run, "pipeline": s.plan.Pipeline.ID, "started": model.TimeData(began)}
-	}
-}
+func (s *scope) begins(began time.Time) { s.began, s.self = began, nil }
 
 // condition evaluates a condition. why explains to people why it does not hold. A missing condition
 // holds.
@@ -93,7 +97,7 @@ func (s *scope) condition(v *expr.Value, name string, live Live) (holds bool, wh
 	if v.IsNull() {
 		return true, "", nil
 	}
-	got, err := v.Eval(s.env(live))
+	got, err := v.Share(s.env(live))
 	if err != nil {
 		return false, "", err
 	}
@@ -118,9 +122,9 @@ func (s *scope) rolledOut(step *planner.Step, live Live) (in bool, why string, e
 	if !ok || percent >= 100 {
 		return true, "", nil
 	}
-	by := s.flow["key"]
+	by := any(s.extent.run.start.Key)
 	if o := step.Handler.Rollout; o != nil && !o.By.IsNull() {
-		if by, err = o.By.Eval(s.env(live)); err != nil {
+		if by, err = o.By.Share(s.env(live)); err != nil {
 			return false, "", err
 		}
 	}
@@ -143,9 +147,9 @@ func (s *scope) rolledOut(step *planner.Step, live Live) (in bool, why string, e
 func (s *scope) outputs(live Live) (any, error) {
 	p := s.plan.Pipeline
 	if s.outer != nil {
-		return s.shared, nil
+		return map[string]any(s.shared), nil // the element is over, so it sets nothing any more
 	}
-	data, err := p.Outputs.Eval(s.env(live))
+	data, err := p.Outputs.Share(s.env(live))
 	if err != nil {
 		return nil, err
 	}
@@ -171,50 +175,96 @@ func (s *scope) publish(id string, rec *record) {
 	s.sources[id] = source
 }
 
+// decided is publish for a handler that is decided, so that nothing reads its own result any more.
+func (s *scope) decided(step *planner.Step, rec *record) {
+	switch {
+	case step.Lasting:
+		s.publish(step.Handler.ID, rec)
+	case step.Published:
+		delete(s.sources, step.Handler.ID)
+	}
+}
+
+// sizeOf returns how much a name adds to the size of the shared state.
+func (s *scope) sizeOf(name string) int {
+	raw, ok := s.raw.Get(name)
+	if !ok {
+		return 0
+	}
+	return model.StateSize(name, raw)
+}
+
+// set sets a name of the shared state, and returns what it was.
+func (s *scope) set(name string, value any, raw json.RawMessage) (was json.RawMessage) {
+	s.shared[name] = value
+	was, had := s.raw.Set(name, raw)
+	s.size += model.StateSize(name, raw)
+	if had {
+		s.size -= model.StateSize(name, was)
+	}
+	return was
+}
+
+// noteWritten notes that a handler has set a name.
+func (s *scope) noteWritten(name string) {
+	if at, found := slices.BinarySearch(s.wrote, name); !found {
+		s.wrote = slices.Insert(s.wrote, at, name)
+	}
+}
+
 // assign sets names of the shared state from a mapping, for a handler. All expressions see the
 // state before the mapping. Either all names are set or none.
-func (s *scope) assign(rec *record, mapping *expr.Value, live Live) (map[string]any, error) {
+func (s *scope) assign(rec *record, mapping *expr.Value, live Live) error {
 	if len(mapping.Keys()) == 0 {
-		return map[string]any{}, nil
+		return nil
 	}
 	return s.assignIn(rec, mapping, s.env(live))
 }
 
 // assignIn is assign with given roots.
-func (s *scope) assignIn(rec *record, mapping *expr.Value, env datum.Env) (map[string]any, error) {
+func (s *scope) assignIn(rec *record, mapping *expr.Value, env datum.Env) error {
 	keys, items := mapping.Keys(), mapping.Items()
-	values := make(map[string]any, len(keys))
-	// Copies, because evaluated bodies and calls in flight may still read the old ones, and because
-	// an error in the last name must leave the first unchanged.
-	shared, raws, added := maps.Clone(s.shared), maps.Clone(s.raw), 0
+	type entry struct {
+		value any
+		raw   json.RawMessage
+	}
+	var few [4]entry // enough for most mappings
+	entries, size, added := few[:0], s.size, 0
 	for i, k := range keys {
-		value, err := items[i].Eval(env)
+		value, err := items[i].Share(env)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		raw, err := model.EncodeData(value)
 		if err == nil {
 			err = s.plan.Pipeline.StateContract(k.Name).Check(value)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
+			return fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
 		}
-		shared[k.Name], raws[k.Name], values[k.Name] = value, raw, value
+		entries = append(entries, entry{value, raw})
+		size += model.StateSize(k.Name, raw) - s.sizeOf(k.Name)
 		added += dataWeight(raw)
 	}
-	if err := model.CheckState(raws, int(s.plan.Pipeline.MaxState)); err != nil {
-		return nil, err
+	if limit := int(s.plan.Pipeline.MaxState); size > limit {
+		raws := map[string]json.RawMessage{}
+		for _, v := range s.raw {
+			raws[v.Name] = v.Raw
+		}
+		for i, k := range keys {
+			raws[k.Name] = entries[i].raw
+		}
+		return model.StateError(raws, limit)
 	}
 	if err := s.extent.grow(added); err != nil {
-		return nil, err
+		return err
 	}
 	// Nothing can fail from here on.
-	for name := range values {
-		rec.replaces(name, s.raw[name])
-		s.wrote[name] = true
+	for i, k := range keys {
+		rec.replaces(k.Name, s.set(k.Name, entries[i].value, entries[i].raw))
+		s.noteWritten(k.Name)
 	}
-	s.shared, s.raw = shared, raws
-	return values, nil
+	return nil
 }
 
 // maxSeen bounds a value that is kept to explain a decision, in bytes.
@@ -226,23 +276,27 @@ func (s *scope) see(step *planner.Step, rec *record) {
 	if len(step.Fleeting) == 0 {
 		return
 	}
-	rec.saw = make(map[string]json.RawMessage, len(step.Fleeting))
+	saw := make([]checkpoint.Value, 0, len(step.Fleeting))
 	for _, name := range step.Fleeting {
-		if raw := s.raw[name]; len(raw) <= maxSeen {
-			rec.saw[name] = raw
+		if raw, _ := s.raw.Get(name); len(raw) <= maxSeen {
+			saw = append(saw, checkpoint.Value{Name: name, Raw: raw})
 		}
 	}
+	rec.saw = checkpoint.ValuesOf(saw)
 }
 
 // kept encodes the names of the flow's shared state that the run wrote, or returns nil.
 func (s *scope) kept() []byte {
-	kept := map[string]json.RawMessage{}
+	var kept map[string]json.RawMessage
 	for _, n := range s.plan.Shared {
-		if n.Kept && s.wrote[n.Name] {
-			kept[n.Name] = s.raw[n.Name]
+		if _, wrote := slices.BinarySearch(s.wrote, n.Name); wrote && n.Kept {
+			if kept == nil {
+				kept = map[string]json.RawMessage{}
+			}
+			kept[n.Name], _ = s.raw.Get(n.Name)
 		}
 	}
-	if len(kept) == 0 {
+	if kept == nil {
 		return nil
 	}
 	return model.EncodeJSON(kept)
@@ -253,7 +307,7 @@ func (s *scope) kept() []byte {
 func (s *scope) restore(c checkpoint.Run, fresh bool) error {
 	for _, n := range s.plan.Shared {
 		wrote := slices.Contains(c.Wrote, n.Name)
-		raw, ok := c.Shared[n.Name]
+		raw, ok := c.Shared.Get(n.Name)
 		if !ok || fresh && n.Kept && !wrote {
 			continue
 		}
@@ -261,9 +315,9 @@ func (s *scope) restore(c checkpoint.Run, fresh bool) error {
 		if err != nil {
 			return fmt.Errorf("shared state %s: %w", n.Name, err)
 		}
-		s.shared[n.Name], s.raw[n.Name] = value, raw
+		s.set(n.Name, value, raw)
 		if wrote {
-			s.wrote[n.Name] = true
+			s.noteWritten(n.Name)
 		}
 	}
 	return nil

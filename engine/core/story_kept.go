@@ -18,7 +18,7 @@ const maxTriesKept = 10
 
 // replaces saves the value of a name before the handler changed it.
 func (r *record) replaces(name string, was json.RawMessage) {
-	if _, known := r.was[name]; known || slices.Contains(r.wide, name) {
+	if _, known := r.was.Get(name); known || slices.Contains(r.wide, name) {
 		return
 	}
 	if len(was) > maxSeen {
@@ -26,10 +26,7 @@ func (r *record) replaces(name string, was json.RawMessage) {
 		slices.Sort(r.wide)
 		return
 	}
-	if r.was == nil {
-		r.was = map[string]json.RawMessage{}
-	}
-	r.was[name] = was
+	r.was.Set(name, was)
 }
 
 // tryBegins saves the start of an attempt after the first one.

@@ -16,7 +16,7 @@ import (
 // service that remembers answers by key would return that call's answer.
 func (r *Run) ask(u unit, live Live) (Attempt, bool) {
 	rec := u.rec
-	body, err := u.Handler.Verification().Body.Eval(r.scope.envOf(u, live))
+	body, err := u.Handler.Verification().Body.Share(r.scope.envOf(u, live))
 	if err != nil {
 		r.giveUpUnit(u, fmt.Errorf("verify: %w", err), live)
 		return Attempt{}, false
@@ -69,7 +69,7 @@ func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
 	if len(o.Result.Emit) > 0 || !o.Result.Until.IsZero() || o.Result.Again != "" {
 		return false, model.Permanent(errors.New("want an answer, have events or a wait"))
 	}
-	raw, err := r.encode(u.Step, o.Result.Response, false)
+	raw, err := r.encode(u, o.Result.Response, false)
 	if err != nil {
 		return false, err
 	}
@@ -80,7 +80,7 @@ func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
 	env, sources := r.scope.envOf(u, live), maps.Clone(r.scope.sources)
 	sources[u.Handler.ID] = answer
 	env[planner.SourcesRoot] = sources
-	v, err := u.Handler.Verification().Done.Eval(env)
+	v, err := u.Handler.Verification().Done.Share(env)
 	if err != nil {
 		return false, model.Permanent(err)
 	}

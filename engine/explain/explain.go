@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -241,7 +240,7 @@ type explainer struct {
 	saved  checkpoint.Run                      // zero before the first checkpoint
 	view   checkpoint.RunView                  // of the record
 	inner  map[string][]checkpoint.HandlerView // of the view, by place; made when needed
-	saw    map[string]json.RawMessage          // values of the shared state when the handler was decided
+	saw    checkpoint.Values                   // values of the shared state when the handler was decided
 	shown  int                                 // bytes of requests in a story so far
 	out    Explanation
 }

@@ -254,7 +254,7 @@ func (x *explainer) valueAt(name string, position int) StateValue {
 				return StateValue{Gone: fmt.Sprintf("%s replaced it, and it was too large to be kept", s.Path)}
 			}
 		}
-		raw = x.saved.Shared[name]
+		raw, _ = x.saved.Shared.Get(name)
 	}
 	value, err := datum.ParseJSON(raw)
 	if err != nil {
@@ -269,8 +269,7 @@ func (x *explainer) valueAt(name string, position int) StateValue {
 func (x *explainer) replaced(name string, position int) (json.RawMessage, bool) {
 	for _, s := range x.plan.Steps[min(position, len(x.plan.Steps)):] {
 		if r, ok := x.kept(s); ok && r.Replaces(name) {
-			raw, was := r.Was[name]
-			return raw, was
+			return r.Was.Get(name)
 		}
 	}
 	return nil, false

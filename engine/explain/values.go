@@ -152,14 +152,14 @@ func (x *explainer) shared(reads []datum.Read, before int) map[string]any {
 	out := map[string]any{}
 	for _, n := range x.plan.Shared {
 		out[n.Name] = n.Value
-		if raw, ok := x.saved.Shared[n.Name]; ok {
+		if raw, ok := x.saved.Shared.Get(n.Name); ok {
 			if value, err := datum.ParseJSON(raw); err == nil {
 				out[n.Name] = value
 			}
 		}
 		// What the handler itself saw comes first, then what a later one found and replaced. The
 		// current value counts only if nothing has written the name since.
-		if raw, ok := x.saw[n.Name]; ok {
+		if raw, ok := x.saw.Get(n.Name); ok {
 			if value, err := datum.ParseJSON(raw); err == nil {
 				out[n.Name] = value
 				continue

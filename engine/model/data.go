@@ -92,14 +92,14 @@ func faultOf(v any, depth int) error {
 	return fmt.Errorf("want null, a boolean, a number, a string, a list or a mapping, have %s", KindOf(v))
 }
 
-// CheckState bounds the size of the shared state as JSON. The error names the largest value.
-func CheckState(state map[string]json.RawMessage, limit int) error {
+// StateSize is how much a name of the shared state adds to its size as JSON.
+func StateSize(name string, raw json.RawMessage) int { return len(`"":,`) + len(name) + len(raw) }
+
+// StateError says that the shared state is over max-state. It names the largest values.
+func StateError(state map[string]json.RawMessage, limit int) error {
 	size := len("{}")
 	for name, raw := range state {
-		size += len(`"":,`) + len(name) + len(raw)
-	}
-	if size <= limit {
-		return nil
+		size += StateSize(name, raw)
 	}
 	names := slices.SortedFunc(maps.Keys(state), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(state[b]), len(state[a])), cmp.Compare(a, b))

@@ -248,7 +248,7 @@ func (j *job) stop() (more bool) {
 		return true
 	}
 	j.run.Cancel(model.CancelReason, j.n.d.Clock.Now())
-	change := j.change()
+	change := j.run.Change()
 	change.Version, change.Status, change.Reason = j.version, model.Cancelled, model.CancelReason
 	j.count()
 	_ = j.commit(change) // commit has logged what went wrong

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/guard"
 	"procaas/engine/intake"
@@ -50,7 +48,7 @@ func (j *job) save() bool {
 	if status == model.Running && !j.mustSave() {
 		return true
 	}
-	change := j.change()
+	change := j.run.Change()
 	change.Version, change.Status, change.Due = j.version, status, time.Time{}
 	if status == model.Parked {
 		change.Due = next
@@ -75,20 +73,6 @@ func (j *job) save() bool {
 		}
 	}
 	return status == model.Running
-}
-
-// spareRecords has memory for the records of checkpoints.
-var spareRecords = sync.Pool{New: func() any { return new([]checkpoint.Record) }}
-
-// change returns the change of the run since the last save, with its checkpoint.
-func (j *job) change() model.Change {
-	spare, _ := spareRecords.Get().(*[]checkpoint.Record)
-	j.run.Room = *spare
-	c := j.run.Change()
-	clear(j.run.Room)
-	*spare, j.run.Room = j.run.Room, nil
-	spareRecords.Put(spare)
-	return c
 }
 
 // mustSave reports whether to save now. A change that a crash may forget needs no commit of its

@@ -409,9 +409,9 @@ func (t *trial) finish() error {
 	}
 	for _, h := range saved.Handlers {
 		w := Wrote{h.Path, max(0, h.Finished.Sub(t.began))}
-		for name := range saved.Shared {
-			if h.Replaces(name) && w.At >= t.out.Writers[name].At {
-				t.out.Writers[name] = w
+		for _, s := range saved.Shared {
+			if h.Replaces(s.Name) && w.At >= t.out.Writers[s.Name].At {
+				t.out.Writers[s.Name] = w
 			}
 		}
 	}
