@@ -25,10 +25,10 @@ func ElementIndex(name string) (int, bool) {
 // inside for-each. Values are nil, bool, int, float64, string, []any, map[string]any, [Secret] or a [Root].
 type Env map[string]any
 
-// A Root in an Env is a mapping that makes what an expression reads of it.
+// A Root in an Env is a mapping that makes what an expression reads of it. Its values may be Roots, too.
 type Root interface {
 	Get(name string) any  // the value of a name; nil for none
-	Data() map[string]any // all of it; nobody changes it afterwards
+	Data() map[string]any // all of it, without Roots; nobody changes it afterwards
 }
 
 // An Unknown in an Env replaces a value that is no longer known. Only [expr.Expr.Trace] accepts it. An

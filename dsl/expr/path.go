@@ -91,16 +91,8 @@ func (b *builder) chain(n ast.Node, safe bool) part {
 		if err != nil {
 			return nil, err
 		}
-		rest := strides
-		if root, ok := v.(datum.Root); ok {
-			if first := &strides[0]; first.index == nil {
-				v, rest = root.Get(first.key), strides[1:]
-			} else {
-				v = root.Data()
-			}
-		}
-		for i := range rest {
-			s := &rest[i]
+		for i := range strides {
+			s := &strides[i]
 			if v == nil && s.safe {
 				return nil, nil
 			}
@@ -108,18 +100,30 @@ func (b *builder) chain(n ast.Node, safe bool) part {
 				return nil, err
 			}
 		}
-		return v, nil
+		return dataOf(v), nil
 	}}.with(about)
+}
+
+// dataOf returns the data of a root, and any other value as it is.
+func dataOf(v any) any {
+	if root, ok := v.(datum.Root); ok {
+		return root.Data()
+	}
+	return v
 }
 
 // take returns the member of v.
 func (s *stride) take(f *frame, v any) (any, error) {
 	if s.index == nil {
-		if m, ok := v.(map[string]any); ok {
+		switch m := v.(type) {
+		case map[string]any:
 			return m[s.key], nil
+		case datum.Root:
+			return m.Get(s.key), nil
 		}
 		return nil, s.at.wrap(s.without(v, s.key))
 	}
+	v = dataOf(v)
 	key, err := s.index(f)
 	if err != nil {
 		return nil, err
@@ -243,13 +247,7 @@ func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, wh
 	}
 	switch {
 	case b.scope.has(name) && len(links) == 0:
-		return part{shape: mapShapeOf(name), eval: func(f *frame) (any, error) {
-				v := f.env[name]
-				if root, ok := v.(datum.Root); ok {
-					return root.Data(), nil
-				}
-				return v, nil
-			}},
+		return part{shape: mapShapeOf(name), eval: func(f *frame) (any, error) { return dataOf(f.env[name]), nil }},
 			b.members(name, links)
 	case b.scope.has(name): // the chain takes a member of it
 		return part{shape: mapShapeOf(name), eval: func(f *frame) (any, error) { return f.env[name], nil }},

@@ -17,22 +17,29 @@ func (c *Run) Encode() []byte {
 	for i := range c.Handlers {
 		w.Add(&c.Handlers[len(c.Handlers)-1-i])
 	}
-	return w.End()
+	return w.End(c)
 }
 
 // A Writer writes a checkpoint handler by handler, the last one first.
 type Writer struct {
-	run   *Run // without Handlers
+	of    frame
 	b     jsonText
 	first int // where the list of handlers begins
 }
 
+// A frame is what the records of a run need not repeat.
+type frame struct {
+	pipeline string
+	began    time.Time
+}
+
 // A Part is where the record of a handler lies in a checkpoint. The zero Part is none.
-type Part struct{ from, to int }
+type Part struct{ from, to int32 }
 
 // NewWriter begins to write a checkpoint. It ignores its Handlers. It has room for a number of bytes, and finds more if the
 // checkpoint is longer.
 func NewWriter(c *Run, size int) Writer {
+	of := frame{c.Pipeline, c.Began}
 	b := make(jsonText, 0, size)
 	b = b.number(`{"stage":`, c.Stage)
 	b = b.textOr(`,"ended":`, string(c.Ended)).textOr(`,"failed_handler":`, c.FailedPath)
@@ -41,8 +48,8 @@ func NewWriter(c *Run, size int) Writer {
 		b = append(b, `,"undoing":true`...)
 	}
 	b = b.textOr(`,"closing":`, string(c.Closing))
-	b = b.atOr(`,"clock":`, c, c.Clock).atOr(`,"stage_clock":`, c, c.StageClock)
-	b = b.numberOr(`,"stood_ns":`, int(c.Stood)).atOr(`,"paused":`, c, c.Paused)
+	b = b.atOr(`,"clock":`, of, c.Clock).atOr(`,"stage_clock":`, of, c.StageClock)
+	b = b.numberOr(`,"stood_ns":`, int(c.Stood)).atOr(`,"paused":`, of, c.Paused)
 	b = b.numberOr(`,"parts":`, c.Parts).numberOr(`,"looped":`, c.Looped)
 	b = b.listOr(`,"redone":`, c.Redone)
 	if len(c.Outputs) > 0 {
@@ -50,15 +57,15 @@ func NewWriter(c *Run, size int) Writer {
 	}
 	b = b.values(`,"shared_state":{`, c.Shared).listOr(`,"wrote":`, c.Wrote)
 	b = append(b, `,"handlers":[`...)
-	return Writer{run: c, b: b, first: len(b)}
+	return Writer{of: of, b: b, first: len(b)}
 }
 
 // Add writes the record of a handler.
 func (w *Writer) Add(r *Record) Part {
 	w.separate()
 	from := len(w.b)
-	w.b = w.b.record(w.run, r)
-	return Part{from, len(w.b)}
+	w.b = w.b.record(w.of, r)
+	return Part{int32(from), int32(len(w.b))}
 }
 
 // Copy writes a record that has not changed since an earlier checkpoint of the run.
@@ -66,7 +73,7 @@ func (w *Writer) Copy(earlier []byte, at Part) Part {
 	w.separate()
 	from := len(w.b)
 	w.b = append(w.b, earlier[at.from:at.to]...)
-	return Part{from, len(w.b)}
+	return Part{int32(from), int32(len(w.b))}
 }
 
 func (w *Writer) separate() {
@@ -75,9 +82,9 @@ func (w *Writer) separate() {
 	}
 }
 
-// End writes the rest, and returns the checkpoint.
-func (w *Writer) End() []byte {
-	b, c := append(w.b, ']'), w.run
+// End writes the rest of the run that the writer was made for, and returns the checkpoint.
+func (w *Writer) End(c *Run) []byte {
+	b := append(w.b, ']')
 	b = b.numberOr(`,"generation":`, c.Generation).textOr(`,"state":`, c.State).textOr(`,"makes_up":`, c.MakesUp)
 	if len(c.Inputs) > 0 {
 		b = append(append(b, `,"inputs":`...), c.Inputs...)
@@ -88,9 +95,9 @@ func (w *Writer) End() []byte {
 	return append(b.time(`,"began":`, c.Began).text(`,"pipeline":`, c.Pipeline).number(`,"v":`, c.Format), '}')
 }
 
-func (b jsonText) record(c *Run, r *Record) jsonText {
+func (b jsonText) record(of frame, r *Record) jsonText {
 	start := len(b)
-	path, below := strings.CutPrefix(r.Path, c.Pipeline)
+	path, below := strings.CutPrefix(r.Path, of.pipeline)
 	if !below || !strings.HasPrefix(path, "/") {
 		path = r.Path
 	}
@@ -106,8 +113,8 @@ func (b jsonText) record(c *Run, r *Record) jsonText {
 		b = append(b, `,"unknown":true`...)
 	}
 	b = b.numberOr(`,"asked":`, r.Asked)
-	b = b.atOr(`,"at":`, c, r.Started).atOr(`,"end":`, c, r.Finished).atOr(`,"due":`, c, r.Due)
-	b = b.numberOr(`,"delay_ns":`, int(r.Delay)).atOr(`,"held":`, c, r.Held).atOr(`,"clock":`, c, r.Clock)
+	b = b.atOr(`,"at":`, of, r.Started).atOr(`,"end":`, of, r.Finished).atOr(`,"due":`, of, r.Due)
+	b = b.numberOr(`,"delay_ns":`, int(r.Delay)).atOr(`,"held":`, of, r.Held).atOr(`,"clock":`, of, r.Clock)
 	b = b.textOr(`,"error":`, r.Error).textOr(`,"class":`, r.Class).textOr(`,"reason":`, r.Reason)
 	if len(r.Response) > 0 {
 		b = append(b, `,"response":`...)
@@ -118,7 +125,7 @@ func (b jsonText) record(c *Run, r *Record) jsonText {
 	}
 	b = b.listOr(`,"emitted":`, r.Emitted).numberOr(`,"heard":`, r.Heard).textOr(`,"again":`, r.Again)
 	if r.Each != nil {
-		b = b.each(c, r.Each)
+		b = b.each(of, r.Each)
 	}
 	if len(r.Saw) > 0 {
 		b = b.values(`,"saw":{`, r.Saw)
@@ -130,7 +137,7 @@ func (b jsonText) record(c *Run, r *Record) jsonText {
 	for i, t := range r.Tries {
 		b = append(b, [...]string{`,"tries":[`, ","}[min(i, 1)]...)
 		at := len(b)
-		b = b.atOr(`,"began":`, c, t.Began).atOr(`,"ended":`, c, t.Ended).textOr(`,"error":`, t.Error).object(at)
+		b = b.atOr(`,"began":`, of, t.Began).atOr(`,"ended":`, of, t.Ended).textOr(`,"error":`, t.Error).object(at)
 	}
 	if len(r.Tries) > 0 {
 		b = append(b, ']')
@@ -140,7 +147,7 @@ func (b jsonText) record(c *Run, r *Record) jsonText {
 		b = append(b, `,"borrowed":true`...)
 	}
 	if r.Undo != nil {
-		b = append(b, `,"undo":`...).record(c, r.Undo)
+		b = append(b, `,"undo":`...).record(of, r.Undo)
 	}
 	if r.Call != nil {
 		b = append(append(b, `,"call":`...), r.Call.Encode()...)
@@ -151,7 +158,7 @@ func (b jsonText) record(c *Run, r *Record) jsonText {
 		} else {
 			b = append(b, ',')
 		}
-		b = b.record(c, &r.Trail[i])
+		b = b.record(of, &r.Trail[i])
 	}
 	if len(r.Trail) > 0 {
 		b = append(b, ']')
@@ -159,7 +166,7 @@ func (b jsonText) record(c *Run, r *Record) jsonText {
 	return b.object(start)
 }
 
-func (b jsonText) each(c *Run, e *Each) jsonText {
+func (b jsonText) each(of frame, e *Each) jsonText {
 	b = append(b, `,"each":`...)
 	start := len(b)
 	if len(e.Items) > 0 {
@@ -173,7 +180,7 @@ func (b jsonText) each(c *Run, e *Each) jsonText {
 		} else {
 			b = append(b, ',')
 		}
-		b = b.record(c, &e.Of[i])
+		b = b.record(of, &e.Of[i])
 	}
 	if len(e.Of) > 0 {
 		b = append(b, ']')
@@ -231,12 +238,12 @@ func (b jsonText) time(name string, t time.Time) jsonText {
 
 // atOr appends a time as milliseconds since the run began. If that is not exact, it appends the
 // full time.
-func (b jsonText) atOr(name string, c *Run, t time.Time) jsonText {
+func (b jsonText) atOr(name string, of frame, t time.Time) jsonText {
 	if t.IsZero() {
 		return b
 	}
-	since := t.Sub(c.Began)
-	if c.Began.IsZero() || since%time.Millisecond != 0 || !c.Began.Add(since).Equal(t) {
+	since := t.Sub(of.began)
+	if of.began.IsZero() || since%time.Millisecond != 0 || !of.began.Add(since).Equal(t) {
 		return b.time(name, t)
 	}
 	return b.number(name, int(since/time.Millisecond))

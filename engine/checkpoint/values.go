@@ -67,5 +67,8 @@ func (v *Values) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Object returns the values as one JSON object.
+func (v Values) Object() []byte { return jsonText{}.values("{", v) }
+
 // MarshalJSON implements [json.Marshaler].
-func (v Values) MarshalJSON() ([]byte, error) { return jsonText{}.values("{", v), nil }
+func (v Values) MarshalJSON() ([]byte, error) { return v.Object(), nil }

@@ -18,7 +18,7 @@ import (
 // has not changed since.
 func (r *Run) Checkpoint() []byte {
 	c := r.head()
-	w := checkpoint.NewWriter(&c, max(512, len(r.saved)+len(r.saved)/2))
+	w := checkpoint.NewWriter(&c, r.room())
 	for i, s := range slices.Backward(r.plan.Steps) {
 		rec := &r.records[i]
 		switch {
@@ -33,8 +33,20 @@ func (r *Run) Checkpoint() []byte {
 			}
 		}
 	}
-	r.saved = w.End()
+	r.saved = w.End(&c)
 	return r.saved
+}
+
+// room is about how many bytes the next checkpoint has.
+func (r *Run) room() int {
+	const besides, handler = 192, 112 // bytes of a short run without names and handlers, and of each handler
+	n := besides + r.scope.size
+	for i := range r.records {
+		if rec := &r.records[i]; rec.reached() {
+			n += handler + len(rec.raw)
+		}
+	}
+	return max(n, len(r.saved))
 }
 
 // snapshot returns the checkpoint of a run inside a call.

@@ -17,9 +17,7 @@ import (
 func (r *Run) succeed(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	rec.outcome = model.OutcomeSucceeded
-	if s.Published && !s.Handler.Result.IsNull() {
-		r.scope.publish(s.Handler.ID, rec) // its own result reads it
-	}
+	r.scope.publish(s.Handler.ID, rec) // its own result reads it
 	if err := r.scope.assign(rec, s.Handler.Result, live); err != nil {
 		r.giveUp(s, err, live)
 		return
@@ -104,7 +102,7 @@ func (r *Run) decide(s *planner.Step, live Live) {
 		rec.response, rec.raw = nil, nil
 	}
 	r.touch()
-	r.scope.decided(s, rec)
+	r.scope.publish(s.Handler.ID, rec)
 	// The rank is by the end of the calls, not by their order in the file: a handler that ended
 	// later may have used what an earlier one did, so it is undone first.
 	if kept || s.Undo != nil && rec.outcome == model.OutcomeSucceeded {

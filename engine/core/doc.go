@@ -13,7 +13,7 @@
 //     for events.
 //   - compensate.go undoes a run that has failed. toundo.go finds what there is to undo.
 //   - keys.go makes the keys of calls and the ids of events.
-//   - scope.go has the values of expressions, and sets the shared state.
+//   - scope.go has the values of expressions, and sets the shared state. roots.go shows them to expressions.
 //   - deadline.go says how much time is left, and overdue.go decides when there is none.
 //   - extent.go limits the size of a run.
 //   - checkpoint.go writes checkpoints, and resume.go resumes from them.

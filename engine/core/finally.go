@@ -61,6 +61,7 @@ func (r *Run) redriveFinally() (done bool) {
 	if r.closing != model.Failed || !r.status.Ended() {
 		r.status = model.Running
 		r.redriveSteps(r.plan.Final.Steps)
+		r.republish(r.plan.Final.Steps)
 		r.touch()
 		return true
 	}
@@ -83,7 +84,7 @@ func (s *scope) closes(r *Run) {
 	}
 	for _, step := range r.plan.Steps {
 		if _, ok := s.sources[step.Handler.ID]; !ok && !step.Final {
-			s.decided(step, &record{outcome: model.OutcomeSkipped})
+			s.publish(step.Handler.ID, &record{outcome: model.OutcomeSkipped})
 		}
 	}
 	s.self = maps.Clone((*runRoot)(s).Data())

@@ -15,7 +15,6 @@ type record struct {
 	outcome  string // empty while undecided
 	attempts int    // attempts that were started
 	failures int    // attempts that ended with an error
-	unknown  bool   // only the service knows how the last attempt ended
 	asked    int    // verifications that ended with an error
 
 	started  time.Time // start of the first attempt
@@ -44,23 +43,25 @@ type record struct {
 
 	each *iteration // items of a for-each; nil before they are known
 
-	borrowed bool    // done by another run, so this one does not undo it
-	done     int     // its rank among the handlers that have succeeded and can be undone, from 1
-	undo     *record // its compensation; nil before that begins
+	done int     // its rank among the handlers that have succeeded and can be undone, from 1
+	undo *record // its compensation; nil before that begins
 
 	sub   *Run                // the run inside its call; nil before the call, and once decided
 	trail []checkpoint.Record // outcomes of the handlers inside its call, for people, once decided
+
+	unknown  bool // only the service knows how the last attempt ended
+	borrowed bool // done by another run, so this one does not undo it
 
 	// The following fields exist only in this process.
 	underway bool
 	asking   bool      // the call in flight is a verification
 	blind    bool      // the outcome of the attempt before the last one is unknown
+	ready    bool      // body is set
 	hold     time.Time // when to ask the guard again
 	cause    string    // what it is held for, other than the time
 	limited  string    // identifies the value of its limit by value; empty before it is known
 	body     any       // evaluated; the same for all attempts
 	bodySize int       // bytes that body takes, and its copies in requests
-	ready    bool      // body is set
 
 	text checkpoint.Part // where the last checkpoint of the run has it, once it is final
 }

@@ -128,7 +128,7 @@ func (r *Run) restoreRecord(saved checkpoint.Record) error {
 		return fmt.Errorf("its checkpoint has items of the handler %s, which has no for-each: the definition has changed", saved.Path)
 	}
 	if rec.decided() {
-		r.scope.decided(s, rec)
+		r.scope.publish(s.Handler.ID, rec)
 		return nil
 	}
 	// Its call was in flight when the node died: the checkpoint has the attempt, and no outcome.
@@ -231,11 +231,17 @@ func (r *Run) redrive() {
 	r.whole.extent.parts = 0                         // the remaining parts get the full bound again
 	r.touch()
 	r.redriveSteps(r.plan.Steps)
-	// What expressions read of a handler that starts afresh must not be its failure.
-	clear(r.scope.sources)
-	for i, s := range r.plan.Steps {
-		if rec := &r.records[i]; rec.decided() {
-			r.scope.decided(s, rec)
+	r.republish(r.plan.Steps)
+}
+
+// republish lets expressions read the handlers that are decided, and none that starts afresh.
+func (r *Run) republish(steps []*planner.Step) {
+	for _, s := range steps {
+		delete(r.scope.sources, s.Handler.ID)
+	}
+	for _, s := range steps {
+		if rec := &r.records[s.Position]; rec.decided() {
+			r.scope.publish(s.Handler.ID, rec)
 		}
 	}
 }

@@ -58,11 +58,52 @@ func (s *runRoot) Data() map[string]any {
 	return s.self
 }
 
-// A growing is a mapping that the run adds to: the shared state, or the sources.
-type growing map[string]any
+// A state is the root of the shared state.
+type state map[string]any
 
 // Get implements [datum.Root].
-func (g growing) Get(name string) any { return g[name] }
+func (s state) Get(name string) any { return s[name] }
+
+// Data implements [datum.Root]. It copies the table, since the run sets names in it.
+func (s state) Data() map[string]any { return maps.Clone(s) }
+
+// A sources is the root of what handlers leave, by their ids.
+type sources map[string]*source
+
+// Get implements [datum.Root].
+func (s sources) Get(name string) any {
+	if one := s[name]; one != nil {
+		return one
+	}
+	return nil
+}
 
 // Data implements [datum.Root].
-func (g growing) Data() map[string]any { return maps.Clone(g) }
+func (s sources) Data() map[string]any {
+	all := make(map[string]any, len(s))
+	for name, one := range s {
+		all[name] = one.Data()
+	}
+	return all
+}
+
+// A source is the record of a handler, as expressions read it.
+type source record
+
+// Get implements [datum.Root].
+func (s *source) Get(name string) any {
+	switch {
+	case name == "response":
+		return s.response
+	case name == "outcome":
+		return s.outcome
+	case name == "status" && s.status != 0:
+		return s.status
+	}
+	return nil
+}
+
+// Data implements [datum.Root].
+func (s *source) Data() map[string]any {
+	return map[string]any{"response": s.response, "status": s.Get("status"), "outcome": s.outcome}
+}

@@ -132,8 +132,8 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 	r := &Run{plan: p, start: s, whole: in, status: model.Running, records: make([]record, len(p.Steps))}
 	r.scope = scope{
 		plan:    p,
-		shared:  make(map[string]any, len(p.Shared)),
-		sources: map[string]any{},
+		shared:  make(state, len(p.Shared)),
+		sources: sources{},
 		raw:     make(checkpoint.Values, 0, len(p.Shared)),
 		size:    len("{}"),
 		roots:   datum.Env{},

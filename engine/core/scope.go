@@ -27,8 +27,8 @@ type scope struct {
 	flow    map[string]any // the root flow; nil if nothing has read it
 	self    map[string]any // the root run; nil if nothing has read it
 	began   time.Time      // when the run began
-	shared  growing
-	sources growing
+	shared  state
+	sources sources
 
 	roots datum.Env         // memory for env
 	raw   checkpoint.Values // shared as JSON
@@ -72,17 +72,14 @@ func (s *scope) envOf(u unit, live Live) datum.Env {
 func (s *scope) elementEnv(live Live) datum.Env {
 	env := s.outer.envOf(s.at, live)
 	env[planner.SharedRoot] = both(s.outer.shared, s.shared)
-	sources, ok := env[planner.SourcesRoot].(growing)
-	if !ok { // those of an element around it
-		sources, _ = env[planner.SourcesRoot].(map[string]any)
-	}
-	env[planner.SourcesRoot] = both(sources, s.sources)
+	around, _ := env[planner.SourcesRoot].(sources)
+	env[planner.SourcesRoot] = both(around, s.sources)
 	return env
 }
 
 // both merges two mappings. Values of the second win.
-func both(first, second map[string]any) map[string]any {
-	out := make(map[string]any, len(first)+len(second))
+func both[M ~map[string]V, V any](first, second M) M {
+	out := make(M, len(first)+len(second))
 	maps.Copy(out, first)
 	maps.Copy(out, second)
 	return out
@@ -167,23 +164,7 @@ func (s *scope) outputs(live Live) (any, error) {
 
 // publish makes the outcome of a handler visible to later expressions. If two handlers have the
 // same id, the later stage's wins.
-func (s *scope) publish(id string, rec *record) {
-	source := map[string]any{"response": rec.response, "status": nil, "outcome": rec.outcome}
-	if rec.status != 0 {
-		source["status"] = rec.status
-	}
-	s.sources[id] = source
-}
-
-// decided is publish for a handler that is decided, so that nothing reads its own result any more.
-func (s *scope) decided(step *planner.Step, rec *record) {
-	switch {
-	case step.Lasting:
-		s.publish(step.Handler.ID, rec)
-	case step.Published:
-		delete(s.sources, step.Handler.ID)
-	}
-}
+func (s *scope) publish(id string, rec *record) { s.sources[id] = (*source)(rec) }
 
 // sizeOf returns how much a name adds to the size of the shared state.
 func (s *scope) sizeOf(name string) int {
@@ -287,19 +268,17 @@ func (s *scope) see(step *planner.Step, rec *record) {
 
 // kept encodes the names of the flow's shared state that the run wrote, or returns nil.
 func (s *scope) kept() []byte {
-	var kept map[string]json.RawMessage
+	var kept checkpoint.Values
 	for _, n := range s.plan.Shared {
 		if _, wrote := slices.BinarySearch(s.wrote, n.Name); wrote && n.Kept {
-			if kept == nil {
-				kept = map[string]json.RawMessage{}
-			}
-			kept[n.Name], _ = s.raw.Get(n.Name)
+			raw, _ := s.raw.Get(n.Name)
+			kept.Set(n.Name, raw)
 		}
 	}
 	if kept == nil {
 		return nil
 	}
-	return model.EncodeJSON(kept)
+	return kept.Object()
 }
 
 // restore takes over the shared state. Names that the run has not written keep the values that it

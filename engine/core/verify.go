@@ -73,10 +73,7 @@ func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	answer := map[string]any{"response": o.Result.Response, "status": nil, "outcome": model.OutcomeUnknown}
-	if o.Result.Status != 0 {
-		answer["status"] = o.Result.Status
-	}
+	answer := &source{response: o.Result.Response, status: o.Result.Status, outcome: model.OutcomeUnknown}
 	env, sources := r.scope.envOf(u, live), maps.Clone(r.scope.sources)
 	sources[u.Handler.ID] = answer
 	env[planner.SourcesRoot] = sources

@@ -13,7 +13,7 @@ import (
 // A Result is the result of a successful call.
 type Result struct {
 	// Response is what expressions read as sources.HANDLER.response. It is data as in
-	// [Event.Payload].
+	// [Event.Payload]. The run keeps it without a copy, so nobody may change it afterwards.
 	Response any
 
 	// Status is what expressions read as sources.HANDLER.status. 0 means none, which they read as

@@ -94,8 +94,6 @@ type Step struct {
 	Retry     tree.Retry    // the policy, with defaults
 	Deadline  time.Duration // for all attempts together, with defaults; 0 for none
 	Keeps     bool          // another handler may read the response
-	Published bool          // its result, or another handler, may read its entry of sources
-	Lasting   bool          // and not only its own result
 	Fleeting  []string      // names of the shared state that its conditions read and later handlers write
 	StagePath string        // the path of its stage
 	Volatile  bool          // begun again, it might be skipped or send something else
@@ -227,7 +225,6 @@ func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 		}
 	}
 	plan.markKept()
-	plan.markPublished()
 	plan.markFleeting()
 	plan.findLongest()
 	plan.touches = plan.touched()
@@ -452,35 +449,6 @@ func (p *Plan) touched() []string {
 type reader struct {
 	step  *Step // nil for conditions, outputs and compensations
 	after int   // it reads the responses of the stages before this one only
-}
-
-// markPublished finds the handlers whose entry in sources is read.
-func (p *Plan) markPublished() {
-	entries := map[string]bool{} // those that anything but the own result reads, by handler
-	all := false
-	add := func(reads []datum.Read) {
-		for _, r := range reads {
-			if r.Path[0] != SourcesRoot {
-				continue
-			}
-			at, whole := placeOf(r.Path)
-			all = all || whole
-			entries[at.name] = true
-		}
-	}
-	for _, s := range p.Steps {
-		add(s.Reads)
-		add(s.Handler.CompensateReads())
-	}
-	add(p.Pipeline.Outputs.Reads())
-	for _, stage := range p.Stages {
-		add(stage.Declared.ConditionReads())
-	}
-	for _, s := range p.Steps {
-		own := datum.Path{SourcesRoot, s.Handler.ID}
-		s.Lasting = all || entries[s.Handler.ID]
-		s.Published = s.Lasting || slices.ContainsFunc(s.Handler.Result.Reads(), func(r datum.Read) bool { return r.Path.Overlaps(own) })
-	}
 }
 
 // markKept finds the responses that other handlers may read. Checkpoints need not keep the others.
