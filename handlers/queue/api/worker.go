@@ -45,22 +45,25 @@ func (r receipt) String() string {
 // parseReceipt parses a receipt. It only checks the form. The store knows whether the attempt still
 // holds.
 func parseReceipt(text string) (r receipt, ok bool) {
-	parts := strings.SplitN(text, ".", 4)
-	if len(parts) != 4 || parts[3] == "" {
+	id, rest, _ := strings.Cut(text, ".")
+	epoch, rest, _ := strings.Cut(rest, ".")
+	attempt, taskType, _ := strings.Cut(rest, ".")
+	if taskType == "" {
 		return r, false
 	}
 	var err error
-	if r.ID, err = strconv.ParseInt(parts[0], 10, 64); err != nil || r.ID <= 0 {
+	if r.ID, err = strconv.ParseInt(id, 10, 64); err != nil || r.ID <= 0 {
 		return r, false
 	}
-	for i, into := range []*int{&r.Epoch, &r.attempt} {
-		n, err := strconv.ParseInt(parts[i+1], 10, 32)
+	numbers := [...]string{epoch, attempt}
+	for i, into := range [...]*int{&r.Epoch, &r.attempt} {
+		n, err := strconv.ParseInt(numbers[i], 10, 32)
 		if err != nil || n <= 0 {
 			return r, false
 		}
 		*into = int(n)
 	}
-	r.taskType = parts[3]
+	r.taskType = taskType
 	return r, true
 }
 

@@ -1,0 +1,99 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"procaas/dsl/datum"
+)
+
+// A claim may return a thousand tasks, so its reply does not go through reflection.
+
+// AppendJSON implements [rest.Appender].
+func (c Claimed) AppendJSON(b []byte) []byte {
+	b = append(slices.Grow(b, usualTask*len(c.Items)), `{"items":[`...)
+	for i := range c.Items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = c.Items[i].appendJSON(b)
+	}
+	b = append(b, ']')
+	if len(c.Lost) > 0 {
+		b = appendValue(append(b, `,"lost":`...), c.Lost)
+	}
+	return append(b, '}')
+}
+
+// usualTask is about how long an encoded task is, in bytes.
+const usualTask = 384
+
+func (t *QueuedTask) appendJSON(b []byte) []byte {
+	b = appendText(append(b, `{"id":`...), t.ID)
+	b = appendText(append(b, `,"type":`...), t.Type)
+	b = appendText(append(b, `,"state":`...), t.State)
+	if len(t.Payload) > 0 {
+		b = appendCompact(append(b, `,"payload":`...), t.Payload)
+	}
+	b = appendGiven(b, `,"key":`, t.Key)
+	b = appendGiven(b, `,"unique":`, t.Unique)
+	b = strconv.AppendInt(append(b, `,"priority":`...), int64(t.Priority), 10)
+	b = strconv.AppendInt(append(b, `,"attempt":`...), int64(t.Attempt), 10)
+	b = appendTime(append(b, `,"due":`...), t.Due)
+	b = appendTime(append(b, `,"deadline":`...), t.Deadline)
+	if t.Ended != nil {
+		b = appendTime(append(b, `,"ended":`...), *t.Ended)
+	}
+	b = appendGiven(b, `,"worker":`, t.Worker)
+	b = appendGiven(b, `,"error":`, t.Error)
+	if t.Timeout != 0 {
+		b = appendValue(append(b, `,"timeout":`...), t.Timeout)
+	}
+	if t.Until != nil {
+		b = appendTime(append(b, `,"until":`...), *t.Until)
+	}
+	b = appendGiven(b, `,"receipt":`, t.Receipt)
+	return append(b, '}')
+}
+
+// appendGiven appends a member, unless it is empty.
+func appendGiven(b []byte, name, text string) []byte {
+	if text == "" {
+		return b
+	}
+	return appendText(append(b, name...), text)
+}
+
+func appendText(b []byte, text string) []byte {
+	if !datum.IsPlainText(text) {
+		return appendValue(b, text)
+	}
+	return append(append(append(b, '"'), text...), '"')
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	return append(t.AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
+}
+
+// appendCompact appends the payload of a task without spaces between its parts. A payload that is no JSON is damaged.
+func appendCompact(b []byte, payload json.RawMessage) []byte {
+	to := bytes.NewBuffer(b)
+	if err := json.Compact(to, payload); err != nil {
+		panic(fmt.Errorf("encode the payload of a task: %w", err))
+	}
+	return to.Bytes()
+}
+
+func appendValue(b []byte, v any) []byte {
+	to := bytes.NewBuffer(b)
+	enc := json.NewEncoder(to)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Errorf("encode a part of a task: %w", err))
+	}
+	return bytes.TrimSuffix(to.Bytes(), []byte("\n"))
+}
