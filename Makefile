@@ -20,7 +20,7 @@ RACED   := $(addprefix procaas/, engine/budget engine/guard engine/intake engine
 	handlers/balancer/handoff)
 LIST     = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 
-.PHONY: help demo build quick test race test-long matrix bench release golden lint
+.PHONY: help demo build quick test race test-long matrix bench figures release golden lint
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,6 +60,9 @@ matrix: ## what depends on PostgreSQL, on each version from 13 to 18. VERSIONS="
 
 bench: build ## the Go benchmarks of the hot paths, on an idle machine. ONLY="flows queue" measures whole programs
 	@sh cmd/procaas-bench/bench.sh $(ONLY)
+
+figures: build ## measure the figures of the pages on an idle machine, and write them. ONLY="flows queue" measures some
+	@$(GO) run $(FLAGS) ./cmd/procaas-bench -figures "$(or $(ONLY),all)" $(ARGS)
 
 release: ## archives, packages, image, SBOM and checksums for all platforms, in dist. ARGS="-platforms linux/amd64" builds less
 	$(GO) -C deploy/tools run $(FLAGS) procaas/deploy/tools/release $(ARGS)

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,16 +37,23 @@ func measureAround(ctx context.Context, b *bench) error {
 		name string
 		make storeMaker
 	}{{"PostgreSQL", onPostgres("around")}, {"SQLite", onSQLite}} {
-		var err error
-		b.table(on.name+"\t\t", func(w *tabwriter.Writer) { err = b.around(ctx, w, on.make) })
+		prefix := "around, " + on.name + ": "
+		err := b.eachRound(ctx, func(ctx context.Context, b *bench) error {
+			return b.around(ctx, func(what, unit string, value float64) { b.note(prefix+what, unit, value) }, on.make)
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", on.name, err)
 		}
+		fmt.Fprintln(b.out, on.name)
+		b.report(prefix)
 	}
 	return nil
 }
 
-func (b *bench) around(ctx context.Context, w io.Writer, on storeMaker) (err error) {
+// A notice keeps a figure of what a node does beside flows.
+type notice func(what, unit string, value float64)
+
+func (b *bench) around(ctx context.Context, note notice, on storeMaker) (err error) {
 	p, err := newBinary(ctx, b, on)
 	if err != nil {
 		return err
@@ -65,7 +70,7 @@ func (b *bench) around(ctx context.Context, w io.Writer, on storeMaker) (err err
 	if err := p.fill(ctx, "nothing", b.backlog); err != nil {
 		return err
 	}
-	if err := p.asked(ctx, w, "at rest"); err != nil {
+	if err := p.asked(ctx, note, "at rest"); err != nil {
 		return err
 	}
 	loaded, stop := context.WithCancel(ctx)
@@ -79,15 +84,15 @@ func (b *bench) around(ctx context.Context, w io.Writer, on storeMaker) (err err
 		}
 		return err
 	})
-	err = p.tabs(ctx, w, b.span, "beside 250 calls/s")
+	err = p.tabs(ctx, note, b.span, "beside 250 calls/s")
 	stop()
 	if err := errors.Join(err, g.Wait()); err != nil {
 		return err
 	}
-	if err := p.parked(ctx, w, b.backlog); err != nil {
+	if err := p.parked(ctx, note, b.backlog); err != nil {
 		return err
 	}
-	return p.restarted(ctx, w, b.backlog)
+	return p.restarted(ctx, note, b.backlog)
 }
 
 // addPipelines starts the node again with more pipelines.
@@ -145,7 +150,7 @@ func (p *binary) submit(ctx context.Context, pipeline string, events int) error 
 }
 
 // asked measures what single requests cost, and open tabs.
-func (p *binary) asked(ctx context.Context, w io.Writer, when string) error {
+func (p *binary) asked(ctx context.Context, note notice, when string) error {
 	for _, path := range []string{"/metrics", "/v1/runs?limit=100", "/v1/runs?limit=1000", "/v1/runs?limit=100&status=succeeded", "/", "/console/runs"} {
 		began := cpuOf(p.pid())
 		for range askings {
@@ -153,13 +158,13 @@ func (p *binary) asked(ctx context.Context, w io.Writer, when string) error {
 				return err
 			}
 		}
-		fmt.Fprintf(w, "GET %s, processor ms\t%.1f\t\n", path, (cpuOf(p.pid())-began).Seconds()*1000/askings)
+		note("GET "+path, "ms", (cpuOf(p.pid())-began).Seconds()*1000/askings)
 	}
-	return p.tabs(ctx, w, 2*tabPause, when)
+	return p.tabs(ctx, note, 2*tabPause, when)
 }
 
 // tabs measures open pages of the console beside the same time without them.
-func (p *binary) tabs(ctx context.Context, w io.Writer, span time.Duration, when string) error {
+func (p *binary) tabs(ctx context.Context, note notice, span time.Duration, when string) error {
 	span = max(span, 2*tabPause)
 	for _, path := range []string{"/", "/console/runs"} {
 		var used [2]time.Duration
@@ -178,13 +183,13 @@ func (p *binary) tabs(ctx context.Context, w io.Writer, span time.Duration, when
 			used[i] = cpuOf(p.pid()) - began
 		}
 		share := 100 * (used[1] - used[0]).Seconds() / span.Seconds() / tabs
-		fmt.Fprintf(w, "each of %d tabs of %s %s, %% of a core\t%.2f\t\n", tabs, path, when, share)
+		note(fmt.Sprintf("each tab of %s %s", path, when), "% of a core", share)
 	}
 	return nil
 }
 
 // parked measures the memory of runs that wait for a time.
-func (p *binary) parked(ctx context.Context, w io.Writer, runs int) error {
+func (p *binary) parked(ctx context.Context, note notice, runs int) error {
 	if err := p.restart(ctx); err != nil {
 		return err
 	}
@@ -193,7 +198,7 @@ func (p *binary) parked(ctx context.Context, w io.Writer, runs int) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "memory with %d parked runs, MB\t%.0f\t\n", parked, memory)
+		note(fmt.Sprintf("memory with %d parked runs", parked), "MB", memory)
 		if parked == 2*runs {
 			return nil
 		}
@@ -204,18 +209,21 @@ func (p *binary) parked(ctx context.Context, w io.Writer, runs int) error {
 }
 
 // restarted measures the start of a node beside runs that wait for their turn.
-func (p *binary) restarted(ctx context.Context, w io.Writer, runs int) error {
+func (p *binary) restarted(ctx context.Context, note notice, runs int) error {
 	if err := errors.Join(p.submit(ctx, "slow", runs), p.restart(ctx)); err != nil {
 		return err
 	}
 	took := time.Since(p.nodes[0].began)
-	_, err := fmt.Fprintf(w, "start until /readyz with %d waiting and twice as many parked runs, ms\t%.0f\t\n", runs, took.Seconds()*1000)
-	return err
+	note("start until /readyz beside waiting and parked runs", "s", took.Seconds())
+	return nil
 }
 
 // resident returns the memory of the node in MB.
-func (p *binary) resident() (float64, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid()) + "/status")
+func (p *binary) resident() (float64, error) { return memoryOf(p.pid()) }
+
+// memoryOf returns the memory of a process in MB.
+func memoryOf(pid int) (float64, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0, err
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,16 +17,19 @@ import (
 
 // A binary is the built procaas, as its users run it: processes that get one request per event.
 type binary struct {
-	path    string
-	store   string
-	dir     string
-	flags   []string // more flags for serve
-	nodes   []*node  // the first one gets the events
-	client  *http.Client
-	service *service
+	path      string
+	procs     int // GOMAXPROCS; 0 for all
+	store     string
+	dir       string
+	pipelines string   // file or folder; empty for the flows of the contest
+	flags     []string // more flags for serve
+	nodes     []*node  // the first one gets the events
+	client    *http.Client
+	service   *service
 
-	mu   sync.Mutex        // guards runs
-	runs map[string]string // flow → run, for flows that may not be durable yet
+	mu       sync.Mutex        // guards the following
+	runs     map[string]string // flow → run, for flows that may not be durable yet
+	receipts []time.Duration   // how long the posts of events have taken since the last look
 }
 
 // A storeMaker creates an empty store and returns the value of --store. A store in a file is in dir.
@@ -32,7 +37,13 @@ type storeMaker = func(ctx context.Context, b *bench, dir string) (string, error
 
 // onPostgres creates a store in a schema. Each contestant needs its own.
 func onPostgres(schema string) storeMaker {
-	return func(ctx context.Context, b *bench, _ string) (string, error) { return b.server.schema(ctx, schema) }
+	return func(ctx context.Context, b *bench, _ string) (string, error) {
+		name := schema
+		if b.isBefore {
+			name += "_before" // both binaries may be open at once
+		}
+		return b.server.schema(ctx, name)
+	}
 }
 
 func onSQLite(_ context.Context, _ *bench, dir string) (string, error) {
@@ -46,7 +57,7 @@ func openBinary(on storeMaker) opener {
 
 // newBinary starts a node of the built binary on a new store.
 func newBinary(ctx context.Context, b *bench, on storeMaker, flags ...string) (_ *binary, err error) {
-	p := &binary{path: b.binary, flags: flags, service: b.service, client: newClient(), runs: map[string]string{}}
+	p := &binary{path: b.binary, procs: b.procs, flags: flags, service: b.service, client: newClient(), runs: map[string]string{}}
 	if p.dir, err = os.MkdirTemp("", "procaas-bench-"); err != nil {
 		return nil, err
 	}
@@ -66,7 +77,7 @@ func (p *binary) file() string { return filepath.Join(p.dir, "bench.yaml") }
 
 // start starts another node.
 func (p *binary) start(ctx context.Context) error {
-	n, err := startNode(ctx, p.path, p.store, p.file(), p.flags...)
+	n, err := startNode(ctx, p.path, p.procs, append([]string{"--store", p.store, "--pipelines", cmp.Or(p.pipelines, p.file())}, p.flags...)...)
 	if err == nil {
 		p.nodes = append(p.nodes, n)
 	}
@@ -78,14 +89,20 @@ func (p *binary) call(ctx context.Context, path string, body, out any) error {
 	return call(ctx, p.client, p.nodes[0].url+path, body, out)
 }
 
-// flow posts an event. It returns when the service has received the last call.
+// flow implements contestant with an event that has no key.
 func (p *binary) flow(ctx context.Context, id string) error {
+	return p.follow(ctx, id, eventOf("call", id))
+}
+
+// follow posts an event. It returns when the service has received the last call.
+func (p *binary) follow(ctx context.Context, id string, event wire.Event) error {
 	last := p.service.expect(id)
 	var receipt wire.Receipt
-	if err := p.call(ctx, "/v1/events", eventOf("call", id), &receipt); err != nil {
+	began := time.Now()
+	if err := p.call(ctx, "/v1/events", event, &receipt); err != nil {
 		return err
 	}
-	p.started(id, receipt.Run)
+	p.started(id, receipt.Run, time.Since(began))
 	return waitFor(ctx, last)
 }
 
@@ -116,10 +133,22 @@ func eventOf(pipeline, id string) wire.Event {
 	return wire.Event{Type: pipeline, Payload: map[string]any{"order": id}}
 }
 
-func (p *binary) started(id, run string) {
+// started notes the run of a flow, and how long the post of its event has taken.
+func (p *binary) started(id, run string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runs[id] = run
+	p.receipts = append(p.receipts, took)
+}
+
+// posts returns how long the posts of events have taken since the last call, the shortest first.
+func (p *binary) posts() []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	took := p.receipts
+	p.receipts = nil
+	slices.Sort(took)
+	return took
 }
 
 // durablePoll is the pause between checks whether runs have ended.

@@ -43,7 +43,7 @@ func measureFairness(ctx context.Context, b *bench) error {
 	samples := make([][]sample, len(floods))
 	for range b.rounds {
 		for i, f := range floods {
-			s, err := b.beside(ctx, f)
+			s, err := b.besideFlood(ctx, f)
 			if err != nil {
 				return fmt.Errorf("%s: %w", f.name, err)
 			}
@@ -57,6 +57,7 @@ func measureFairness(ctx context.Context, b *bench) error {
 		for i, f := range floods {
 			ratio := median(ratiosBy(samples[i], samples[0], sample.p99))
 			worst = max(worst, ratio)
+			b.note("beside "+f.name+": p99 of that beside nothing", "", ratiosBy(samples[i], samples[0], sample.p99)...)
 			fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%.1f\t%.2f\t\n", f.name, medianOf(samples[i], sample.getRate), medianOf(samples[i], sample.p50),
 				medianOf(samples[i], sample.p99), ratio)
 		}
@@ -65,9 +66,9 @@ func measureFairness(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// beside measures rare events on a new node, to which a flood comes after a second. The rate is that of
+// besideFlood measures rare events on a new node, to which a flood comes after a second. The rate is that of
 // the flood.
-func (b *bench) beside(ctx context.Context, f flood) (s sample, err error) {
+func (b *bench) besideFlood(ctx context.Context, f flood) (s sample, err error) {
 	p, err := newBinary(ctx, b, onPostgres("fairness"), "--max-in-flight", strconv.Itoa(fairSlots))
 	if err != nil {
 		return s, err

@@ -52,6 +52,13 @@ func measureInbox(ctx context.Context, b *bench) (err error) {
 	fmt.Fprintf(b.out, "\n%d tasks put and done over HTTP\n", b.tasks)
 	b.compare("tasks", tasks)
 	fmt.Fprintln(b.out)
+	for i, n := range inboxServers {
+		prefix := fmt.Sprintf("inbox on %d PostgreSQL: ", n)
+		b.note(prefix+"program, a flow", "µs", collect(flows[i].of, sample.getOwn)...)
+		b.note(prefix+"PostgreSQL, a flow", "µs", collect(flows[i].of, sample.getServer)...)
+		b.note(prefix+"program, a task", "µs", collect(tasks[i].of, sample.getOwn)...)
+		b.note(prefix+"PostgreSQL, a task", "µs", collect(tasks[i].of, sample.getServer)...)
+	}
 	return b.measureMoves(ctx, servers[:2])
 }
 
@@ -105,22 +112,28 @@ func (b *bench) openInbox(ctx context.Context, servers []*server) (*binary, *ben
 type keyedFlows struct{ *binary }
 
 func (p keyedFlows) flow(ctx context.Context, id string) error {
-	ev := wire.Event{Type: "entity", ID: id, Source: "bench", Key: "key-" + id, Payload: map[string]any{"order": id}}
-	last := p.service.expect(id)
-	var receipt wire.Receipt
-	if err := p.call(ctx, "/v1/events", ev, &receipt); err != nil {
-		return err
-	}
-	p.started(id, receipt.Run)
-	return waitFor(ctx, last)
+	return p.follow(ctx, id, wire.Event{Type: "entity", ID: id, Source: "bench", Key: "key-" + id, Payload: map[string]any{"order": id}})
 }
 
-// passTasks puts tasks and lets workers do them.
-func (p *binary) passTasks(ctx context.Context, n int) error {
+func openKeyed(ctx context.Context, b *bench) (contestant, error) {
+	p, err := newBinary(ctx, b, onPostgres("keyed"))
+	return keyedFlows{p}, err
+}
+
+// putTasks puts tasks over HTTP.
+func (p *binary) putTasks(ctx context.Context, n int) error {
 	for left := n; left > 0; left -= 1000 {
 		if err := p.call(ctx, "/v1/queues/"+taskKind.Name+"/tasks", make([]queueremote.Task, min(left, 1000)), nil); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// passTasks puts tasks and lets workers do them.
+func (p *binary) passTasks(ctx context.Context, n int) error {
+	if err := p.putTasks(ctx, n); err != nil {
+		return err
 	}
 	var done atomic.Int64
 	l := loop{2, 500}
@@ -222,6 +235,12 @@ func (b *bench) moveWaiting(ctx context.Context, servers []*server, waiting int)
 		return "", err
 	}
 	slices.Sort(took)
+	prefix := fmt.Sprintf("move of %d runs: ", waiting)
+	b.note(prefix+"slowest event", "s", quantile(took, 1)/1000)
+	b.note(prefix+"p99 of events", "s", quantile(took, 0.99)/1000)
+	b.note(prefix+"all of it", "s", done.Ended.Sub(done.Begun).Seconds())
+	b.note(prefix+"program", "µs", micros(s.own))
+	b.note(prefix+"PostgreSQL", "µs", micros(s.server))
 	return fmt.Sprintf("with %d waiting runs\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.1f\t%.0f\t%.0f\t", waiting, len(took), refused,
 		quantile(took, 1), quantile(took, 0.99), 1000*done.FrozenS, done.Ended.Sub(done.Begun).Seconds(), micros(s.own), micros(s.server)), nil
 }

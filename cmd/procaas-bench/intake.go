@@ -56,6 +56,8 @@ func measureAccept(ctx context.Context, b *bench) (err error) {
 			}
 			got = append(got, one)
 		}
+		b.note("accepted "+way.name+": events", "a second", collect(got, sample.getRate)...)
+		b.note("accepted "+way.name+": p99 at 5,000 a second", "ms", collect(got, sample.p99)...)
 		rate, p99 = medianOf(got, sample.getRate), medianOf(got, sample.p99)
 		lines = append(lines, line{way.name, got, []string{fmt.Sprintf("%.2f", medianOf(got, sample.p50)), fmt.Sprintf("%.2f", p99)}})
 	}
@@ -118,6 +120,10 @@ func measureBacklog(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.compare("events", []line{{fmt.Sprint(few, " wait"), small, nil}, {fmt.Sprint(b.backlog, " wait"), []sample{big}, nil}, {fmt.Sprint("the same beside ", b.crowd, " delayed"), []sample{beside}, nil}})
+	b.note("backlog: events", "", float64(b.backlog))
+	b.note("backlog: delayed events", "", float64(b.crowd))
+	b.note("backlog: time of an event, of a small one", "", medianOf(small, sample.getRate)/big.rate)
+	b.note("backlog beside delayed events: processor time, of without", "", beside.getBoth()/big.getBoth())
 	b.judge(fmt.Sprintf("time per event with %d waiting, of that with %d", b.backlog, few), medianOf(small, sample.getRate)/big.rate, 1.2,
 		false)
 	return nil

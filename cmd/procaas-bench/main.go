@@ -80,27 +80,47 @@ const (
 	exitBroken = 3
 )
 
-// parse reads the flags. It refuses invalid ones before minutes of measurements.
-func parse(args []string, help io.Writer) (options, error) {
-	var o options
-	var only, match string
+// defaultOptions are the options of a run without flags.
+func defaultOptions() options {
+	return options{
+		binary: "bin/procaas", flows: 6000, rounds: 5, backlog: 100_000, tasks: 100_000, cancelled: 500_000, crowd: 1_000_000, pass: 1_000_000,
+		span: 4 * time.Second,
+	}
+}
+
+// A choice has the flags that are lists of names.
+type choice struct{ only, match, figures string }
+
+// flagSet returns the flags of options, whose present values are the defaults.
+func (o *options) flagSet(c *choice) *flag.FlagSet {
 	f := flag.NewFlagSet("procaas-bench", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // main prints the error
-	f.StringVar(&only, "only", "flows,latency,recovery,accept,backlog,idle", "what to measure, out of "+strings.Join(partNames(), ","))
-	f.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone, whose schemas are dropped; a private one is started when it is left out")
-	f.StringVar(&match, "contestants", "", "measure only the `names` of flows and latency, separated by semicolons: "+
+	f.StringVar(&c.only, "only", "flows,latency,recovery,accept,backlog,idle", "what to measure, out of "+strings.Join(partNames(), ","))
+	f.StringVar(&o.dsn, "dsn", o.dsn, "a PostgreSQL for this alone, whose schemas are dropped; a private one is started when it is left out")
+	f.StringVar(&c.match, "contestants", "", "measure only the `names` of flows and latency, separated by semicolons: "+
 		strings.Join(contestantNames(), ";"))
-	f.StringVar(&o.binary, "binary", "bin/procaas", "the built procaas `file`, which make build makes")
-	f.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
-	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which medians are shown; a shorter one before them is not counted")
-	f.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained; runs that pages of the console and parked ones are measured with")
-	f.IntVar(&o.tasks, "tasks", 100_000, "tasks of one measurement of the queue")
-	f.IntVar(&o.cancelled, "cancelled", 500_000, "tasks that are cancelled beside others, for queue-hindered")
-	f.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured; delayed events, for backlog; waiting runs that move, for inbox")
-	f.IntVar(&o.pass, "pass", 1_000_000, "tasks that pass for queue-bloat")
-	f.DurationVar(&o.span, "span", 4*time.Second, "length of one measurement at a fixed rate")
-	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to a `file`")
-	f.StringVar(&o.allocs, "memprofile", "", "write a profile of what this process has allocated to a `file`")
+	f.StringVar(&o.binary, "binary", o.binary, "the built procaas `file`, which make build makes")
+	f.StringVar(&o.beside, "beside", o.beside, "an earlier procaas `file`, which is measured in turns with -binary; a table of both ends the output")
+	f.StringVar(&c.figures, "figures", "", "measure `groups` of figures and write them to the pages, all or some of: "+
+		strings.Join(groupNames(), " ")+". Each has its own rounds and sizes, unless flags set them")
+	f.IntVar(&o.procs, "procs", o.procs, "GOMAXPROCS of each measured node; 0 for all processors")
+	f.IntVar(&o.flows, "flows", o.flows, "flows of one contestant in one round")
+	f.IntVar(&o.rounds, "rounds", o.rounds, "rounds, of which medians are shown; a shorter one before them is not counted")
+	f.IntVar(&o.backlog, "backlog", o.backlog, "waiting events that are drained; runs that pages of the console and parked ones are measured with")
+	f.IntVar(&o.tasks, "tasks", o.tasks, "tasks of one measurement of the queue")
+	f.IntVar(&o.cancelled, "cancelled", o.cancelled, "tasks that are cancelled beside others, for queue-hindered")
+	f.IntVar(&o.crowd, "crowd", o.crowd, "scheduled tasks, and as many of low priority, beside which urgent ones are measured; delayed events, for backlog; waiting runs that move, for inbox")
+	f.IntVar(&o.pass, "pass", o.pass, "tasks that pass for queue-bloat")
+	f.DurationVar(&o.span, "span", o.span, "length of one measurement at a fixed rate")
+	f.StringVar(&o.profile, "cpuprofile", o.profile, "write a CPU profile of this process to a `file`")
+	f.StringVar(&o.allocs, "memprofile", o.allocs, "write a profile of what this process has allocated to a `file`")
+	return f
+}
+
+// parse reads the flags. It refuses invalid ones before minutes of measurements.
+func parse(args []string, help io.Writer) (options, error) {
+	o, c := defaultOptions(), choice{}
+	f := o.flagSet(&c)
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(help, "procaas-bench measures what durability costs, beside programs written by hand. Compare ratios; absolute figures "+
@@ -113,16 +133,25 @@ func parse(args []string, help io.Writer) (options, error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("want flags only, have %q", f.Arg(0))
 	}
-	if min(o.flows, o.rounds, o.backlog, o.tasks, o.cancelled, o.crowd, o.pass) < 1 || o.span <= 0 {
-		return o, errors.New("want all counts and -span greater than 0")
+	if min(o.flows, o.rounds, o.backlog, o.tasks, o.cancelled, o.crowd, o.pass) < 1 || o.span <= 0 || o.procs < 0 {
+		return o, errors.New("want all counts and -span greater than 0, and -procs not below it")
 	}
 	var err error
-	if o.only, err = choose("-only", only, ",", partNames()); err != nil {
+	if o.only, err = choose("-only", c.only, ",", partNames()); err != nil {
 		return o, err
 	}
-	if match != "" {
-		o.match, err = choose("-contestants", match, ";", contestantNames())
+	if c.match != "" {
+		if o.match, err = choose("-contestants", c.match, ";", contestantNames()); err != nil {
+			return o, err
+		}
 	}
+	if c.figures == "" {
+		return o, nil
+	}
+	if o.beside != "" || o.match != nil {
+		return o, errors.New("-figures: want neither -beside nor -contestants, since pages compare the same programs each time")
+	}
+	o.groups, err = chooseGroups(c.figures, f)
 	return o, err
 }
 
@@ -156,9 +185,14 @@ var parts = []struct {
 	{"accept", measureAccept},
 	{"backlog", measureBacklog},
 	{"idle", measureIdle},
+	{"cores", measureCores},
+	{"runs", measureRuns},
+	{"definitions", measureDefinitions},
+	{"waits", measureWaits},
 	{"around", measureAround},
 	{"console", measureConsole},
 	{"fairness", measureFairness},
+	{"expressions", measureExpressions},
 	{"inbox", measureInbox},
 	{"queue-drain", measureQueueDrain},
 	{"queue-hindered", measureQueueHindered},
@@ -168,7 +202,7 @@ var parts = []struct {
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	b := &bench{options: o, out: out}
+	b := &bench{options: o, out: out, found: &findings{}}
 	if b.dsn == "" {
 		server, err := cluster.Start(ctx)
 		if err != nil {
@@ -205,11 +239,26 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 		defer func() { err = errors.Join(err, pprof.Lookup("allocs").WriteTo(f, 0), f.Close()) }()
 	}
+	if o.groups != nil {
+		return measureGroups(ctx, b)
+	}
+	if err := b.measure(ctx); err != nil {
+		return err
+	}
+	if b.beside != "" {
+		fmt.Fprintf(out, "\nall figures, with %s before\n", b.beside)
+		b.report("")
+	}
+	return nil
+}
+
+// measure measures the chosen parts.
+func (b *bench) measure(ctx context.Context) error {
 	for _, p := range parts {
-		if !slices.Contains(o.only, p.name) {
+		if !slices.Contains(b.only, p.name) {
 			continue
 		}
-		fmt.Fprintln(out)
+		fmt.Fprintln(b.out)
 		if err := p.measure(ctx, b); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}

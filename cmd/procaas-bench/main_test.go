@@ -19,6 +19,9 @@ func TestWrongFlagsAreRefusedAtOnce(t *testing.T) {
 		{"-contestants naive;nobody", `-contestants: want some of naive;grouped;`},
 		{"-rounds 0", "greater than 0"},
 		{"-span 0s", "greater than 0"},
+		{"-figures flow", `-figures: want some of flows latency`},
+		{"-figures flows -beside old", "neither -beside"},
+		{"-procs -1", "-procs not below it"},
 		{"flows", `want flags only, have "flows"`},
 		{"-nothing", "not defined: -nothing"},
 	} {
@@ -30,6 +33,25 @@ func TestWrongFlagsAreRefusedAtOnce(t *testing.T) {
 	o, err := parse([]string{"-only", "idle,flows", "-contestants", "naive;procaas on SQLite"}, io.Discard)
 	if err != nil || len(o.only) != 2 || !slices.Equal(o.match, []string{"naive", "procaas on SQLite"}) {
 		t.Errorf("have %+v, %v", o, err)
+	}
+}
+
+// TestGroupsKeepTheirSizes: flags may change them, and then the command on the page says so.
+func TestGroupsKeepTheirSizes(t *testing.T) {
+	t.Parallel()
+	o, err := parse([]string{"-figures", "queue  flows", "-flows", "10"}, io.Discard)
+	if err != nil || len(o.groups) != 2 {
+		t.Fatalf("want two groups, have %+v, %v", o.groups, err)
+	}
+	flows, queue := o.groups[0], o.groups[1]
+	if flows.options.flows != 10 || flows.command != `make figures ONLY=flows ARGS="-flows 10"` || !slices.Equal(flows.options.only, []string{"flows"}) {
+		t.Errorf("have %+v", flows)
+	}
+	if queue.options.rounds != 3 || queue.options.tasks != defaultOptions().tasks {
+		t.Errorf("want the sizes of the group kept, have %+v", queue)
+	}
+	if o, err = parse([]string{"-figures", "all"}, io.Discard); err != nil || len(o.groups) != len(figureGroups) {
+		t.Errorf("want all groups, have %d, %v", len(o.groups), err)
 	}
 }
 

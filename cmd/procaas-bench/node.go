@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -23,14 +25,17 @@ type node struct {
 	url   string
 }
 
-// startNode starts a process and waits until it is ready.
-func startNode(ctx context.Context, binary, store, file string, flags ...string) (*node, error) {
+// startNode starts a process and waits until it is ready. It uses that many processors, or all if procs is 0.
+func startNode(ctx context.Context, binary string, procs int, flags ...string) (*node, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"serve", "--store", store, "--pipelines", file, "--listen", address}, flags...)
+	args := append([]string{"serve", "--listen", address}, flags...)
 	n := &node{url: "http://" + address, cmd: exec.Command(binary, args...)}
+	if procs > 0 {
+		n.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(procs))
+	}
 	n.cmd.Stdout, n.cmd.Stderr = &n.log, &n.log
 	n.began = time.Now()
 	if err := n.cmd.Start(); err != nil {

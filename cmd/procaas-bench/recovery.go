@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"procaas/engine/api/wire"
@@ -26,43 +25,47 @@ type recoveryWay struct {
 	second   bool   // another node takes over
 	pipeline string // of the flows
 	known    bool   // the node has made many calls of the service at once before, and all flows are in theirs when it is killed
+	on       storeMaker
 }
 
 // measureRecovery kills a node with calls in flight.
 func measureRecovery(ctx context.Context, b *bench) error {
 	flows := min(b.flows, recoveryFlows)
+	postgres := onPostgres("recovery")
 	ways := []recoveryWay{
-		{"one call, the node is started again", false, "slow", false},
-		{"one call, a second node takes over", true, "slow", false},
-		{"three calls, the node is started again", false, "steps", true},
-		{"three calls, a second node takes over", true, "steps", true},
+		{"one call, the node is started again", false, "slow", false, postgres},
+		{"one call, a second node takes over", true, "slow", false, postgres},
+		{"three calls, the node is started again", false, "steps", true, postgres},
+		{"three calls, a second node takes over", true, "steps", true, postgres},
+		{"three calls, the node is started again on SQLite", false, "steps", true, onSQLite},
 	}
-	got := make([][]recovery, len(ways))
-	for range b.rounds {
-		for i, way := range ways {
+	err := b.eachRound(ctx, func(ctx context.Context, b *bench) error {
+		for _, way := range ways {
 			r, err := b.recover(ctx, flows, way)
 			if err != nil {
 				return fmt.Errorf("%s: %w", way.name, err)
 			}
-			got[i] = append(got[i], r)
+			b.note(way.name+": calls cut off", "calls", r.interrupted)
+			b.note(way.name+": made again", "s", r.resumed.Seconds())
+			b.note(way.name+": all succeeded", "s", r.ended.Seconds())
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	fmt.Fprintf(b.out, "kill -9 when half of %d flows have begun their call of %s, or all their first of three; median of %d rounds\n",
 		flows, slowCall, b.rounds)
-	b.table("\tcalls cut off\tmade again after s\tall succeeded after s\t", func(w *tabwriter.Writer) {
-		for i, way := range ways {
-			fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.2f\t\n", way.name,
-				medianOf(got[i], func(r recovery) float64 { return r.interrupted }),
-				medianOf(got[i], func(r recovery) float64 { return r.resumed.Seconds() }),
-				medianOf(got[i], func(r recovery) float64 { return r.ended.Seconds() }))
-		}
-	})
+	for _, way := range ways {
+		fmt.Fprintln(b.out, way.name)
+		b.report(way.name + ": ")
+	}
 	return nil
 }
 
 // recover kills a node. It measures from the start of the next process, or with a second node from the kill.
 func (b *bench) recover(ctx context.Context, flows int, way recoveryWay) (r recovery, err error) {
-	p, err := newBinary(ctx, b, onPostgres("recovery"))
+	p, err := newBinary(ctx, b, way.on)
 	if err != nil {
 		return r, err
 	}
@@ -142,7 +145,7 @@ func (p *binary) submitSlow(ctx context.Context, pipeline string, flows int) (id
 		if item.Error != nil {
 			return nil, nil, item.Error
 		}
-		p.started(ids[i], item.Run)
+		p.started(ids[i], item.Run, 0)
 	}
 	return ids, lasts, nil
 }

@@ -15,9 +15,11 @@ import (
 // A bench is the common state of all measurements.
 type bench struct {
 	options
-	out     io.Writer
-	service *service // it does nothing
-	server  *server
+	out      io.Writer
+	service  *service // it does nothing
+	server   *server
+	found    *findings
+	isBefore bool // binary is that of -beside
 }
 
 // options are the flags. parse describes them.
@@ -25,6 +27,9 @@ type options struct {
 	only      []string
 	match     []string
 	binary    string
+	beside    string
+	procs     int
+	groups    []chosenGroup // of figures; nil without -figures
 	dsn       string
 	flows     int
 	rounds    int
@@ -118,18 +123,23 @@ func (b *bench) table(head string, fill func(*tabwriter.Writer)) {
 	w.Flush()
 }
 
-// short formats small numbers with a decimal.
+// short formats small numbers with decimals.
 func short(v float64) string {
-	if math.Abs(v) < 100 && v != 0 {
-		return strconv.FormatFloat(v, 'f', 1, 64)
+	decimals := 0
+	switch size := math.Abs(v); {
+	case size != 0 && size < 10:
+		decimals = 2
+	case size != 0 && size < 100:
+		decimals = 1
 	}
-	return strconv.FormatFloat(v, 'f', 0, 64)
+	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
 func (s sample) getRate() float64   { return s.rate }
 func (s sample) getClient() float64 { return micros(s.client) }
 func (s sample) getOwn() float64    { return micros(s.own) }
 func (s sample) getServer() float64 { return micros(s.server) }
+func (s sample) getBoth() float64   { return micros(s.own + s.server) } // program and PostgreSQL
 func (s sample) getLog() float64    { return s.log }
 func (s sample) p50() float64       { return quantile(s.latencies, 0.5) }
 func (s sample) p99() float64       { return quantile(s.latencies, 0.99) }

@@ -17,9 +17,10 @@ import (
 
 // A server is the PostgreSQL of the contestants.
 type server struct {
-	dsn   string
-	main  int // its main process; 0 if it is not on this machine
-	about string
+	dsn     string
+	main    int // its main process; 0 if it is not on this machine
+	about   string
+	version string
 
 	others []*server // of the same inbox; their use is counted too
 }
@@ -39,6 +40,7 @@ func findServer(ctx context.Context, dsn string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.version, _, _ = strings.Cut(version, " ") // without that of the package
 	load, _ := os.ReadFile("/proc/loadavg")
 	s.about = fmt.Sprintf("PostgreSQL %s, synchronous_commit=%s, %s, %d cores, load before: %s",
 		version, sync, runtime.Version(), runtime.NumCPU(), strings.TrimSpace(string(load)))

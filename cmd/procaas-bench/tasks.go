@@ -193,6 +193,8 @@ func measureQueueLatency(ctx context.Context, b *bench) (err error) {
 			fmt.Fprintf(w, "beside %s\t%.2f\t%.2f\t\n", c.name, of[i].p50(), of[i].p99())
 		}
 	})
+	b.note("queue, from put to start: p50", "ms", of[0].p50())
+	b.note("queue, from put to start: p99", "ms", of[0].p99())
 	b.judge("p50 ms", of[0].p50(), 5, false)
 	b.judge("p99 ms", of[0].p99(), 25, false)
 	b.judge("p50 in the crowd, of alone", of[1].p50()/of[0].p50(), 1.2, false)

@@ -168,12 +168,7 @@ func drainOverHTTP(ctx context.Context, b *bench, n int, l loop) (_ sample, err 
 		return sample{}, err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	s, err := queue.Open(ctx, p.store, queue.Options{})
-	if err != nil {
-		return sample{}, err
-	}
-	err = errors.Join(fillQueue(ctx, s, n, nil), s.Close(), b.server.settle(ctx))
-	if err != nil {
+	if err := errors.Join(p.putTasks(ctx, n), b.server.settle(ctx)); err != nil {
 		return sample{}, err
 	}
 	var done atomic.Int64
@@ -208,53 +203,106 @@ func (p *binary) loopOverHTTP(ctx context.Context, claim int, done *atomic.Int64
 	}
 }
 
-// measureQueueDrain compares a drain with hand-written loops.
-func measureQueueDrain(ctx context.Context, b *bench) error {
-	ways := []struct {
-		name  string
-		drain func(ctx context.Context, b *bench, n int, l loop) (sample, error)
-		loop  loop // the best one
-	}{
+// A drainWay is a way to drain a queue.
+type drainWay struct {
+	name     string
+	drain    func(ctx context.Context, b *bench, n int, l loop) (sample, error)
+	isFixed  bool // it has no loop to choose
+	isBefore bool // it measures the binary of -beside
+	loop     loop // the best one
+	of       []sample
+}
+
+// overHTTP is the name of the way that uses the built binary.
+const overHTTP = "workers over HTTP"
+
+// drainWays returns all ways: first the loops by hand without leases, then the others.
+func (b *bench) drainWays() []*drainWay {
+	ways := []*drainWay{
 		{name: "by hand", drain: drainByHand("", 50)},
 		{name: "by hand, completion fused with the next claim", drain: drainByHand(handFused, 50)},
 		{name: "by hand, fused, with leases and history", drain: drainByHand(handKept, 30)},
-		{name: "procaas, workers over HTTP", drain: drainOverHTTP},
+		{name: overHTTP, drain: drainOverHTTP},
 	}
-	for i, way := range ways {
+	if b.beside != "" {
+		ways = append(ways, &drainWay{name: overHTTP, drain: drainOverHTTP, isBefore: true})
+	}
+	goPackage := func(ctx context.Context, b *bench, n int, _ loop) (sample, error) { return b.drainQueue(ctx, n, nil) }
+	return append(ways, &drainWay{name: "Go package", drain: goPackage, isFixed: true})
+}
+
+// bench returns the bench whose binary a way measures.
+func (w *drainWay) bench(b *bench) *bench {
+	if w.isBefore {
+		return b.before()
+	}
+	return b
+}
+
+// as is the name of a way with its loop.
+func (w *drainWay) as() string {
+	name := w.name
+	if w.isBefore {
+		name += suffixBefore
+	}
+	if w.isFixed {
+		return name
+	}
+	return fmt.Sprint(name, ", ", w.loop)
+}
+
+// measureQueueDrain compares a drain with hand-written loops.
+func measureQueueDrain(ctx context.Context, b *bench) error {
+	ways := b.drainWays()
+	for _, w := range ways {
+		if w.isFixed {
+			continue
+		}
 		var err error
-		ways[i].loop, err = best(loops(), func(l loop) (sample, error) { return way.drain(ctx, b, max(b.tasks/10, 1), l) })
+		w.loop, err = best(loops(), func(l loop) (sample, error) { return w.drain(ctx, w.bench(b), max(b.tasks/10, 1), l) })
 		if err != nil {
-			return fmt.Errorf("%s: %w", way.name, err)
+			return fmt.Errorf("%s: %w", w.as(), err)
 		}
 	}
-	lines := make([]line, len(ways)+1)
-	lines[len(ways)].name = "procaas, Go package"
 	for range b.rounds {
-		for i, way := range ways {
-			s, err := way.drain(ctx, b, b.tasks, way.loop)
+		for _, w := range ways {
+			s, err := w.drain(ctx, w.bench(b), b.tasks, w.loop)
 			if err != nil {
-				return fmt.Errorf("%s: %w", way.name, err)
+				return fmt.Errorf("%s: %w", w.as(), err)
 			}
-			lines[i].name, lines[i].of = fmt.Sprint(way.name, ", ", way.loop), append(lines[i].of, s)
+			w.of = append(w.of, s)
 		}
-		s, err := b.drainQueue(ctx, b.tasks, nil)
-		if err != nil {
-			return err
-		}
-		lines[len(ways)].of = append(lines[len(ways)].of, s)
 	}
-	hand := lines[0].of
-	if medianOf(lines[1].of, sample.getRate) > medianOf(hand, sample.getRate) {
-		hand = lines[1].of
+	hand := ways[0].of
+	if medianOf(ways[1].of, sample.getRate) > medianOf(hand, sample.getRate) {
+		hand = ways[1].of
 	}
-	for i := range lines {
-		lines[i].more = []string{ratio(lines[i].of, hand)}
+	b.note("queue, best by hand: program and PostgreSQL", "µs", collect(hand, sample.getBoth)...)
+	b.note("queue, best by hand: log", "B", collect(hand, sample.getLog)...)
+	var lines []line
+	for _, w := range ways {
+		lines = append(lines, line{w.as(), w.of, []string{ratio(w.of, hand)}})
+		w.bench(b).noteTasks("queue, "+w.name+": ", w.of, hand)
 	}
 	fmt.Fprintf(b.out, "draining %d tasks that do nothing, durable, median of %d rounds (lowest to highest)\n", b.tasks, b.rounds)
 	b.compare("tasks", lines, "of the best by hand")
-	b.verdict("Go package, of the best loop by hand", ratios(lines[len(ways)].of, hand), 0.75, true)
-	b.verdict("workers over HTTP, of the best loop by hand", ratios(lines[len(ways)-1].of, hand), 0.55, true)
+	for _, w := range ways {
+		switch {
+		case w.isFixed:
+			b.verdict("Go package, of the best loop by hand", ratios(w.of, hand), 0.75, true)
+		case w.name == overHTTP && !w.isBefore:
+			b.verdict("workers over HTTP, of the best loop by hand", ratios(w.of, hand), 0.6, true)
+		}
+	}
 	return nil
+}
+
+// noteTasks keeps the figures of a way to drain a queue.
+func (b *bench) noteTasks(prefix string, of, hand []sample) {
+	b.note(prefix+"tasks", "a second", collect(of, sample.getRate)...)
+	b.note(prefix+"tasks of the best by hand", "", ratios(of, hand)...)
+	b.note(prefix+"program and PostgreSQL", "µs", collect(of, sample.getBoth)...)
+	b.note(prefix+"log", "B", collect(of, sample.getLog)...)
 }
 
 // hinderedTimes is how many batches of tasks run during the open transaction.
