@@ -159,8 +159,8 @@ func (j *job) admit() bool {
 // read.
 func (j *job) definition() (*definitions.Definition, error) {
 	library := j.n.d.Library
-	if j.claimed.Bundle == "" {
-		return library.Present(), nil
+	if present := library.Present(); j.claimed.Bundle == "" || j.claimed.Bundle == present.Bundle.Hash {
+		return present, nil
 	}
 	backoff := 10 * time.Millisecond
 	for {
