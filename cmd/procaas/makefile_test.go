@@ -54,7 +54,7 @@ func TestMakeTargetsCallWhatIsThere(t *testing.T) {
 	for _, target := range targets {
 		t.Run(target[1], func(t *testing.T) {
 			t.Parallel()
-			script, err := exec.CommandContext(t.Context(), "make", "-n", "-C", "../..", target[1]).Output()
+			script, err := exec.CommandContext(t.Context(), "make", "-n", "-C", "../..", target[1], "LIST=procaas/docs", "SOURCES=").Output() // these take a second each
 			if err != nil {
 				t.Fatalf("make -n: %v", err)
 			}

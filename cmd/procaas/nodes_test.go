@@ -27,9 +27,10 @@ func threeNodes(t *testing.T, seed uint64, lease time.Duration) (*world, []*vict
 	return w, nodes
 }
 
-// loadNodes submits events until ctx ends; sent waits for the last ones.
+// loadNodes submits events until ctx ends; sent waits for the last ones. Between two events of a key is a pause, so that the nodes
+// have always something to do and never all of the processors.
 func loadNodes(ctx context.Context, t *testing.T, nodes []*victim) (sent func() []sentEvent) {
-	s := &sender{t: t, nodes: nodes}
+	s := &sender{t: t, nodes: nodes, pause: 100 * time.Millisecond}
 	var senders sync.WaitGroup
 	for i := range 16 {
 		senders.Go(func() { s.send(ctx, t.Context(), i, rand.New(rand.NewPCG(1, uint64(i)))) })

@@ -32,7 +32,7 @@ func TestRollingUpgrade(t *testing.T) {
 	seed := drawSeed(t)
 	db := enginetest.OwnPostgres(t)
 	w := newWorld(t, seed)
-	s := &sender{t: t}
+	s := &sender{t: t, pause: 100 * time.Millisecond}
 	for i := range 3 {
 		s.nodes = append(s.nodes, newVictim(t, i+1, seed, w, db))
 	}

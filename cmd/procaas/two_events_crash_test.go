@@ -68,7 +68,7 @@ func TestTwoEventsSurviveKill9(t *testing.T) {
 	}
 	for _, share := range []int64{3, 2} {
 		for sent.Load() < int64(len(events))/share {
-			if !clock.Pause(ctx, time.Millisecond) {
+			if !clock.Pause(ctx, 5*time.Millisecond) {
 				t.Fatal("the events are not accepted")
 			}
 		}

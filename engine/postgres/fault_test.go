@@ -55,7 +55,7 @@ func owned(id string) model.Intake {
 // caller's next try may come first; what must not happen is that both count.
 func TestAnAmbiguousCommitIsTheCallersToFindOut(t *testing.T) {
 	t.Parallel()
-	p, dsn := proxied(t, enginetest.Postgres(t))
+	p, dsn := proxied(t, enginetest.MigratedPostgres(t))
 	s := open(t, dsn)
 	node, err := s.Join(t.Context(), "n", time.Hour)
 	if err != nil {
@@ -98,7 +98,7 @@ func TestACallOnADeadConnectionFailsSoon(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems only find connections lost on which nothing is sent")
 	}
-	p, dsn := proxied(t, enginetest.Postgres(t))
+	p, dsn := proxied(t, enginetest.MigratedPostgres(t))
 	s := open(t, dsn)
 	c, err := s.Pool().Acquire(t.Context())
 	if err != nil {
@@ -171,7 +171,7 @@ func TestARepeatedEventWaitsForTheStandby(t *testing.T) {
 
 func TestConnectionsThatTheServerEndedAreReplaced(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	admin := connect(t, dsn)
 	s := open(t, with(t, dsn, "application_name", t.Name()))
 	for _, id := range []string{"a", "b", "c"} {
@@ -200,15 +200,13 @@ func dead(t *testing.T, s *postgres.Store, run string) int64 {
 // beatUntilReady beats until runs are ready.
 func beatUntilReady(t *testing.T, s *postgres.Store, node int64) {
 	t.Helper()
-	for over := patience.Over(time.Minute); ; {
+	patience.Until(t, "the takeover", func() bool {
 		b, err := s.Beat(t.Context(), node, time.Hour, "")
-		if err != nil || over() {
+		if err != nil {
 			t.Fatalf("want the takeover, have %+v, %v", b, err)
 		}
-		if b.Ready > 0 {
-			return
-		}
-	}
+		return b.Ready > 0
+	})
 }
 
 // What a commit of a node holds, while the network holds the rest of it.
@@ -219,7 +217,7 @@ const lockOfCommit = "select pg_advisory_xact_lock_shared(('nodes'::regclass::oi
 // or it finds itself fenced.
 func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, dsn)
 	zombie := dead(t, s, "a")
 	live := join(t, s)
@@ -280,7 +278,7 @@ func TestATakeoverEndsTransactionsThatAreStuck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dsn := enginetest.Postgres(t)
+			dsn := enginetest.MigratedPostgres(t)
 			s := open(t, dsn)
 			zombie := dead(t, s, "a")
 			live := join(t, s)

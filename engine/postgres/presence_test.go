@@ -2,12 +2,14 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 )
@@ -15,15 +17,14 @@ import (
 // seen beats until the node has told a session, by which the server sees its process.
 func seen(t *testing.T, s *postgres.Store, node int64) (watched <-chan struct{}) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	eventually(t, "a session", func() error {
 		b, err := s.Beat(t.Context(), node, time.Hour, "")
-		if err == nil && b.Watched != nil {
-			return b.Watched
+		if watched = b.Watched; watched == nil && err == nil {
+			err = errors.New("none is told")
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("want a session told, have %+v, %v", b, err)
-		}
-	}
+		return err
+	})
+	return watched
 }
 
 // enlist joins a node whose lease is too long for the test, and which owns a run of its name.
@@ -61,16 +62,13 @@ func wantAlive(t *testing.T, s *postgres.Store, other, node int64, why string) {
 
 func eventually(t *testing.T, what string, do func() error) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		err := do()
-		if err == nil {
-			return
+	var err error
+	defer func() {
+		if t.Failed() && err != nil {
+			t.Logf("%s: %v", what, err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
+	}()
+	patience.Until(t, what, func() bool { err = do(); return err == nil })
 }
 
 // judge opens a store that was connected for long, and a node of it.
@@ -90,7 +88,7 @@ func judge(t *testing.T, dsn string) (*postgres.Store, int64) {
 // however long it is silent, nor one whose session alone has ended.
 func TestNodeIsDeadWhenItsSessionIsGoneAndItIsSilent(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	admin := connect(t, dsn)
 	s, other := judge(t, dsn)
 	live := open(t, dsn)
@@ -129,7 +127,7 @@ func TestNodeIsDeadWhenItsSessionIsGoneAndItIsSilent(t *testing.T) {
 // back has no say about the others.
 func TestWhoWasCutOffItselfJudgesNobody(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	p, through := proxied(t, dsn)
 	admin := connect(t, dsn)
 	s, other := judge(t, through)
@@ -179,7 +177,7 @@ func TestEndedProcessIsTakenOverWithTheNextBeat(t *testing.T) {
 	if err := ended.Wait(); err != nil || name == "" {
 		t.Fatalf("want the name of a process that has ended, have %q, %v", name, err)
 	}
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s, other := judge(t, dsn)
 	killed, err := postgres.Open(t.Context(), dsn, postgres.Options{})
 	if err != nil {

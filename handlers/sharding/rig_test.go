@@ -66,11 +66,11 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 	database := "rig_" + strings.ToLower(rand.Text())
 	if strings.Contains(text, "two-phase: true") {
 		r.dsn = preparingDatabase(t, database+"_map")
+		if _, err := postgres.Migrate(t.Context(), r.dsn); err != nil {
+			t.Fatal(err)
+		}
 	} else {
-		r.dsn = enginetest.Postgres(t)
-	}
-	if _, err := postgres.Migrate(t.Context(), r.dsn); err != nil {
-		t.Fatal(err)
+		r.dsn = enginetest.MigratedPostgres(t)
 	}
 	r.shards["map"] = r.dsn
 	if strings.Contains(text, "ADMIN") {

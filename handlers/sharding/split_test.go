@@ -57,7 +57,7 @@ func (r *mover) keep(ctx context.Context, work *sync.WaitGroup, key string) *kee
 			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(time.Millisecond):
+			case <-time.After(5 * time.Millisecond): // others need the processor, too
 			}
 		}
 	})

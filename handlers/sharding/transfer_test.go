@@ -227,7 +227,7 @@ func (r *mover) write() *client {
 			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(2 * time.Millisecond):
+			case <-time.After(5 * time.Millisecond):
 			}
 		}
 	})

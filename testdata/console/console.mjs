@@ -37,7 +37,8 @@ const say = (line) => console.log(`${name}, ${((Date.now() - began) / 1000).toFi
 const browser = await chromium.launch({
   executablePath, headless: true, timeout: patience,
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"],
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--js-flags=--max-lazy --no-opt"], // scripts of pages end before optimized code of them pays
 });
 
 // visitor opens a browser of its own. What it asks of other hosts, what its scripts
