@@ -3,6 +3,7 @@ package writes
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,6 +95,28 @@ func TestBatcherOutlivesCallersThatGoAway(t *testing.T) {
 			t.Errorf("want the batcher alive, have %v and %v", out, err)
 		}
 	})
+}
+
+// A call takes what callers add that are ready to run, and not only what the first of them has added.
+func TestBatcherLetsReadyCallersJoin(t *testing.T) { // not parallel: it sets how many goroutines run at once
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	calls := 0
+	b := &Batcher[int, int]{Most: 100, Lanes: 1, Shared: write(func(items []int) []int {
+		calls++
+		return items
+	})}
+	var callers sync.WaitGroup
+	for range 20 {
+		callers.Go(func() {
+			if _, err := b.Call(t.Context(), []int{1}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	if calls > 3 { // the scheduler may prefer the call now and then
+		t.Errorf("want most of 20 callers in one call, have %d calls", calls)
+	}
 }
 
 // A caller must not be stuck with a call that hangs, whether it was the first or waits behind it.
