@@ -11,7 +11,7 @@ import (
 
 // damaged opens an empty store whose rows can be changed by hand.
 func damaged(t *testing.T) (store.Store, conformance.Damager) {
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s, c := open(t, dsn), connect(t, dsn)
 	return s.Ports(), func(id, column string, value []byte) {
 		arg := any(value)

@@ -52,7 +52,7 @@ func TestTheNextRunOfAKeyIsNotSoughtAmongOtherKeys(t *testing.T) {
 // filled returns a connection to a store whose table of runs a statement has filled.
 func filled(t *testing.T, fill string) *pgx.Conn {
 	t.Helper()
-	c, err := open(t, enginetest.Postgres(t)).Pool().Acquire(t.Context())
+	c, err := open(t, enginetest.MigratedPostgres(t)).Pool().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func BenchmarkStore(b *testing.B) {
 
 func TestTimersAreOnTime(t *testing.T) {
 	t.Parallel()
-	conformance.Timers(t, open(t, enginetest.Postgres(t)).Ports())
+	conformance.Timers(t, open(t, enginetest.MigratedPostgres(t)).Ports())
 }
 
 func BenchmarkBacklog(b *testing.B) {
@@ -88,7 +88,7 @@ create trigger full_disk before insert or update on history for each row execute
 
 func TestRunsWaitForRoomOnTheDisk(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s, c := open(t, dsn), connect(t, dsn)
 	conformance.Full(t, s.Ports(), func(full bool) {
 		if full {

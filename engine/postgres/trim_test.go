@@ -77,7 +77,7 @@ func eachHistory(t *testing.T, test func(*testing.T, store.Store, func(t *testin
 	for name, ago := range map[string][]int{"in partitions of days": {3, 9, 39}, "in the rest": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dsn := enginetest.Postgres(t)
+			dsn := enginetest.MigratedPostgres(t)
 			s, c := open(t, dsn), connect(t, dsn)
 			partition(t, c, ago...)
 			test(t, s.Ports(), func(t *testing.T, by time.Duration) {
@@ -91,7 +91,7 @@ func eachHistory(t *testing.T, test func(*testing.T, store.Store, func(t *testin
 // A day leaves as a whole when its runs are archived and gone, and not before.
 func TestADayIsDroppedWhenItsRunsAreArchived(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s, c := open(t, dsn), connect(t, dsn)
 	finish(t, s, join(t, s), "a")
 	partition(t, c, 9)
@@ -128,7 +128,7 @@ func TestADayIsDroppedWhenItsRunsAreArchived(t *testing.T) {
 // A day that is kept for one pipeline loses the runs of the others, in parts, and is not read again before more may leave.
 func TestADayIsKeptForOnePipeline(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s, c := open(t, dsn), connect(t, dsn)
 	finish(t, s, join(t, s), "a")
 	partition(t, c, 9)
@@ -156,7 +156,7 @@ func TestADayIsKeptForOnePipeline(t *testing.T) {
 
 func TestTrimDropsWholePartitions(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, dsn)
 	node := join(t, s)
 	c := connect(t, dsn)
@@ -188,7 +188,7 @@ func TestTrimDropsWholePartitions(t *testing.T) {
 
 func TestTrimForgetsOldIDsInParts(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, dsn)
 	node := join(t, s)
 	c := connect(t, dsn)
@@ -215,7 +215,7 @@ func TestTrimForgetsOldIDsInParts(t *testing.T) {
 
 func TestOneProcessTrimsAtATime(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, dsn)
 	c := connect(t, dsn)
 	run(t, c, "insert into events (source, id, run, hash, accepted) values ('s', 'i', 'gone', '', now() - interval '8 days')")
@@ -235,7 +235,7 @@ func TestOneProcessTrimsAtATime(t *testing.T) {
 // A day for which no process lived to make a partition must not stay in the rest.
 func TestPartitionsTakeTheirRunsFromTheRest(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, dsn)
 	c := connect(t, dsn)
 	today := "history_" + time.Now().UTC().Format("20060102")

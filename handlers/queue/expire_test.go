@@ -19,7 +19,7 @@ import (
 // now, and keeps nothing else from going.
 func TestExpireDropsOldDays(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, dsn)
 	ctx := t.Context()
 	put(t, s, queue.Spec{Type: "dead"})
@@ -67,7 +67,7 @@ func TestExpireDropsOldDays(t *testing.T) {
 // before it ends.
 func TestPutInATransactionNeedsOneConnection(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // A task that becomes ready between the two halves of a listing is in one of them.
 func TestPeekMissesNoTaskThatMoves(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, dsn)
 	if _, err := s.PutTasks(t.Context(), []queue.Spec{{Type: "t", Delay: time.Hour}}); err != nil {
 		t.Fatal(err)

@@ -68,7 +68,7 @@ func (r *heldRuns) begin(node, id string) model.Receipt {
 func TestTasksPutAtOneNodeSpreadOverAll(t *testing.T) {
 	t.Parallel()
 	const tasks = 500
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	runs := &heldRuns{
 		pipeline: &tree.Pipeline{ID: "t", Stages: []*tree.Stage{{ID: "s"}}}, begun: map[string]int{}, full: map[string]bool{},
 	}

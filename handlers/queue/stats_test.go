@@ -13,7 +13,7 @@ import (
 // opened returns a store with a schema of its own, until the test ends.
 func opened(t *testing.T) *Store {
 	t.Helper()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	if _, err := postgres.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func TestWorkWithoutSessions(t *testing.T) {
 	for _, hears := range []bool{false, true} {
 		t.Run(fmt.Sprint("hears ", hears), func(t *testing.T) {
 			t.Parallel()
-			dsn := enginetest.Postgres(t)
+			dsn := enginetest.MigratedPostgres(t)
 			other := open(t, dsn)
 			config, err := pgxpool.ParseConfig(dsn)
 			if err != nil {
@@ -120,7 +120,7 @@ func TestWorkWithoutSessions(t *testing.T) {
 // the new one is refused, and the old one stays.
 func TestPutThatMeetsADrainLosesNothing(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, dsn)
 	put(t, s, queue.Spec{Type: "t", Unique: "u", Payload: []byte("1")})
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -232,7 +232,7 @@ func TestStoresThatOpenTogetherMakeEachPartitionOnce(t *testing.T) {
 // and none of another attempt.
 func TestReportEndsItsOwnTasksOnly(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
+	s := open(t, enginetest.MigratedPostgres(t))
 	var specs []queue.Spec
 	for range 20 {
 		specs = append(specs, queue.Spec{Type: "t"})

@@ -20,7 +20,7 @@ import (
 // that counts is counted.
 func TestNoTaskIsLostOrDoneTwice(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
+	s := open(t, enginetest.MigratedPostgres(t))
 	const tasks, workers = 150, 4
 	ctx, cancel := patience.Context(t.Context(), 5*time.Minute)
 	defer cancel()

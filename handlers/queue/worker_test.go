@@ -70,7 +70,7 @@ func left(t *testing.T, s *queue.Store) (n int64) {
 
 func TestWorkersDoEachTaskOnce(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
+	s := open(t, enginetest.MigratedPostgres(t))
 	kinds := []queue.Kind[int]{{Name: "fast"}, {Name: "bounded", Running: 2, MaxPerKey: 1, MaxTaken: 3}}
 	var mu sync.Mutex
 	times := map[string]int{}
@@ -112,7 +112,7 @@ func TestWorkersDoEachTaskOnce(t *testing.T) {
 
 func TestEndsOfAttempts(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
+	s := open(t, enginetest.MigratedPostgres(t))
 	k := queue.Kind[string]{Name: "work", Timeout: time.Hour, Retry: &taskrun.TaskPolicy{Attempts: 3, MinDelay: time.Millisecond, Factor: 1}}
 	var mu sync.Mutex
 	tries := map[string][]int{}
@@ -209,7 +209,7 @@ func (d *deaf) ExchangeTasks(ctx context.Context, r queue.Report, c queue.Claim)
 
 func TestWorkerThatIsNotHeardOfLosesItsTask(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
+	s := open(t, enginetest.MigratedPostgres(t))
 	k := queue.Kind[int]{Name: "work", Timeout: time.Hour}
 	silent := &deaf{Store: s}
 	silent.off.Store(true)
@@ -253,7 +253,7 @@ func TestWorkerThatIsNotHeardOfLosesItsTask(t *testing.T) {
 
 func TestWorkerThatStopsGivesBackWhatItHolds(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
+	s := open(t, enginetest.MigratedPostgres(t))
 	k := queue.Kind[int]{Name: "work", Running: 1, Timeout: time.Hour}
 	put(t, s, numbers(t, k, 20)...)
 	var began atomic.Int64
@@ -289,7 +289,7 @@ func TestWorkerThatStopsGivesBackWhatItHolds(t *testing.T) {
 
 func TestEnqueueBelongsToTheTransaction(t *testing.T) {
 	t.Parallel()
-	dsn := enginetest.Postgres(t)
+	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, dsn)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -329,7 +329,7 @@ func TestEnqueueBelongsToTheTransaction(t *testing.T) {
 
 func TestPolicyThatSaysNothingIsTold(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
+	s := open(t, enginetest.MigratedPostgres(t))
 	k := queue.Kind[int]{Name: "work", Retry: &taskrun.TaskPolicy{
 		MinDelay: time.Hour, Delay: func(int) (time.Duration, error) { return 0, errors.New("it is no duration") },
 	}}
@@ -347,7 +347,7 @@ func TestPolicyThatSaysNothingIsTold(t *testing.T) {
 // Nobody would take the patient task: there is always something more important.
 func TestWorkerRaisesWhatWaitsForTooLong(t *testing.T) {
 	t.Parallel()
-	s := open(t, enginetest.Postgres(t))
+	s := open(t, enginetest.MigratedPostgres(t))
 	patient := queue.Kind[int]{Name: "work", Priority: -1}
 	important := queue.Kind[int]{Name: "work", Priority: 1, MaxWait: time.Millisecond, Running: 1}
 	var done atomic.Bool

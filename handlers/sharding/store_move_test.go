@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
@@ -65,10 +66,7 @@ func TestStoreOfTheMapMovesToAnotherServer(t *testing.T) {
 				t.Errorf("question %d: %+v, %v", n, p, err)
 				return
 			}
-			select {
-			case <-asking.Done():
-			case <-time.After(time.Millisecond):
-			}
+			clock.Pause(asking, 5*time.Millisecond)
 		}
 	})
 	acked := make(chan string, 10_000)
@@ -81,6 +79,7 @@ func TestStoreOfTheMapMovesToAnotherServer(t *testing.T) {
 				acked <- key
 			}
 			cancel()
+			clock.Pause(asking, 5*time.Millisecond)
 		}
 	})
 	more := func(n int) {
