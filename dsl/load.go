@@ -39,7 +39,11 @@ type Options struct {
 //
 // The order of the files does not matter: Load sorts them by name, and reads duplicates once.
 func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
-	set := decode.Read(files, o.Language, o.Types, o.Read)
+	return load(decode.Read(files, o.Language, o.Types, o.Read), o)
+}
+
+// load merges and checks what was read.
+func load(set *decode.Set, o Options) (*tree.Bundle, []diag.Diagnostic) {
 	r := &diag.Reporter{Found: set.Found}
 	w := merge.Documents(set, o.Types, r)
 	checkAll(w, r)

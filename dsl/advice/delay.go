@@ -75,6 +75,7 @@ func (c *advisor) longestRun(p *tree.Pipeline) tree.Longest {
 	if known {
 		return all
 	}
+	c.runs[p] = all // for recursive calls, which are reported
 	for _, s := range p.Stages {
 		var stage tree.Longest
 		for _, h := range s.Handlers {

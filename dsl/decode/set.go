@@ -97,6 +97,19 @@ func readFile(f diag.File, language *tree.Language) *Reading {
 // file returns the file as it was given.
 func (r *Reading) file() diag.File { return diag.File{Name: r.Name, ID: r.ID, Data: r.Data} }
 
+// HasOnlyPipelines reports whether a file declares nothing but pipelines, and names no other file. It has no uses of templates either,
+// since what all of them create has a limit.
+func (r *Reading) HasOnlyPipelines() bool {
+	if r.Foreign || r.Root == nil || len(r.references()) > 0 {
+		return false
+	}
+	uses := false
+	r.Root.Walk(func(v *expr.Value) { uses = uses || v.Get("use") != nil })
+	rest := *r.doc
+	rest.Pipelines = nil
+	return len(r.doc.Pipelines) > 0 && empty(&rest) && !uses
+}
+
 // broken reports whether nothing in a file of pipelines is valid.
 func (r *Reading) broken() bool { return !r.Foreign && diag.HasErrors(r.Found) && empty(r.doc) }
 

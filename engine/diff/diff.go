@@ -192,6 +192,9 @@ func (c *Comparison) flows(a, b *tree.Flow) {
 
 // plans compares two versions of a pipeline, from outside to inside.
 func (c *Comparison) plans(l *tree.Language, a, b *planner.Plan) {
+	if a.Pipeline == b.Pipeline {
+		return // both bundles share it, with all that it depends on: see dsl.Loader
+	}
 	id := b.Pipeline.ID
 	c.Changed(Pipeline, id, pipelineChanges(l, a.Pipeline, b.Pipeline))
 	c.states(id, a.Pipeline.SharedState, b.Pipeline.SharedState, "runs in flight may hold it")

@@ -68,8 +68,8 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 		f.Services = beside.services(f.Services)
 	}
 	reader := source.NewReader(f.Pipelines)
-	f.read = reader.Read
-	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{ServiceURLs: f.Services, Read: f.read})
+	f.read, f.loader = reader.Read, new(dsl.Loader)
+	bundle, err := source.BundleBy(f.loader, s, f.Pipelines, dsl.Options{ServiceURLs: f.Services, Read: f.read})
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,8 @@ type Flags struct {
 	// Unread is why the files of Pipelines cannot run, if the bundle is the store's current one instead.
 	Unread error
 
-	read func(name string) ([]byte, error) // reads files that pipelines name; nil for the default
+	read   func(name string) ([]byte, error) // reads files that pipelines name; nil for the default
+	loader *dsl.Loader                       // of the pipelines; nil loads all of them each time
 
 	addons []*addon.Process // see processes
 	own    *pflag.FlagSet   // flags of add-ons that the command does not declare
@@ -191,6 +192,7 @@ func ofAddons() string {
 func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	hangups := catchHangups()
 	survivePipes()
+	f.loader = new(dsl.Loader)
 	if _, err := cli.NewLogger(s, f.LogFormat, f.LogLevel); err != nil { // findings must not wait for their reader either
 		return err
 	}
@@ -267,7 +269,7 @@ func (f *Flags) load(ctx context.Context, s cli.Streams) (*tree.Bundle, error) {
 	}
 	done := make(chan loaded, 1)
 	go func() {
-		bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{ServiceURLs: f.Services, Read: f.read})
+		bundle, err := source.BundleBy(f.loader, s, f.Pipelines, dsl.Options{ServiceURLs: f.Services, Read: f.read})
 		done <- loaded{bundle, err}
 	}()
 	select {
@@ -629,7 +631,7 @@ func (n *Node) wanted(ctx context.Context, how definitions.Change) (*tree.Bundle
 	if read == nil {
 		read = source.TreesOf(f.Pipelines).Read
 	}
-	bundle, found := dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types(), Read: read, ServiceURLs: f.Services})
+	bundle, found := f.loader.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types(), Read: read, ServiceURLs: f.Services})
 	if err := s.Findings(files, found); err != nil {
 		n.log.Warn("findings cannot be shown", "error", err)
 	}

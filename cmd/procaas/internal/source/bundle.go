@@ -19,6 +19,11 @@ import (
 // Bundle reads and checks pipelines for a command that needs valid ones. It prints findings, and returns an
 // error if any is an error.
 func Bundle(s cli.Streams, paths []string, o dsl.Options) (*tree.Bundle, error) {
+	return BundleBy(nil, s, paths, o)
+}
+
+// BundleBy is Bundle with a loader, for a command that reads the same paths again later.
+func BundleBy(l *dsl.Loader, s cli.Streams, paths []string, o dsl.Options) (*tree.Bundle, error) {
 	files, err := Pipelines(paths, s.In)
 	if err != nil {
 		return nil, err
@@ -26,14 +31,18 @@ func Bundle(s cli.Streams, paths []string, o dsl.Options) (*tree.Bundle, error) 
 	if o.Read == nil {
 		o.Read = TreesOf(paths).Read
 	}
-	return Check(s, files, o)
+	return check(l, s, files, o)
 }
 
 // Check loads files and prints findings. If the files are invalid, it returns a [*definitions.LoadError] that is also
 // [cli.ErrFindings].
 func Check(s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error) {
+	return check(nil, s, files, o)
+}
+
+func check(l *dsl.Loader, s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error) {
 	o.Language, o.Types = addons.Language(), addons.Types()
-	bundle, found := dsl.Load(files, o)
+	bundle, found := l.Load(files, o)
 	if err := s.Findings(files, found); err != nil {
 		return nil, err
 	}
