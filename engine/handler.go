@@ -93,9 +93,11 @@ type Call struct {
 
 // Classify adds the class of a network error to an error of a handler. See [model.ClassOf].
 func Classify(err error) error {
+	if err == nil {
+		return nil
+	}
 	var refused *outbound.CertificateError
 	switch {
-	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded):
 		return model.WithClass("timeout", err)
 	case errors.As(err, &refused):

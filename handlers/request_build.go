@@ -405,9 +405,10 @@ type header struct {
 	values []string
 }
 
-// newHeader gives a request an empty header with room for what the engine sets.
+// newHeader gives a request an empty header with room for what the engine sets in most of them. A map
+// of up to eight is a single piece of memory.
 func newHeader(req *http.Request) *header {
-	const most = 9
+	const most = 8
 	req.Header = make(http.Header, most)
 	return &header{req.Header, make([]string, 0, most)}
 }

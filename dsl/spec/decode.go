@@ -90,7 +90,9 @@ func (f *Field) SetDefault(dst reflect.Value) {
 	case !f.initial.IsValid():
 		dst.SetZero()
 	case f.Kind == datum.ListKind: // the owner may change the list
-		dst.Set(reflect.AppendSlice(reflect.MakeSlice(dst.Type(), 0, f.initial.Len()), f.initial))
+		own := reflect.MakeSlice(dst.Type(), f.initial.Len(), f.initial.Len())
+		reflect.Copy(own, f.initial)
+		dst.Set(own)
 	default:
 		dst.Set(f.initial)
 	}
