@@ -20,11 +20,11 @@ func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 		span.Set(reflect.ValueOf(v.Span))
 	}
 	keeper, _ := into.(interface {
-		Expect(fields int)
+		GrowPlaces(fields int)
 		Note(string, diag.Span)
 	})
 	if keeper != nil {
-		keeper.Expect(len(v.Names) + 1) // one for the type of a handler
+		keeper.GrowPlaces(len(v.Names) + 1) // one for the type of a handler
 	}
 	for _, f := range s.Fields {
 		item := v.Get(f.Name)

@@ -17,8 +17,8 @@ type Places []expr.Key
 // Note records the position of a field.
 func (p *Places) Note(name string, at diag.Span) { *p = append(*p, expr.Key{Name: name, Span: at}) }
 
-// Expect makes room for the positions of some more fields.
-func (p *Places) Expect(fields int) { *p = slices.Grow(*p, fields) }
+// GrowPlaces makes room for the positions of some more fields.
+func (p *Places) GrowPlaces(fields int) { *p = slices.Grow(*p, fields) }
 
 // PlaceOf returns the position of a field's value, or of an element of a list of names. If the field is not
 // set, it returns whole.

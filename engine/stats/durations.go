@@ -80,28 +80,99 @@ func (v *DurationView) counted() *Spans {
 	return &v.Accepted
 }
 
-// durations are those of all paths.
+// durations are those of all paths. Runs of one pipeline end at the same time on many goroutines, so each path has a lock of its own.
 type durations struct {
-	mu   sync.Mutex // guards all
-	byID map[string]*pathTook
+	mu sync.RWMutex // guards of, but not what it points to
+	of map[tookPath]*pathTook
+}
+
+// A tookPath is a pipeline, or one of its stages.
+type tookPath struct{ pipeline, stage string }
+
+func (p tookPath) String() string {
+	if p.stage == "" {
+		return p.pipeline
+	}
+	return p.pipeline + "/" + p.stage
 }
 
 // A pathTook has the durations of a pipeline or of a stage.
 type pathTook struct {
+	acceptedSeconds, begunSeconds prometheus.Observer // they never change
+
+	isOther bool // it stands for all paths beyond mostTook, and has only the metrics
+
+	mu              sync.Mutex // guards the following
 	accepted, begun windows
 	slow            ring[[]SlowRun] // of a pipeline: the slowest of each slot, the slowest first
-	series          tookSeries
 }
 
-// A tookSeries are the metrics of a pipeline or of a stage.
-type tookSeries struct{ accepted, begun prometheus.Observer }
+// find returns the durations of a path, or nil if it has none of its own.
+func (d *durations) find(path tookPath) *pathTook {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.of[path]
+}
 
-// took returns the metrics of a pipeline, or of a stage if there is one.
-func (m *Metrics) took(pipeline, stage string) tookSeries {
-	if stage == "" {
-		return tookSeries{m.RunSeconds.WithLabelValues(pipeline, fromAccepted), m.RunSeconds.WithLabelValues(pipeline, fromBegun)}
+// at returns the durations of a path. It adds them if there is room.
+func (d *durations) at(path tookPath, m *Metrics) *pathTook {
+	if p := d.find(path); p != nil {
+		return p
 	}
-	return tookSeries{m.StageSeconds.WithLabelValues(pipeline, stage, fromAccepted), m.StageSeconds.WithLabelValues(pipeline, stage, fromBegun)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := d.of[path]; p != nil {
+		return p
+	}
+	if len(d.of) >= mostTook {
+		return newPathTook(path.other(), m, true)
+	}
+	if d.of == nil {
+		d.of = map[tookPath]*pathTook{}
+	}
+	p := newPathTook(path, m, false)
+	d.of[path] = p
+	return p
+}
+
+// other returns the path of all others of its kind.
+func (p tookPath) other() tookPath {
+	other := tookPath{pipeline: othersPath[0]}
+	if p.stage != "" {
+		other.stage = othersPath[1]
+	}
+	return other
+}
+
+func newPathTook(path tookPath, m *Metrics, isOther bool) *pathTook {
+	seconds, labels := m.RunSeconds, []string{path.pipeline}
+	if path.stage != "" {
+		seconds, labels = m.StageSeconds, append(labels, path.stage)
+	}
+	p := &pathTook{
+		acceptedSeconds: seconds.WithLabelValues(append(labels, fromAccepted)...),
+		begunSeconds:    seconds.WithLabelValues(append(labels, fromBegun)...),
+		isOther:         isOther,
+	}
+	if !isOther {
+		p.accepted, p.begun = newWindows(), newWindows()
+		p.slow = newRing[[]SlowRun](hourSlot, slowSlots)
+	}
+	return p
+}
+
+// add counts a duration.
+func (p *pathTook) add(t *Took, now time.Time) {
+	observe(p.acceptedSeconds, t.Accepted.Seconds(), t.Trace)
+	observe(p.begunSeconds, t.Begun.Seconds(), t.Trace)
+	if p.isOther {
+		return
+	}
+	accepted, begun, late := tookBin(t.Accepted), tookBin(t.Begun), t.late()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.accepted.add(accepted, late, now)
+	p.begun.add(begun, late, now)
 }
 
 // A Took is a duration of a run or of a stage that succeeded.
@@ -123,79 +194,52 @@ func (t *Took) late() bool {
 // Took counts a duration.
 func (s *Stats) Took(t Took, now time.Time) {
 	t.Accepted, t.Begun = max(t.Accepted, 0), max(t.Begun, 0) // clocks of two nodes may differ
-	path := t.Pipeline
-	if t.Stage != "" {
-		path += "/" + t.Stage
-	}
+	path := tookPath{t.Pipeline, t.Stage}
 	if t.Target > 0 {
 		counts := store.UseCounts{Timed: 1}
 		if t.late() {
 			counts.Late = 1
 			s.Metrics.late(&t)
 		}
-		s.used.add(path, now, counts)
-	}
-	d := &s.took
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := d.byID[path]
-	if p == nil && len(d.byID) < mostTook {
-		if d.byID == nil {
-			d.byID = map[string]*pathTook{}
-		}
-		p = &pathTook{
-			accepted: newWindows(), begun: newWindows(), slow: newRing[[]SlowRun](hourSlot, slowSlots), series: s.Metrics.took(t.Pipeline, t.Stage),
-		}
-		d.byID[path] = p
-	}
-	var series tookSeries
-	if p != nil {
-		series = p.series
-		p.accepted.add(t.Accepted, t.late(), now)
-		p.begun.add(t.Begun, t.late(), now)
-	} else {
-		t.Pipeline = othersPath[0]
-		if t.Stage != "" {
-			t.Stage = othersPath[1]
-		}
-		series = s.Metrics.took(t.Pipeline, t.Stage)
+		s.used.add(path.String(), now, counts)
 	}
 	if t.Stage == "" {
 		s.totals.lasted(t.Accepted.Seconds())
 	}
-	observe(series.accepted, t.Accepted.Seconds(), t.Trace)
-	observe(series.begun, t.Begun.Seconds(), t.Trace)
+	s.took.at(path, s.Metrics).add(&t, now)
 }
 
 // Durations lists the pipelines of a definition with their stages, in order, as far as any run of
 // them has succeeded.
 func (s *Stats) Durations(d *definitions.Definition, now time.Time) []DurationView {
 	out := []DurationView{}
-	s.took.mu.Lock()
-	defer s.took.mu.Unlock()
-	add := func(path, owner string, target time.Duration) {
-		if p := s.took.byID[path]; p != nil {
-			v := DurationView{Path: path, Owner: owner, Accepted: p.accepted.spans(now), Begun: p.begun.spans(now)}
-			v.Target = s.target(path, target, v.counted().TenMinutes, now)
-			out = append(out, v)
+	add := func(path tookPath, owner string, target time.Duration) {
+		p := s.took.find(path)
+		if p == nil {
+			return
 		}
+		p.mu.Lock()
+		v := DurationView{Path: path.String(), Owner: owner, Accepted: p.accepted.spans(now), Begun: p.begun.spans(now)}
+		p.mu.Unlock()
+		v.Target = s.target(v.Path, target, v.counted().TenMinutes, now)
+		out = append(out, v)
 	}
 	for _, p := range d.Plans {
-		add(p.Pipeline.ID, p.Pipeline.Owner, p.Pipeline.Target)
+		add(tookPath{pipeline: p.Pipeline.ID}, p.Pipeline.Owner, p.Pipeline.Target)
 		for _, g := range p.Stages {
-			add(p.Pipeline.ID+"/"+g.ID, p.Pipeline.Owner, g.Declared.Target)
+			add(tookPath{p.Pipeline.ID, g.ID}, p.Pipeline.Owner, g.Declared.Target)
 		}
 	}
 	return out
 }
 
-// forgetTook drops the durations of a pipeline. The caller must not hold the lock.
+// forgetTook drops the durations and the series of a pipeline, in one step: whoever counts one later makes both anew.
 func (s *Stats) forgetTook(pipeline string) {
 	s.took.mu.Lock()
 	defer s.took.mu.Unlock()
-	for path := range s.took.byID {
-		if path == pipeline || strings.HasPrefix(path, pipeline+"/") {
-			delete(s.took.byID, path)
+	for path := range s.took.of {
+		if path.pipeline == pipeline {
+			delete(s.took.of, path)
 		}
 	}
 	s.Metrics.RunSeconds.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})

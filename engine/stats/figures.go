@@ -85,6 +85,10 @@ func newFigures(now time.Time) *figures {
 
 // End counts what has ended.
 func (w *figures) End(failed bool, took time.Duration, now time.Time) {
+	bin := -1
+	if took >= 0 {
+		bin = latencyBin(took) // outside of the lock, as it takes a logarithm
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.rings {
@@ -94,9 +98,9 @@ func (w *figures) End(failed bool, took time.Duration, now time.Time) {
 		} else {
 			c.succeeded++
 		}
-		if took >= 0 {
+		if bin >= 0 {
 			c.measured++
-			c.bins[latencyBin(took)]++
+			c.bins[bin]++
 		}
 	}
 }

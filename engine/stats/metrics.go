@@ -265,7 +265,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 func (m *Metrics) late(t *Took) { m.LateTotal.WithLabelValues(t.Pipeline, t.Stage).Inc() }
 
 // tookBuckets are the buckets of durations of runs and stages: from 5 ms to about 5 hours.
-func tookBuckets() []float64 { return prometheus.ExponentialBuckets(0.005, 3, 15) }
+func tookBuckets() []float64 { return prometheus.ExponentialBuckets(tookFirst, tookFactor, tookBounds) }
+
+const (
+	tookFirst  = 0.005 // seconds
+	tookFactor = 3.0
+	tookBounds = 15
+)
 
 // Show makes the live gauges show the results of these functions.
 func (m *Metrics) Show(handlers func() []HandlerInfo, services func() []guard.ServiceInfo, parked func() []ParkedRuns,

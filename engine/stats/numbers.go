@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -46,10 +47,11 @@ func (n Numbers) P99(before Numbers) float64 {
 
 // totals count for all pipelines what the metrics count for each. So nobody has to add up thousands of series.
 type totals struct {
-	mu      sync.Mutex // guards the following
-	runs    map[model.Status]float64
-	leftOut float64
-	took    []uint64 // by the buckets of the metric
+	leftOut atomic.Int64
+	took    [tookBounds + 1]atomic.Uint64 // by the first bucket of the metric that has the duration; the last has those beyond all
+
+	mu   sync.Mutex // guards runs
+	runs map[model.Status]float64
 }
 
 func (t *totals) ended(status model.Status) {
@@ -61,24 +63,12 @@ func (t *totals) ended(status model.Status) {
 	t.runs[status]++
 }
 
-func (t *totals) left() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.leftOut++
-}
-
 func (t *totals) lasted(seconds float64) {
-	bounds := tookBuckets()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.took == nil {
-		t.took = make([]uint64, len(bounds))
+	bucket := 0
+	for bound := tookFirst; bucket < tookBounds && seconds > bound; bound *= tookFactor {
+		bucket++
 	}
-	for i, bound := range bounds {
-		if seconds <= bound {
-			t.took[i]++
-		}
-	}
+	t.took[bucket].Add(1)
 }
 
 // Numbers returns what the node has counted.
@@ -91,15 +81,16 @@ func (s *Stats) Numbers() Numbers {
 		Runs: map[string]float64{}, Took: map[float64]uint64{},
 	}
 	t := &s.totals
+	n.LeftOut = float64(t.leftOut.Load())
+	within := uint64(0)
+	for i, bound := range tookBuckets() {
+		within += t.took[i].Load()
+		n.Took[bound] = within
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n.LeftOut = t.leftOut
 	for status, count := range t.runs {
 		n.Runs[string(status)] = count
-	}
-	bounds := tookBuckets()
-	for i, count := range t.took {
-		n.Took[bounds[i]] = count
 	}
 	return n
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/engine/definitions"
 )
 
 // Files may have any number of handlers, and /metrics must stay readable.
@@ -112,5 +114,45 @@ func TestSlowRunsAreBounded(t *testing.T) {
 		if want := int64(999 - i); r.TookMS != want {
 			t.Errorf("run %d: want %d ms, have %d", i, want, r.TookMS)
 		}
+	}
+}
+
+// Statistics keep the series that they have found. A pipeline that comes back after it was forgotten needs new ones.
+func TestAForgottenPipelineCountsAnew(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	s := &Stats{Metrics: NewMetrics(registry)}
+	now := time.Now()
+	count := func() {
+		s.Took(Took{Pipeline: "work", Accepted: time.Second, Begun: time.Second}, now)
+		s.Called("work/stage/call", time.Second, 10, 20, now)
+		s.Left("work", 30, now)
+	}
+	count()
+	count()
+	s.pipelines = map[string]time.Time{"work": now.Add(-forgetAfter)}
+	s.Follow(new(definitions.Definition), now)
+	count()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			have[f.GetName()] += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	for name, want := range map[string]float64{
+		"procaas_run_seconds":                 2, // from the acceptance and from the begin
+		"procaas_pipeline_call_seconds_total": 1, "procaas_pipeline_request_bytes_total": 10, "procaas_pipeline_reply_bytes_total": 20,
+		"procaas_pipeline_stored_bytes_total": 30,
+	} {
+		if have[name] != want {
+			t.Errorf("%s: want %g since it came back, have %g", name, want, have[name])
+		}
+	}
+	if runs := s.SlowRuns("work", now.Add(-time.Hour)); len(runs) != 0 {
+		t.Errorf("want no slow run of before, have %v", runs)
 	}
 }

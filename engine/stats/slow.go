@@ -34,12 +34,12 @@ type SlowRun struct {
 
 // Slow remembers a run if it is one of the slowest. The run has been counted by Took.
 func (s *Stats) Slow(r SlowRun, now time.Time) {
-	s.took.mu.Lock()
-	defer s.took.mu.Unlock()
-	p := s.took.byID[r.Pipeline]
+	p := s.took.find(tookPath{pipeline: r.Pipeline})
 	if p == nil {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	runs := p.slow.at(now)
 	i, _ := slices.BinarySearchFunc(*runs, r, func(a, b SlowRun) int { return cmp.Compare(b.TookMS, a.TookMS) })
 	if i == slowMost {
@@ -51,23 +51,30 @@ func (s *Stats) Slow(r SlowRun, now time.Time) {
 // SlowRuns lists the slowest runs that ended since a time, the slowest first. An empty pipeline means all.
 func (s *Stats) SlowRuns(pipeline string, since time.Time) []SlowRun {
 	out := []SlowRun{}
-	s.took.mu.Lock()
-	defer s.took.mu.Unlock()
-	for id, p := range s.took.byID {
-		if pipeline != "" && id != pipeline {
-			continue
-		}
-		for _, s := range p.slow.slots {
-			if s == nil {
-				continue
-			}
-			for _, r := range s.counts {
-				if !r.Ended.Before(since) {
-					out = append(out, r)
-				}
-			}
+	s.took.mu.RLock()
+	defer s.took.mu.RUnlock()
+	for path, p := range s.took.of {
+		if path.stage == "" && (pipeline == "" || path.pipeline == pipeline) {
+			out = p.addSlow(out, since)
 		}
 	}
 	slices.SortFunc(out, func(a, b SlowRun) int { return cmp.Or(cmp.Compare(b.TookMS, a.TookMS), cmp.Compare(a.Run, b.Run)) })
+	return out
+}
+
+// addSlow adds the slowest runs that ended since a time.
+func (p *pathTook) addSlow(out []SlowRun, since time.Time) []SlowRun {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, slot := range p.slow.slots {
+		if slot == nil {
+			continue
+		}
+		for _, r := range slot.counts {
+			if !r.Ended.Before(since) {
+				out = append(out, r)
+			}
+		}
+	}
 	return out
 }

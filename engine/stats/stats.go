@@ -96,7 +96,7 @@ func (s *Stats) IsFull() bool {
 func (s *Stats) LeftOut(path, by string) {
 	labels := s.Path(path).labels
 	s.Metrics.HandlerLeftOut.WithLabelValues(labels[0], labels[1], labels[2], by).Inc()
-	s.totals.left()
+	s.totals.leftOut.Add(1)
 }
 
 // Follow adjusts the statistics to the current definition. It shows all handlers from the start, so

@@ -143,14 +143,15 @@ func (s *Stats) Late(d *definitions.Definition, now time.Time) (out []LateRuns) 
 
 // tenMinutes returns the durations of a path that its target is about.
 func (s *Stats) tenMinutes(path string, now time.Time) Span {
-	s.took.mu.Lock()
-	defer s.took.mu.Unlock()
-	p := s.took.byID[path]
+	pipeline, stage, isStage := strings.Cut(path, "/")
+	p := s.took.find(tookPath{pipeline, stage})
 	if p == nil {
 		return Span{}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	w := &p.accepted.ten
-	if strings.Contains(path, "/") {
+	if isStage {
 		w = &p.begun.ten
 	}
 	return sum(w, len(w.slots), 0, now)

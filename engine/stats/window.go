@@ -55,9 +55,11 @@ func newWindows() windows {
 	}
 }
 
-// add counts a duration that ended now.
-func (w *windows) add(took time.Duration, late bool, now time.Time) {
-	bin := binOf(took, tookBinBase, tookBins)
+// tookBin returns the bin of a duration of a run or of a stage.
+func tookBin(took time.Duration) int { return binOf(took, tookBinBase, tookBins) }
+
+// add counts a duration in a bin that ended now.
+func (w *windows) add(bin int, late bool, now time.Time) {
 	for _, counts := range []*tookCounts{w.minute.at(now), w.ten.at(now), w.hours.at(now)} {
 		counts.bins[bin]++
 		if late {
