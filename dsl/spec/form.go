@@ -3,6 +3,7 @@ package spec
 import (
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
@@ -15,6 +16,19 @@ type Form struct {
 	spec  *Spec
 	fixed []fixedField
 	open  []*Field // set for each struct
+}
+
+// A FirstForm keeps the form that is made first. All forms of one body are the same.
+type FirstForm struct{ form atomic.Pointer[Form] }
+
+// Of returns the form of a body with the fields of s.
+func (f *FirstForm) Of(s *Spec, body *expr.Value) *Form {
+	form := f.form.Load()
+	if form == nil {
+		form = s.Form(body)
+		f.form.Store(form)
+	}
+	return form
 }
 
 // A fixedField is a value other than zero that all structs have.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"procaas/dsl/datum"
@@ -112,17 +111,12 @@ type Step struct {
 
 	Service *tree.Service // declared service; nil if only the call itself knows it
 
-	form atomic.Pointer[spec.Form] // of its body; made by the first call
+	form spec.FirstForm // of its body
 }
 
 // Fill fills a handler of the step's type with what the body of the step has evaluated to. The handler must be new.
 func (s *Step) Fill(data any, into any) error {
-	f := s.form.Load()
-	if f == nil {
-		f = s.Type.Spec.Form(s.Handler.Body)
-		s.form.Store(f)
-	}
-	return f.Fill(data, into)
+	return s.form.Of(s.Type.Spec, s.Handler.Body).Fill(data, into)
 }
 
 // A Write is a path that a handler sets: a name of the shared state, or its own entry in sources.
