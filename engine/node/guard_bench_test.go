@@ -21,15 +21,16 @@ import (
 // share, the outages, the limits, the bound of calls at once, the metrics, and what
 // decides about fallbacks.
 func BenchmarkGuard(b *testing.B) {
-	free := &planner.Step{Path: "work/a/one", StagePath: "work/a", Handler: &tree.Handler{}}
-	free.Type.Name = "call"
-	limited := *free
-	limited.Handler = &tree.Handler{RateLimit: &tree.RateLimit{Rate: datum.Rate{Count: 1e9, Per: time.Second}}, MaxInFlight: 10}
-	limited.Handler.Critical = new(bool)
-	limited.Handler.Fallback = &tree.Fallback{}
-	ramping := limited
-	ramping.Path = "work/a/two"
-	protected := limited
+	step := func(path string, h *tree.Handler) *planner.Step {
+		s := &planner.Step{Path: path, StagePath: "work/a", Handler: h}
+		s.Type.Name = "call"
+		return s
+	}
+	bounded := &tree.Handler{RateLimit: &tree.RateLimit{Rate: datum.Rate{Count: 1e9, Per: time.Second}}, MaxInFlight: 10}
+	bounded.Critical = new(bool)
+	bounded.Fallback = &tree.Fallback{}
+	free, limited, ramping, protected := step("work/a/one", &tree.Handler{}), step("work/a/one", bounded), step("work/a/two", bounded),
+		step("work/a/one", bounded)
 	protected.Service = &tree.Service{ID: "orders", Timeout: time.Second, Concurrency: "adaptive", RetryBudget: 0.2}
 	none, err := guard.NewControls(nil)
 	if err != nil {
@@ -54,10 +55,10 @@ func BenchmarkGuard(b *testing.B) {
 		controls *guard.Controls
 	}{
 		{"free", free, none},
-		{"limited", &limited, none},
-		{"protected", &protected, none},
-		{"controlled", &limited, three},
-		{"ramping", &ramping, three},
+		{"limited", limited, none},
+		{"protected", protected, none},
+		{"controlled", limited, three},
+		{"ramping", ramping, three},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			d := NewDriver(Parts{Steering: &steering.Steering{
