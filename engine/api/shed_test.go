@@ -18,6 +18,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/budget"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
 	"procaas/engine/writes"
@@ -204,8 +205,14 @@ func TestBodiesOfAllRequestsAreBounded(t *testing.T) {
 		rest.Close()
 		<-done
 	}
+	holds := func(bytes int64) { // memory is taken only behind the bytes, so the next request must wait for that
+		t.Helper()
+		patience.Until(t, "memory for what has come", func() bool { return int64(m.Usage().Used[budget.Requests]) >= bytes })
+	}
 	one, oneRest, oneDone := send(200 << 10)
+	holds(200 << 10)
 	two, twoRest, twoDone := send(1)
+	holds(200<<10 + 1)
 	w, _, done := send(900 << 10)
 	<-done
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "overloaded") {

@@ -78,8 +78,11 @@ func takeDecoded(r *http.Request, body []byte) error {
 	return TakeMemory(r, datum.DecodedSize(body)+(copiesOfBody-1)*len(body))
 }
 
-// firstPart is how much of a body is read at first. It is memory that nobody counts until the bytes come.
-const firstPart = 4 << 10
+// These are how much of a body is read at first, and at least after that. It is memory that nobody counts until the bytes come.
+const (
+	firstPart = 4 << 10
+	nextPart  = 60 << 10
+)
 
 // sent reads the bytes of a body. It takes memory for those that have come.
 func (c *Call) sent() ([]byte, error) {
@@ -109,7 +112,7 @@ func (c *Call) sent() ([]byte, error) {
 		case err != nil:
 			return nil, incomplete(err, len(body), length)
 		case len(body) == cap(body):
-			body = slices.Grow(body, min(3*len(body), max(whole-len(body), 0)+1))
+			body = slices.Grow(body, min(max(len(body), nextPart), max(whole-len(body), 0)+1))
 		}
 	}
 }
