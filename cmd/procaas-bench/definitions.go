@@ -19,13 +19,10 @@ const (
 	manyReloads   = 16
 )
 
-// writeMany writes the files of 1,000 pipelines of 7 handlers. number changes one of them.
+// writeMany writes the files of 1,000 pipelines of 7 handlers, and one of what they share. number changes one of the first.
 func writeMany(dir string, number int) error {
 	for f := range manyFiles {
 		var file bytes.Buffer
-		if f == 0 {
-			file.WriteString("services: [{id: orders, url: http://127.0.0.1:9081}]\n")
-		}
 		file.WriteString("pipelines:\n")
 		for p := range manyPipelines / manyFiles {
 			fmt.Fprintf(&file, "  - id: team-%d-flow-%d\n    shared-state: {order: null, n: 0}\n    stages:\n", f, p)
@@ -38,7 +35,7 @@ func writeMany(dir string, number int) error {
 		}
 		number = 1 // only the first file changes
 	}
-	return nil
+	return os.WriteFile(filepath.Join(dir, "services.yaml"), []byte("services: [{id: orders, url: http://127.0.0.1:9081}]\n"), 0o600)
 }
 
 // manyHandler is a stage of a handler, as most are written.
