@@ -213,15 +213,7 @@ func (b jsonText) numberOr(name string, n int) jsonText {
 }
 
 func (b jsonText) text(name, s string) jsonText {
-	b = append(b, name...)
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return append(b, model.EncodeJSON(s)...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
+	return model.AppendText(append(b, name...), s)
 }
 
 func (b jsonText) textOr(name, s string) jsonText {

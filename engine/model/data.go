@@ -175,3 +175,11 @@ func EncodeJSON(v any) []byte {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
+
+// AppendText appends a text as [EncodeJSON] encodes it. Most texts need no escape.
+func AppendText(b []byte, s string) []byte {
+	if !datum.IsPlainText(s) {
+		return append(b, EncodeJSON(s)...)
+	}
+	return append(append(append(b, '"'), s...), '"')
+}

@@ -50,6 +50,21 @@ func (p *pair) cutOff() {
 	}
 }
 
+// fallBehind lets a node of s beat, cuts off the replica, and lets s acknowledge an event that the replica misses. It returns the node.
+func (p *pair) fallBehind(s *postgres.Store) (node int64) {
+	p.t.Helper()
+	node = join(p.t, s)
+	if _, err := s.Beat(p.t.Context(), node, time.Minute, ""); err != nil {
+		p.t.Fatal(err)
+	}
+	p.caughtUp()
+	p.cutOff()
+	if err := write(p.t, s, "acknowledged"); err != nil {
+		p.t.Fatal(err)
+	}
+	return node
+}
+
 // failOver crashes the primary and promotes the replica, which must run.
 func (p *pair) failOver() {
 	p.t.Helper()
@@ -92,15 +107,7 @@ func TestTheLastAcknowledgedEventIsMissed(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
 	s := open(t, p.dsn)
-	node := join(t, s)
-	if _, err := s.Beat(t.Context(), node, time.Minute, ""); err != nil {
-		t.Fatal(err)
-	}
-	p.caughtUp()
-	p.cutOff()
-	if err := write(t, s, "acknowledged"); err != nil {
-		t.Fatal(err)
-	}
+	node := p.fallBehind(s)
 	p.failOverBehind()
 
 	other := openRestored(t, p.standby.URL)
@@ -128,15 +135,7 @@ func TestConnectionsToAStandbyAreMadeAnewOnceItIsPromoted(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
 	s := open(t, strings.TrimSuffix(p.dsn, "&target_session_attrs=read-write"))
-	node := join(t, s)
-	if _, err := s.Beat(t.Context(), node, time.Minute, ""); err != nil {
-		t.Fatal(err)
-	}
-	p.caughtUp()
-	p.cutOff()
-	if err := write(t, s, "acknowledged"); err != nil {
-		t.Fatal(err)
-	}
+	node := p.fallBehind(s)
 	if err := p.primary.Halt(enginetest.StopImmediate); err != nil {
 		t.Fatal(err)
 	}

@@ -36,9 +36,14 @@ type Fields struct {
 func Object(pointer string, v any) (*Fields, *problem.Fault) {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, &problem.Fault{Location: pointer, Message: "want an object, have " + datum.JSONKind(v)}
+		fault := noObject(pointer, v)
+		return nil, &fault
 	}
 	return &Fields{prefix: pointer + "/", values: m, known: make([]string, 0, 16)}, nil
+}
+
+func noObject(pointer string, v any) problem.Fault {
+	return problem.Fault{Location: pointer, Message: "want an object, have " + datum.JSONKind(v)}
 }
 
 // TextFields returns fields whose values are all text, as in headers and queries. prefix is that of
@@ -346,7 +351,7 @@ func Each(v any, most int, read func(*Fields)) (many bool, err error) {
 	for i, item := range list {
 		m, ok := item.(map[string]any)
 		if !ok {
-			faults = append(faults, problem.Fault{Location: "/" + strconv.Itoa(i), Message: "want an object, have " + datum.JSONKind(item)})
+			faults = append(faults, noObject("/"+strconv.Itoa(i), item))
 			continue
 		}
 		f.item, f.values, f.known, f.Faults = i, m, f.known[:0], nil

@@ -1,16 +1,13 @@
 package wire
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
-	"procaas/dsl/datum"
 	"procaas/engine/api/problem"
 	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // An Event is what a service submits, in the plain form.
@@ -74,8 +71,8 @@ func (r Receipt) AppendJSON(b []byte) []byte { return append(r.appendMembers(b),
 
 // appendMembers appends the receipt without the brace that ends it.
 func (r *Receipt) appendMembers(b []byte) []byte {
-	b = appendText(append(b, `{"event":`...), r.Event)
-	b = appendText(append(b, `,"run":`...), r.Run)
+	b = model.AppendText(append(b, `{"event":`...), r.Event)
+	b = model.AppendText(append(b, `,"run":`...), r.Run)
 	b = strconv.AppendBool(append(b, `,"duplicate":`...), r.Duplicate)
 	return appendRest(b, r.Undecided, r.Key)
 }
@@ -84,7 +81,7 @@ func (r *Receipt) appendMembers(b []byte) []byte {
 func (r Result) AppendJSON(b []byte) []byte {
 	b = appendMember(r.appendMembers(b), "status", r.Status)
 	if r.Outputs != nil {
-		b = append(append(b, `,"outputs":`...), encode(r.Outputs)...)
+		b = append(append(b, `,"outputs":`...), model.EncodeJSON(r.Outputs)...)
 	}
 	b = appendMember(b, "failed_handler", r.FailedPath)
 	b = appendMember(b, "error", r.Error)
@@ -119,7 +116,7 @@ func (r *ReceiptItem) appendJSON(b []byte) []byte {
 	}
 	b = appendRest(b, r.Undecided, r.Key)
 	if r.Error != nil {
-		b = append(append(b, `,"error":`...), encode(r.Error)...)
+		b = append(append(b, `,"error":`...), model.EncodeJSON(r.Error)...)
 	}
 	if len(b) == start {
 		return append(b, "{}"...)
@@ -142,24 +139,5 @@ func appendMember(b []byte, name, text string) []byte {
 		return b
 	}
 	b = append(append(append(b, `,"`...), name...), `":`...)
-	return appendText(b, text)
-}
-
-// appendText appends a text in quotes.
-func appendText(b []byte, text string) []byte {
-	if !datum.IsPlainText(text) {
-		return append(b, encode(text)...)
-	}
-	return append(append(append(b, '"'), text...), '"')
-}
-
-// encode encodes a value that cannot fail to encode.
-func encode(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(fmt.Errorf("encode a part of a receipt: %w", err))
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return model.AppendText(b, text)
 }

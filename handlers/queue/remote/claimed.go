@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"procaas/dsl/datum"
+	"procaas/engine/model"
 )
 
 // A claim may return a thousand tasks, so its reply does not go through reflection.
@@ -24,7 +24,7 @@ func (c Claimed) AppendJSON(b []byte) []byte {
 	}
 	b = append(b, ']')
 	if len(c.Lost) > 0 {
-		b = appendValue(append(b, `,"lost":`...), c.Lost)
+		b = append(append(b, `,"lost":`...), model.EncodeJSON(c.Lost)...)
 	}
 	return append(b, '}')
 }
@@ -33,9 +33,9 @@ func (c Claimed) AppendJSON(b []byte) []byte {
 const usualTask = 384
 
 func (t *QueuedTask) appendJSON(b []byte) []byte {
-	b = appendText(append(b, `{"id":`...), t.ID)
-	b = appendText(append(b, `,"type":`...), t.Type)
-	b = appendText(append(b, `,"state":`...), t.State)
+	b = model.AppendText(append(b, `{"id":`...), t.ID)
+	b = model.AppendText(append(b, `,"type":`...), t.Type)
+	b = model.AppendText(append(b, `,"state":`...), t.State)
 	if len(t.Payload) > 0 {
 		b = appendCompact(append(b, `,"payload":`...), t.Payload)
 	}
@@ -51,7 +51,7 @@ func (t *QueuedTask) appendJSON(b []byte) []byte {
 	b = appendGiven(b, `,"worker":`, t.Worker)
 	b = appendGiven(b, `,"error":`, t.Error)
 	if t.Timeout != 0 {
-		b = appendValue(append(b, `,"timeout":`...), t.Timeout)
+		b = append(append(b, `,"timeout":`...), model.EncodeJSON(t.Timeout)...)
 	}
 	if t.Until != nil {
 		b = appendTime(append(b, `,"until":`...), *t.Until)
@@ -65,14 +65,7 @@ func appendGiven(b []byte, name, text string) []byte {
 	if text == "" {
 		return b
 	}
-	return appendText(append(b, name...), text)
-}
-
-func appendText(b []byte, text string) []byte {
-	if !datum.IsPlainText(text) {
-		return appendValue(b, text)
-	}
-	return append(append(append(b, '"'), text...), '"')
+	return model.AppendText(append(b, name...), text)
 }
 
 func appendTime(b []byte, t time.Time) []byte {
@@ -86,14 +79,4 @@ func appendCompact(b []byte, payload json.RawMessage) []byte {
 		panic(fmt.Errorf("encode the payload of a task: %w", err))
 	}
 	return to.Bytes()
-}
-
-func appendValue(b []byte, v any) []byte {
-	to := bytes.NewBuffer(b)
-	enc := json.NewEncoder(to)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(fmt.Errorf("encode a part of a task: %w", err))
-	}
-	return bytes.TrimSuffix(to.Bytes(), []byte("\n"))
 }
