@@ -566,6 +566,7 @@ func TestBackfillKnowsWhatKeepForgets(t *testing.T) {
 		e, _ := r.start(strings.Replace(clocked("key: k"), "id: tick", "id: tick\n    keep: 5", 1))
 		began := e.Now()
 		time.Sleep(5 * time.Minute) // the cleaning runs each minute
+		synctest.Wait()             // the trigger is due at this very moment, too
 		fired := len(r.dues())
 		how := steering.Backfill{From: began, To: e.Now()}
 		_, err := e.BackfillTrigger(t.Context(), "clock", how, operator)

@@ -58,6 +58,7 @@ func TestTaskSteps(t *testing.T) {
 func survivesKills(ctx context.Context, t *testing.T, c *crashing, node *child) {
 	run := rate(ctx, t, c)
 	dies := claimScore(ctx, t, c, "1s")
+	c.await(ctx, run, model.Parked, "") // else the next node puts a second task if the first one has ended meanwhile
 	node.kill()
 	c.start(ctx)
 	again := claimScore(ctx, t, c, "1m")
