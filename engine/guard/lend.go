@@ -55,6 +55,8 @@ type lending struct {
 	until  time.Time        // nodes have come or gone: lend nothing until then
 
 	now atomic.Pointer[map[string]loan] // a copy of parts for frequent reads; nil if all parts are equal
+
+	regrouped store.Broadcast // nodes have come or gone
 }
 
 // A loan is an unequal part.
@@ -103,6 +105,12 @@ func (l *lending) void(limit string, equal float64, now time.Time) {
 	l.parts[limit] = loan
 }
 
+// Regrouped returns a channel that is closed when nodes come or go. Call it before [Guard.SharesNothing].
+func (g *Guard) Regrouped() <-chan struct{} { return g.lent.regrouped.Next() }
+
+// SharesNothing reports whether this node has all limits for itself until nodes come.
+func (g *Guard) SharesNothing() bool { return g.Nodes.Load() < 2 && g.lent.now.Load() == nil }
+
 // Rejoin ends all loans, because the node has a new number.
 func (g *Guard) Rejoin(now time.Time) { g.lent.regroup(int(g.Nodes.Load()), now) }
 
@@ -115,6 +123,7 @@ func (l *lending) regroup(nodes int, now time.Time) {
 		l.void(limit, 1/float64(max(1, nodes)), now)
 	}
 	l.publish()
+	l.regrouped.Send()
 }
 
 // Lend applies the current splits. If this node needs more or less than it has, next are the splits

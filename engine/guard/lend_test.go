@@ -181,3 +181,43 @@ func TestLoansNeverExceedTheLimit(t *testing.T) {
 		}
 	})
 }
+
+// A node that has all limits for itself need not look at them until others come.
+func TestANodeAloneSharesNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	var g guard.Guard
+	isClosed := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	g.Share(1, now)
+	g.Lend(1, nil, now)
+	if !g.SharesNothing() {
+		t.Error("alone: want nothing shared")
+	}
+	news := g.Regrouped()
+	g.Share(1, now)
+	if isClosed(news) {
+		t.Error("the same nodes: want no news")
+	}
+	g.Share(2, now)
+	if !isClosed(news) || g.SharesNothing() {
+		t.Error("a second node: want news, and limits shared")
+	}
+	now = now.Add(2 * time.Second)
+	g.Lend(1, guard.Splits{"p/s/h": {Nodes: 2, Parts: map[int64]guard.Part{1: {Share: 0.2}, 2: {Share: 0.8}}}}, now)
+	news = g.Regrouped()
+	g.Share(1, now)
+	if !isClosed(news) || g.SharesNothing() {
+		t.Error("the second node has left: want news, and its part kept until it has settled")
+	}
+	g.Lend(1, nil, now.Add(time.Minute))
+	if !g.SharesNothing() {
+		t.Error("after that: want nothing shared")
+	}
+}

@@ -32,12 +32,12 @@ type lender struct {
 	known   bool      // the other nodes know of this node
 }
 
-// lend shares limits with other nodes until the membership ends.
+// lend shares limits with other nodes until the membership ends. A node that has nobody to share with waits until one comes.
 func (n *node) lend() {
 	l := lender{n: n}
 	troubled := false
 	for {
-		changed := n.d.Store.Documents.Changed()
+		changed, regrouped := n.d.Store.Documents.Changed(), n.d.Guard.Regrouped()
 		err := l.turn()
 		if err != nil && n.ctx.Err() == nil && !troubled {
 			n.d.Metrics.Failed("limits")
@@ -45,12 +45,16 @@ func (n *node) lend() {
 		}
 		troubled = err != nil
 		t := time.NewTimer(lendEvery)
+		if n.d.Guard.SharesNothing() {
+			t.Stop()
+		}
 		select {
 		case <-n.ctx.Done():
 			t.Stop()
 			return
 		case <-changed:
 			l.read = time.Time{}
+		case <-regrouped:
 		case <-t.C:
 		}
 		t.Stop()

@@ -25,7 +25,7 @@ const (
 	provenFor    = 5 * time.Second
 	shortestPoll = 20 * time.Millisecond // of the inbox while there is work
 	longestPoll  = time.Second           // of the inbox while there is none
-	claimGap     = 5 * time.Millisecond  // after a claim that found nothing
+	claimGap     = 5 * time.Millisecond  // after a hint for which a claim found nothing
 	endGrace     = 2 * time.Second       // for goroutines to return after their context has ended
 	leaveLeast   = 5 * time.Second       // for releasing runs, however short the lease is
 )
@@ -151,6 +151,7 @@ func (n *node) claims() {
 	poll := time.NewTimer(idle)
 	defer poll.Stop()
 	for {
+		hinted := true
 		select {
 		case <-n.ctx.Done():
 			return
@@ -159,6 +160,7 @@ func (n *node) claims() {
 		case <-n.wake:
 		case <-hints:
 		case <-poll.C:
+			hinted = false
 		}
 		if n.lost.Load() {
 			n.giveBackUnknown()
@@ -168,7 +170,9 @@ func (n *node) claims() {
 			idle = shortestPoll
 		case claimedNone:
 			idle = min(2*idle, longestPoll)
-			clock.Pause(n.ctx, claimGap)
+			if hinted {
+				clock.Pause(n.ctx, claimGap)
+			}
 		case claimedNoRoom:
 			idle = longestPoll // the end of a run wakes the loop
 		case claimFailed:

@@ -97,14 +97,11 @@ func (a *acknowledged) note(m mark) {
 // check asks the server of a connection for the last transaction. The error is [store.ErrLost] if
 // the server lacks it. The result is zero if the server does not answer such questions.
 func (a *acknowledged) check(ctx context.Context, c *pgx.Conn) (s server, err error) {
-	a.mu.Lock()
-	last, off := a.last, a.off
-	a.mu.Unlock()
+	last, off := a.wanted()
 	if off {
 		return s, nil
 	}
-	err = c.QueryRow(ctx, readServer, pgx.QueryExecModeExec, last.xid).Scan(&s.system, &s.standby, &s.started, &s.replayed, &s.lsn,
-		&s.timeline, &s.knows)
+	err = c.QueryRow(ctx, readServer, pgx.QueryExecModeExec, last.xid).Scan(s.answers()...)
 	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && isDenied(code.Code) {
 		a.turnOff(err)
 		return server{}, nil
@@ -112,11 +109,28 @@ func (a *acknowledged) check(ctx context.Context, c *pgx.Conn) (s server, err er
 	if err != nil {
 		return s, err
 	}
+	return s, s.has(last, c)
+}
+
+// wanted returns the last transaction. off says that the server is not asked for it.
+func (a *acknowledged) wanted() (last mark, off bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last, a.off
+}
+
+// answers returns where the answers of readServer go.
+func (s *server) answers() []any {
+	return []any{&s.system, &s.standby, &s.started, &s.replayed, &s.lsn, &s.timeline, &s.knows}
+}
+
+// has returns an error if the server, which has answered on a connection, lacks a transaction.
+func (s *server) has(last mark, c *pgx.Conn) error {
 	c.PgConn().CustomData()[ofSystem] = s.system
 	if lacks := s.lacks(last); lacks != "" {
-		return s, store.SetBack(lacks, last.heard)
+		return store.SetBack(lacks, last.heard)
 	}
-	return s, nil
+	return nil
 }
 
 // errStandby reports a server that cannot say yet what it lacks, as it may be promoted at any moment.
@@ -165,17 +179,52 @@ func formatLSN(lsn int64) string { return fmt.Sprintf("%X/%X", uint64(lsn)>>32, 
 // intact returns an error if a node must not renew its lease: an [store.ErrLost] if the server lacks
 // what was acknowledged, or another error if it is a standby, or if somebody has brought newer tables.
 // A connection asks the server when it is made. Behind a pooler, another server may be behind the same
-// connection.
+// connection. Each beat asks, so all questions are one round trip.
 func (d *database) intact(ctx context.Context) error {
 	return d.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		s, err := d.acked.checkPrimary(ctx, c.Conn())
-		if err == nil {
-			err = d.inc.confirm(ctx, c, s)
+		var (
+			s               server
+			id, found, text string
+			was             origin
+			b               pgx.Batch
+		)
+		last, off := d.acked.wanted()
+		answered := off
+		if !off {
+			b.Queue(readServer, last.xid).QueryRow(func(r pgx.Row) error {
+				err := r.Scan(s.answers()...)
+				answered = err == nil
+				return err
+			})
+		}
+		b.Queue(readIncarnation).QueryRow(value(&id, &was.system, &was.timeline))
+		b.Queue(sqlstore.ListTables(d.known, existing)).QueryRow(value(&found))
+		tables, _ := d.tables.Load().(string)
+		b.Queue(sqlstore.SelectVersions(d.known, tables)).QueryRow(value(&text))
+		err := c.SendBatch(ctx, &b).Close()
+		if answered && !off {
+			if lost := s.has(last, c.Conn()); lost != nil {
+				return lost
+			}
+			if s.standby {
+				return errStandby
+			}
 		}
 		if err != nil {
+			d.tables.Store("") // one of them may be gone
+			if code := (*pgconn.PgError)(nil); !answered && errors.As(err, &code) && isDenied(code.Code) {
+				d.acked.turnOff(err) // for the next beat
+			}
 			return err
 		}
-		have, err := versions(ctx, d.known, c)
+		if err := d.inc.confirm(ctx, c, id, was, s); err != nil {
+			return err
+		}
+		have, err := sqlstore.ParseVersions(d.known, text)
+		if found != tables {
+			d.tables.Store(found)
+			have, err = versions(ctx, d.known, c)
+		}
 		if err != nil {
 			return err
 		}

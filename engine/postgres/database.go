@@ -61,6 +61,7 @@ type database struct {
 	acked  *acknowledged
 	inc    incarnation
 	known  []sqlstore.History // the versions of the tables that this program knows
+	tables atomic.Value       // string: which of those of known the last beat has found, as [sqlstore.ListTables] lists them
 }
 
 var _ sqlstore.DB = (*database)(nil)

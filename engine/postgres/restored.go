@@ -48,31 +48,36 @@ func (i *incarnation) same(ctx context.Context, q querier) (was origin, err erro
 	if err := q.QueryRow(ctx, readIncarnation).Scan(&id, &was.system, &was.timeline); err != nil {
 		return was, err
 	}
+	return was, i.is(id)
+}
+
+// is returns [store.ErrAdopted] if the store has another incarnation than this process knows.
+func (i *incarnation) is(id string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.id == "" {
 		i.id = id
 	}
 	if i.id != id {
-		err = fmt.Errorf("%w: %w", store.ErrLost, store.ErrAdopted)
+		return fmt.Errorf("%w: %w", store.ErrLost, store.ErrAdopted)
 	}
-	return was, err
+	return nil
 }
 
 // confirm notes the server that a node is about to renew its lease on. If the node has renewed it there before, and misses nothing,
-// the store has not been restored but has failed over.
-func (i *incarnation) confirm(ctx context.Context, c *pgxpool.Conn, s server) error {
-	was, err := i.same(ctx, c)
-	if err != nil {
+// the store has not been restored but has failed over. id and was are what the store says.
+func (i *incarnation) confirm(ctx context.Context, c *pgxpool.Conn, id string, was origin, s server) error {
+	if err := i.is(id); err != nil {
 		return err
 	}
 	i.mu.Lock()
 	i.now = s.origin()
 	moved := i.now != was && i.now == i.written && i.now != origin{}
 	i.mu.Unlock()
-	if moved {
-		_, err = c.Exec(ctx, writeOrigin, s.system, s.timeline)
+	if !moved {
+		return nil
 	}
+	_, err := c.Exec(ctx, writeOrigin, s.system, s.timeline)
 	return err
 }
 

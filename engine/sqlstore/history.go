@@ -70,14 +70,28 @@ const SetFloor = `insert into schema_floor (history, version, floor) values ($1,
 // Versions reads the versions of all histories. They are 0 where the table is missing, because nothing was migrated yet. existing is
 // a format for the statement that returns which of some tables exist, joined by commas.
 func Versions(all []History, existing string, row func(sql string) interface{ Scan(...any) error }) ([]Version, error) {
+	var found, versions string
+	if err := row(ListTables(all, existing)).Scan(&found); err != nil || found == "" {
+		return make([]Version, len(all)), err
+	}
+	if err := row(SelectVersions(all, found)).Scan(&versions); err != nil {
+		return nil, err
+	}
+	return ParseVersions(all, versions)
+}
+
+// ListTables returns the statement that lists which tables of versions exist. existing is its format, see [Versions].
+func ListTables(all []History, existing string) string {
 	names := "'" + floors + "'"
 	for _, h := range all {
 		names += ", '" + h.Table + "'"
 	}
-	var found, versions string
-	if err := row(fmt.Sprintf(existing, names)).Scan(&found); err != nil || found == "" {
-		return make([]Version, len(all)), err
-	}
+	return fmt.Sprintf(existing, names)
+}
+
+// SelectVersions returns the statement that reads the versions of all histories as a text for [ParseVersions]. found lists the tables
+// that exist.
+func SelectVersions(all []History, found string) string {
 	exists := func(table string) bool { return strings.Contains(","+found+",", ","+table+",") }
 	sql := "select ''"
 	for i, h := range all {
@@ -95,11 +109,13 @@ func Versions(all []History, existing string, row func(sql string) interface{ Sc
 		sql += " || (select '' || v || ',' || " + floor + " from (select coalesce(max(version_id), 0) as v from " + h.Table +
 			" where is_applied) as applied)"
 	}
-	if err := row(sql).Scan(&versions); err != nil {
-		return nil, err
-	}
+	return sql
+}
+
+// ParseVersions reads what [SelectVersions] selects.
+func ParseVersions(all []History, text string) ([]Version, error) {
 	have := make([]Version, len(all))
-	for i, text := range strings.Split(versions, ",") {
+	for i, text := range strings.Split(text, ",") {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return nil, err

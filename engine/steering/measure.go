@@ -12,7 +12,7 @@ import (
 // Measure updates the gauges of the inbox and the counts of handlers and pipelines of the current
 // definition, and watches services. If counting is slow, it counts less often.
 func (st *Steering) Measure(ctx context.Context) {
-	const share = 50
+	const share, least = 50, time.Second
 	count, next, down := time.Now(), time.Duration(0), map[string]bool{}
 	full := false
 	for ; clock.Pause(ctx, next); next = store.BeatEvery {
@@ -36,7 +36,7 @@ func (st *Steering) Measure(ctx context.Context) {
 		}
 		count = time.Now()
 		if took := count.Sub(began); st.Store.Gauge == nil {
-			count = count.Add(share * took)
+			count = count.Add(max(share*took, least))
 		}
 	}
 }

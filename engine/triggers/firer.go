@@ -210,6 +210,9 @@ func (f *Firer) tick(ctx context.Context, b *tree.Bundle, works []*clockwork) {
 			}
 		}
 		t := time.NewTimer(sleep)
+		if len(works) == 0 {
+			t.Stop()
+		}
 		select {
 		case <-ctx.Done():
 		case <-again:

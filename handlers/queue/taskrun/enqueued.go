@@ -32,8 +32,8 @@ func TakeEnqueued(ctx context.Context, tasks *store.TaskStore, bundle func() *tr
 		}
 		return "", nil
 	}
-	failing := false
-	for clock.Pause(ctx, enqueuedLeast) {
+	failing, hinted := false, true
+	for !hinted || clock.Pause(ctx, enqueuedLeast) {
 		n, err := tasks.Enqueued.TakeEnqueued(ctx, enqueuedAtOnce, ready)
 		if ctx.Err() != nil {
 			return
@@ -42,6 +42,7 @@ func TakeEnqueued(ctx context.Context, tasks *store.TaskStore, bundle func() *tr
 			log.Warn("tasks of procaas_enqueue wait, trying again", "error", err)
 		}
 		failing = err != nil
+		hinted = true
 		if n > 0 {
 			continue
 		}
@@ -50,6 +51,7 @@ func TakeEnqueued(ctx context.Context, tasks *store.TaskStore, bundle func() *tr
 		case <-ctx.Done():
 		case <-woken:
 		case <-wait.C:
+			hinted = false
 		}
 		wait.Stop()
 	}

@@ -116,6 +116,9 @@ func (s *Server) look(ctx context.Context) {
 	}
 	t := time.NewTimer(taskLookMost)
 	defer t.Stop()
+	if len(wants) == 0 {
+		t.Stop() // there is nothing to look for until it can take a task again
+	}
 	select {
 	case <-ctx.Done():
 	case <-t.C:
@@ -218,14 +221,22 @@ func (s *Server) raise(ctx context.Context) {
 	tick := time.NewTicker(raiseLeast)
 	defer tick.Stop()
 	next := map[string]time.Time{} // next look at each pipeline
+	again, pipelines := s.Runs.Reloaded(), s.limitWaits()
 	for {
+		due := tick.C
+		if len(pipelines) == 0 {
+			due = nil
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-again:
+			again, pipelines = s.Runs.Reloaded(), s.limitWaits()
+			continue
+		case <-due:
 		}
-		for _, p := range s.Runs.Bundle().Pipelines {
-			if language.Of(p) == nil || language.Of(p).MaxWait == 0 || time.Now().Before(next[p.ID]) {
+		for _, p := range pipelines {
+			if time.Now().Before(next[p.ID]) {
 				continue
 			}
 			bounded, cancel := context.WithTimeout(ctx, taskCallMost)
@@ -237,6 +248,16 @@ func (s *Server) raise(ctx context.Context) {
 			next[p.ID] = time.Now().Add(RaisePause(language.Of(p).MaxWait, n == tendAtOnce))
 		}
 	}
+}
+
+// limitWaits returns the pipelines whose tasks may wait only for some time.
+func (s *Server) limitWaits() (some []*tree.Pipeline) {
+	for _, p := range s.Runs.Bundle().Pipelines {
+		if q := language.Of(p); q != nil && q.MaxWait > 0 {
+			some = append(some, p)
+		}
+	}
+	return some
 }
 
 // run makes a run of a task, or finds its run, and waits for its end.

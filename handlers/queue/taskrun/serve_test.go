@@ -3,7 +3,9 @@ package taskrun
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"procaas/dsl/datum"
@@ -75,4 +77,66 @@ func TestMergedTasksKeepKindsOfNumbers(t *testing.T) {
 	if merged, err := spec.Merge([]byte("2.0"), []byte("3.0")); err != nil || string(merged) != "5.0" {
 		t.Errorf("have %s, %v, want 5.0", merged, err)
 	}
+}
+
+// queues are pipelines that a reload replaces. They count how often somebody looks at them.
+type queues struct {
+	cancelledRuns
+	bundle   *tree.Bundle
+	reloaded store.Broadcast
+	looks    int
+}
+
+func (q *queues) Bundle() *tree.Bundle {
+	q.looks++
+	return q.bundle
+}
+
+func (q *queues) Reloaded() <-chan struct{} { return q.reloaded.Next() }
+
+// noTasks is an empty queue, which counts claims.
+type noTasks struct {
+	store.TaskWork
+	claims int
+}
+
+func (n *noTasks) ClaimTasks(context.Context, store.TaskClaim) ([]store.QueuedTask, error) {
+	n.claims++
+	return nil, nil
+}
+
+func (n *noTasks) BeatTasks(context.Context, []store.TaskBeat) ([]store.TaskRef, error) {
+	return nil, nil
+}
+
+func (n *noTasks) WatchTasks([]string) (<-chan struct{}, func()) { return nil, func() {} }
+
+// A node with pipelines without a queue does not look for their tasks. When a reload brings one, it claims at once, and each second.
+func TestANodeWithoutQueuesRests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		pipelines, tasks := &queues{bundle: &tree.Bundle{Pipelines: []*tree.Pipeline{{ID: "other"}}}}, &noTasks{}
+		s := &Server{Runs: pipelines, Tasks: &store.TaskStore{Work: tasks}, Log: slog.New(slog.DiscardHandler), Lease: time.Second}
+		var serving sync.WaitGroup
+		serving.Go(func() { s.Serve(ctx) })
+		time.Sleep(time.Hour)
+		if pipelines.looks > 2 || tasks.claims > 0 {
+			t.Errorf("want one look of each loop in an hour without queues, have %d, and %d claims", pipelines.looks, tasks.claims)
+		}
+		job := &tree.Pipeline{ID: "job", Stages: []*tree.Stage{{ID: "only"}}}
+		job.KeepField("queue", &language.Queue{})
+		pipelines.bundle = &tree.Bundle{Pipelines: []*tree.Pipeline{job}}
+		pipelines.reloaded.Send()
+		synctest.Wait()
+		if tasks.claims != 1 {
+			t.Errorf("want a claim as soon as there is a queue, have %d", tasks.claims)
+		}
+		time.Sleep(10 * time.Second)
+		if tasks.claims < 10 {
+			t.Errorf("want a claim each second, have %d in ten", tasks.claims)
+		}
+		stop()
+		serving.Wait()
+	})
 }

@@ -116,6 +116,8 @@ func freeUnused(ctx context.Context, reloaded func() <-chan struct{}) {
 		if clock.Pause(ctx, time.Second) { // the caller of the reload has its answer, and nobody holds what was replaced
 			runtime.GC() // what pools keep is freed by the second collection
 			debug.FreeOSMemory()
+			metrics.Read(allocated)
+			r.freed(allocated[0].Value.Uint64())
 		}
 	}
 }
@@ -123,8 +125,8 @@ func freeUnused(ctx context.Context, reloaded func() <-chan struct{}) {
 // A node is at rest when it allocates at most restAllocates bytes between two looks. Once freeFrom bytes have been allocated, most of
 // them are garbage.
 const (
-	restEvery     = 10 * time.Second
-	restAllocates = 32 << 20
+	restEvery     = 5 * time.Second
+	restAllocates = 16 << 20
 	freeFrom      = 64 << 20
 )
 
@@ -145,3 +147,6 @@ func (r *calm) frees(allocated uint64) bool {
 	r.since = 0
 	return true
 }
+
+// freed notes that memory was given back, and what the process has allocated until then.
+func (r *calm) freed(allocated uint64) { r.last, r.since = allocated, 0 }

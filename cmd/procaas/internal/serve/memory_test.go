@@ -58,10 +58,14 @@ func TestMemoryIsGivenBackAtRest(t *testing.T) {
 	for i, step := range []struct {
 		mib   uint64
 		frees bool
-	}{{500, false}, {40, false}, {1, true}, {1, false}, {32, false}, {32, true}, {33, false}, {33, false}, {2, true}} {
+	}{{500, false}, {20, false}, {1, true}, {1, false}, {16, false}, {16, false}, {16, false}, {16, true}, {17, false}, {50, false}, {2, true}} {
 		allocated += step.mib << 20
 		if frees := r.frees(allocated); frees != step.frees {
 			t.Errorf("look %d, after another %d MiB: want %t, have %t", i, step.mib, step.frees, frees)
 		}
+	}
+	r.freed(allocated + 500<<20) // a reload has given it back already
+	if r.frees(allocated + 501<<20) {
+		t.Error("want nothing given back twice after a reload")
 	}
 }
