@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,9 +45,19 @@ func OwnPostgres(t testing.TB, settings ...string) *Cluster {
 	return stopped(t)(StartPostgres(t.Context(), settings...))
 }
 
-// StandbyOf starts a standby of a server. It ends with the test.
+// Needs skips a test that needs a program which the servers of this run are known not to have. PROCAAS_TEST_WITHOUT names these
+// programs, and only the matrix of versions sets it: anywhere else, a program that is missing fails the test.
+func Needs(t testing.TB, program string) {
+	t.Helper()
+	if slices.Contains(strings.Fields(os.Getenv("PROCAAS_TEST_WITHOUT")), program) {
+		t.Skipf("these servers come without %s", program)
+	}
+}
+
+// StandbyOf starts a standby of a server. It ends with the test. See [Needs].
 func StandbyOf(t testing.TB, primary *Cluster) *Cluster {
 	t.Helper()
+	Needs(t, "pg_basebackup")
 	return stopped(t)(primary.Standby(t.Context()))
 }
 

@@ -26,6 +26,7 @@ func openRestored(t *testing.T, dsn string) *postgres.Store {
 // A dump is restored on another server. A node refuses it until somebody adopts it, and then has the runs of before.
 func TestRestoredDumpIsRefused(t *testing.T) {
 	t.Parallel()
+	enginetest.Needs(t, "pg_dump")
 	from, to := enginetest.OwnPostgres(t), enginetest.OwnPostgres(t)
 	s := open(t, from.URL)
 	node := join(t, s)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"procaas/engine/enginetest"
 	"procaas/engine/store"
 	"procaas/handlers/sharding/language"
 	"procaas/handlers/sharding/template"
@@ -20,6 +21,7 @@ const kills = `create function die() returns event_trigger language plpgsql as $
 // no keys before it is enrolled.
 func TestShardIsAddedByATemplate(t *testing.T) {
 	t.Parallel()
+	enginetest.Needs(t, "pg_dump")
 	r := newRig(t, mailMap)
 	both := r.declared[0].Shards
 	r.declare("grown", both[:1])

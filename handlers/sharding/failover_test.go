@@ -93,6 +93,7 @@ func (p pair) failOver(r *mover, c *client, shard string, lossy bool) (l loss) {
 // newFailoverMover is a mover whose shards have a standby each.
 func newFailoverMover(t *testing.T) (r *mover, pairs map[string]pair) {
 	t.Helper()
+	enginetest.Needs(t, "pg_basebackup")
 	var made [2]pair
 	var making sync.WaitGroup
 	for i := range made {

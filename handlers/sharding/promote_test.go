@@ -26,11 +26,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = primary.Stop() }()
-	standby, err := primary.Standby(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = standby.Stop() }()
+	standby := enginetest.StandbyOf(t, primary)
 	other, err := logicalClusters[1]()
 	if err != nil {
 		t.Fatal(err)
