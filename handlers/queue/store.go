@@ -97,6 +97,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
 	pgkit.NoticeLoss(config.ConnConfig, pgkit.LostAfter)
+	pgkit.OnlyPrimary(config.ConnConfig)
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "procaas-queue"
 	}

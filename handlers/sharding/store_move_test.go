@@ -13,6 +13,7 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/pgkit"
 	"procaas/engine/postgres"
 	"procaas/handlers/sharding/shardmap"
 )
@@ -137,4 +138,59 @@ func TestRestoredMapCountsAnew(t *testing.T) {
 	if ahead != 0 {
 		t.Errorf("%d placements are ahead of the server", ahead)
 	}
+}
+
+// The primary of the map's store is away for a while, and the address names its standby, too. Keys are placed again when the primary is
+// back: the map keeps no connections to the standby, where it can write nothing.
+func TestTheMapLeavesAStandbyOfItsStore(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	primary := enginetest.OwnPostgres(t)
+	standby := enginetest.StandbyOf(t, primary)
+	dsn := fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", primary.Addr(), standby.Addr())
+	if _, err := postgres.Migrate(ctx, dsn); err != nil {
+		t.Fatal(err)
+	}
+	shard, err := logicalClusters[0]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := shardmap.Open(ctx, shardmap.Options{DSN: dsn, Patience: time.Minute, Maps: parseMaps(t, fmt.Sprintf(`shard-maps:
+  - id: left-standby
+    key: user
+    connect: {user: postgres, parameters: {sslmode: disable}}
+    shards: [{id: s1, hosts: [{address: %q}]}]
+`, shard.Addr()))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m, err := s.Map("left-standby")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Enroll(ctx, m, "s1"); err != nil || len(e.Reasons) > 0 {
+		t.Fatal(e, err)
+	}
+	key := 0
+	place := func() error {
+		key++
+		_, err := m.Place(ctx, fmt.Sprint(key), "s1", nil)
+		return err
+	}
+	if err := place(); err != nil {
+		t.Fatal(err)
+	}
+	if err := primary.Halt(enginetest.StopFast); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // more often than there are connections
+		if err := place(); err == nil || pgkit.IsReadOnly(err) {
+			t.Fatalf("want no connection to the standby, have %v", err)
+		}
+	}
+	if err := primary.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	patience.Until(t, "keys to be placed again", func() bool { return place() == nil })
 }

@@ -87,6 +87,7 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 		return nil, fmt.Errorf("shard maps: %w", err)
 	}
 	pgkit.NoticeLoss(config.ConnConfig, pgkit.LostAfter)
+	pgkit.OnlyPrimary(config.ConnConfig)
 	if !strings.Contains(o.DSN, "pool_max_conns") {
 		config.MaxConns = mapConns
 	}
