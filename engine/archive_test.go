@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/checkpoint"
 	"procaas/engine/records"
 	"procaas/engine/store"
 )
@@ -29,7 +28,7 @@ type shelf struct {
 	mu    sync.Mutex // guards the following
 	away  error
 	calls int
-	parts map[string][]checkpoint.RunView // by day and name
+	parts map[string][]records.Archived // by day and name
 }
 
 // Keep implements [records.Archive].
@@ -41,10 +40,17 @@ func (s *shelf) Keep(_ context.Context, p records.ArchivePart) error {
 		return s.away
 	}
 	if s.parts == nil {
-		s.parts = map[string][]checkpoint.RunView{}
+		s.parts = map[string][]records.Archived{}
 	}
 	s.parts[p.Day.Format(time.DateOnly)+"/"+p.Name] = slices.Collect(p.Runs)
 	return nil
+}
+
+// Check implements [records.Archive].
+func (s *shelf) Check(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.away
 }
 
 // Address implements [records.Archive].
@@ -128,6 +134,66 @@ func TestEndedRunsLeaveThroughTheArchive(t *testing.T) {
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A node that starts while its archive is away says so at once, although no run waits for it yet, and also what goes wrong later.
+func TestAnArchiveThatIsAwayIsToldBeforeRunsWait(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		s := &shelf{away: errors.New("no answer")}
+		e, stop := r.start(archived, into(s))
+		other, stopOther := r.start(archived)
+		tell := func(when string, after time.Duration, want bool) {
+			t.Helper()
+			time.Sleep(after)
+			for name, node := range map[string]*engine.Engine{"the node with the archive": e, "another node": other} {
+				if err := node.Degraded(); (err != nil) != want || want && !strings.Contains(err.Error(), "no answer") {
+					t.Errorf("%s, %s: have %v", when, name, err)
+				}
+			}
+		}
+		tell("at the start", 2*time.Minute, true)
+		s.set(nil)
+		tell("when it answers", 3*time.Minute, false)
+		s.set(errors.New("no answer"))
+		tell("when it is away again", 7*time.Minute, true)
+		if err := errors.Join(stop(), stopOther()); err != nil {
+			t.Error(err)
+		}
+		if s.calls > 0 {
+			t.Errorf("want no part written, have %d", s.calls)
+		}
+	})
+}
+
+// A recorded run takes its recording along, so it can be replayed when the store has forgotten it. The others have none.
+func TestRecordingsAreArchived(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		recorded, plain := &shelf{}, &shelf{}
+		e, stop := r.start(archived, into(recorded), func(o *engine.Options) { o.Record = 100 })
+		with := r.submit(e, event("brief", "k"))
+		time.Sleep(70 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		e, stop = r.start(archived, into(plain))
+		without := r.submit(e, event("brief", "k"))
+		time.Sleep(70 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		wantRuns(t, "archived with recordings", recorded.runs(), with)
+		wantRuns(t, "archived without", plain.runs(), without)
+		for _, part := range recorded.parts {
+			if have := part[0].Recording; have == nil || have.Lost != "" || len(have.Calls) != 1 || have.Calls[0].Ref != "brief/a/one" {
+				t.Errorf("want the call recorded, have %+v", have)
+			}
+		}
+		for _, part := range plain.parts {
+			if part[0].Recording != nil {
+				t.Errorf("want no recording, have %+v", part[0].Recording)
+			}
 		}
 	})
 }

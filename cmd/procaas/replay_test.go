@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/client"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 )
 
@@ -75,4 +77,44 @@ func TestReplayOfTheRunsOfAServer(t *testing.T) {
 	from := &operated{t: t, server: "http://127.0.0.1:1"} // nobody listens there
 	from.command(0, "8 as before", "replay", "--from", file, o.dir)
 	from.command(1, "(?s)charge makes another number of attempts.*8 different", "replay", "--from", file, other.dir)
+}
+
+// The archive takes recordings along. Its files are replayed, with the versions of a server that has forgotten the runs.
+func TestReplayOfArchivedRuns(t *testing.T) {
+	t.Parallel()
+	const yaml = `
+pipelines:
+  - id: few
+    keep: 1
+    shared-state: {note: null}
+    stages: [{id: only, handlers: [{id: keep, set: {note: !$ event.payload.said}}]}]
+`
+	o := &operated{t: t, dir: t.TempDir()}
+	o.write(yaml)
+	archived := t.TempDir()
+	o.server = startNode(t, "sqlite:"+filepath.Join(t.TempDir(), "o.db"), o.dir, func(f *serve.Flags) {
+		f.Record = "100%"
+		if err := errors.Join(f.Set("archive", "file://"+archived), f.Set("archive-every", "1s")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	o.client = client.New(o.server, "")
+	for range 2 {
+		o.command(0, `"succeeded"`, "submit", "--type", "few", "--key", "k", "--payload", `{"said": 5}`, "--wait=1m")
+	}
+	var file string
+	patience.Until(t, "the archive to have a run", func() bool {
+		found, err := filepath.Glob(filepath.Join(archived, "date=*", "*.jsonl.gz"))
+		if err != nil || len(found) == 0 {
+			return false
+		}
+		file = found[0]
+		return true
+	})
+	o.command(0, "1 run replayed in .*: 1 as before", "replay", "--from", file, o.dir)
+	other := &operated{t: t, dir: t.TempDir(), server: o.server}
+	other.write(strings.Replace(yaml, "event.payload.said", "event.payload.said * 2", 1))
+	other.command(1, "(?s)0 as before, 1 different", "replay", "--from", file, other.dir)
+	alone := &operated{t: t, server: "http://127.0.0.1:1"} // nobody listens there
+	alone.command(3, "which a server has", "replay", "--from", file, o.dir)
 }

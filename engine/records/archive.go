@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -33,6 +32,9 @@ type Archive interface {
 	// earlier one.
 	Keep(ctx context.Context, p ArchivePart) error
 
+	// Check returns what keeps the archive from taking runs.
+	Check(ctx context.Context) error
+
 	// Address says where the archive is, for people, without secrets.
 	Address() string
 }
@@ -41,7 +43,7 @@ type Archive interface {
 type ArchivePart struct {
 	Day  time.Time // in UTC, on which all of them ended
 	Name string    // says by a hash which runs they are
-	Runs iter.Seq[checkpoint.RunView]
+	Runs iter.Seq[Archived]
 }
 
 // An ArchiveOptions is what a node knows of archives. The zero value has none.
@@ -61,6 +63,9 @@ const (
 
 	// keepTime bounds how long an archive may take for a part.
 	keepTime = 2 * time.Minute
+
+	// checkTime bounds how long an archive may take to say whether it works.
+	checkTime = 10 * time.Second
 
 	// claimAgain is the pause of a node that has no number yet.
 	claimAgain = time.Second
@@ -305,16 +310,22 @@ func (a *Archiver) tell(ctx context.Context, d store.Document, failed error) {
 	}
 }
 
-// archiveAll archives all runs that may leave, part by part.
+// archiveAll archives all runs that may leave, part by part. If there are none, it asks whether the archive works, so that people learn
+// what is wrong before the first run waits for it.
 func (a *Archiver) archiveAll(ctx context.Context) error {
-	for {
+	for kept := false; ; kept = true {
 		page, err := a.past(ctx)
 		if err != nil {
 			return err
 		}
 		if len(page) == 0 {
 			a.Oldest(0)
-			return nil
+			if kept {
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(ctx, checkTime)
+			defer cancel()
+			return a.Archive.Check(ctx)
 		}
 		slices.SortStableFunc(page, func(x, y store.RunRecord) int { return x.Ended.Compare(y.Ended) })
 		a.Oldest(a.Runs.Now().Sub(page[0].Ended))
@@ -346,9 +357,9 @@ func (a *Archiver) past(ctx context.Context) ([]store.RunRecord, error) {
 func (a *Archiver) archive(ctx context.Context, day time.Time, runs []store.RunRecord) error {
 	keep, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
-	part := ArchivePart{Day: day, Name: partName(runs), Runs: func(yield func(checkpoint.RunView) bool) {
+	part := ArchivePart{Day: day, Name: partName(runs), Runs: func(yield func(Archived) bool) {
 		for _, r := range runs {
-			if !yield(View(r)) {
+			if !yield(archivedOf(r)) {
 				return
 			}
 		}

@@ -18,6 +18,22 @@ type Recorded struct {
 	Recording checkpoint.RunRecording `json:"recording" doc:"What the run depended on, apart from its event and its version."`
 }
 
+// An Archived is an ended run as an archive has it: what the API answers, and what a replay needs, if the run was recorded. Then it
+// is a [Recorded].
+type Archived struct {
+	checkpoint.RunView
+	State     string                   `json:"state,omitempty"`
+	Recording *checkpoint.RunRecording `json:"recording,omitempty"`
+}
+
+// archivedOf returns an ended run for an archive.
+func archivedOf(r store.RunRecord) Archived {
+	if one := recordedOf(r); one != nil {
+		return Archived{RunView: one.RunView, State: one.State, Recording: &one.Recording}
+	}
+	return Archived{RunView: View(r)}
+}
+
 // Recorded reads a page of the runs that a filter chooses. It returns those that have ended and
 // were recorded, oldest first, and the cursor of the next page.
 func (o *Runs) Recorded(ctx context.Context, f store.RunFilter) (out []Recorded, next string, err error) {

@@ -54,7 +54,8 @@ func (w *Writer) line(l Line) error {
 // maxLine bounds one line of a file, in bytes. A line has all files of a version.
 const maxLine = 64 << 20
 
-// A Reader reads a file of recorded runs.
+// A Reader reads a file of recorded runs: one of a Writer, or one of an archive in JSON Lines, which has no versions. It passes over the
+// runs of an archive that were not recorded.
 type Reader struct {
 	s    *bufio.Scanner
 	line int
@@ -62,6 +63,9 @@ type Reader struct {
 	// Version is called with a version before its first run.
 	Version func(definitions.VersionDetail) error
 }
+
+// wanted says what lines are.
+const wanted = "want a run or a version as procaas runs export writes them, or a run of an archive"
 
 // NewReader makes a Reader.
 func NewReader(r io.Reader, version func(definitions.VersionDetail) error) *Reader {
@@ -77,17 +81,25 @@ func (r *Reader) Next() (*records.Recorded, error) {
 		if len(bytes.TrimSpace(r.s.Bytes())) == 0 {
 			continue
 		}
-		var l Line
+		var l struct {
+			Line
+			records.Archived
+		}
 		d := json.NewDecoder(bytes.NewReader(r.s.Bytes()))
 		d.UseNumber()
 		if err := d.Decode(&l); err != nil {
-			return nil, fmt.Errorf("line %d: want a run or a version as procaas runs export writes them: %w", r.line, err)
+			return nil, fmt.Errorf("line %d: %s: %w", r.line, wanted, err)
 		}
 		switch {
 		case l.Run != nil:
 			return l.Run, nil
-		case l.Version == nil:
-			return nil, fmt.Errorf("line %d: want a run or a version as procaas runs export writes them", r.line)
+		case l.Version != nil:
+		case l.Recording != nil:
+			return &records.Recorded{RunView: l.RunView, State: l.State, Recording: *l.Recording}, nil
+		case l.ID != "" && l.Pipeline != "":
+			continue // it was not recorded
+		default:
+			return nil, fmt.Errorf("line %d: %s", r.line, wanted)
 		}
 		if err := r.Version(*l.Version); err != nil {
 			return nil, fmt.Errorf("line %d: %w", r.line, err)

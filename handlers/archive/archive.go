@@ -11,7 +11,6 @@ import (
 	"io"
 	"iter"
 
-	"procaas/engine/checkpoint"
 	"procaas/engine/records"
 )
 
@@ -20,7 +19,7 @@ type Format struct {
 	Name        string // as in flags
 	suffix      string // of files
 	contentType string
-	write       func(io.Writer, iter.Seq[checkpoint.RunView]) error
+	write       func(io.Writer, iter.Seq[records.Archived]) error
 }
 
 // Formats lists the formats. The first is the default.

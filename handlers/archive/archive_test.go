@@ -30,27 +30,28 @@ import (
 )
 
 // runs are ended runs with what runs may have.
-func runs(n int) []checkpoint.RunView {
+func runs(n int) []records.Archived {
 	at := time.Date(2026, 1, 31, 12, 0, 0, 123456000, time.UTC)
-	var all []checkpoint.RunView
+	var all []records.Archived
 	for i := range n {
 		ended := at.Add(time.Duration(i) * time.Second)
-		r := checkpoint.RunView{
+		r := records.Archived{RunView: checkpoint.RunView{
 			ID: fmt.Sprintf("run-%03d", i), Pipeline: "pay", Flow: "pay", Key: "k", Status: model.Succeeded, Accepted: at, Finished: &ended,
 			Event:       checkpoint.EventView{ID: fmt.Sprint(i), Source: "shop", Type: "paid", Time: at, Payload: map[string]any{"said": "<ä> & \"b\""}},
 			SharedState: map[string]any{"total": json.Number("12345678901234567890")}, Generation: i,
 			Handlers: []checkpoint.HandlerView{{Path: "pay/a/b", Outcome: "succeeded", Attempts: 1}},
-		}
+		}}
 		if i%2 == 1 {
 			r.Started, r.Status, r.Error, r.Outputs = &at, model.Cancelled, "timeout", map[string]any{"ok": true}
 			r.Labels = map[string]string{"city": "berlin"}
+			r.State, r.Recording = "open", &checkpoint.RunRecording{Calls: []checkpoint.RecordedCall{{Ref: "pay/a/b", Attempt: 1, Took: 7}}}
 		}
 		all = append(all, r)
 	}
 	return all
 }
 
-func part(name string, all []checkpoint.RunView) records.ArchivePart {
+func part(name string, all []records.Archived) records.ArchivePart {
 	return records.ArchivePart{Day: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC), Name: name, Runs: slices.Values(all)}
 }
 
@@ -144,7 +145,7 @@ func TestAFolderHasWholeFilesOnly(t *testing.T) {
 	}
 }
 
-// A line is what the API answers.
+// A line is what the API answers, with the recording of a run that has one.
 func TestALineIsTheAnswerOfTheAPI(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -177,6 +178,9 @@ func TestRowsAreReadBack(t *testing.T) {
 			!strings.Contains(string(r.Handlers), `"pay/a/b"`) {
 			t.Errorf("row %d: have %+v of %+v", i, r, all[i])
 		}
+	}
+	if r := rows[1]; r.State != "open" || string(r.Recording) != `{"calls":[{"ref":"pay/a/b","attempt":1,"took_ns":7}]}` || string(rows[0].Recording) != "null" {
+		t.Errorf("have the recordings %s in %q and %s", r.Recording, r.State, rows[0].Recording)
 	}
 	if want := [2]string{`{"ok":true}`, `{"city":"berlin"}`}; string(rows[1].Outputs) != want[0] || string(rows[1].Labels) != want[1] {
 		t.Errorf("have %s and %s", rows[1].Outputs, rows[1].Labels)

@@ -6,11 +6,11 @@ import (
 	"io"
 	"iter"
 
-	"procaas/engine/checkpoint"
+	"procaas/engine/records"
 )
 
-// writeLines writes each run as a line of JSON, as GET /v1/runs/{id} answers, and compresses all.
-func writeLines(w io.Writer, runs iter.Seq[checkpoint.RunView]) error {
+// writeLines writes each run as a line of JSON, as GET /v1/runs/{id} answers, a recorded one as GET /v1/recordings, and compresses all.
+func writeLines(w io.Writer, runs iter.Seq[records.Archived]) error {
 	z := gzip.NewWriter(w)
 	lines := json.NewEncoder(z)
 	lines.SetEscapeHTML(false)

@@ -8,8 +8,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
-	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/records"
 )
 
 // A Row is a run in a file of Parquet. Its columns have the names of the answers of the API. Those of the event begin with event_.
@@ -40,10 +40,12 @@ type Row struct {
 	Handlers      []byte     `parquet:"handlers,json"`
 	NotUndone     []byte     `parquet:"not_undone,json"`
 	Labels        []byte     `parquet:"labels,json"`
+	State         string     `parquet:"state,dict"`
+	Recording     []byte     `parquet:"recording,json"` // null unless the run was recorded
 }
 
 // rowOf returns the row of a run.
-func rowOf(r checkpoint.RunView) Row {
+func rowOf(r records.Archived) Row {
 	return Row{
 		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: string(r.Status),
 		Accepted: r.Accepted, Started: r.Started, Finished: r.Finished, Generation: int32(r.Generation), Bundle: r.Bundle,
@@ -51,11 +53,12 @@ func rowOf(r checkpoint.RunView) Row {
 		EventID: r.Event.ID, EventSource: r.Event.Source, EventType: r.Event.Type, EventTime: r.Event.Time,
 		EventPayload: model.EncodeJSON(r.Event.Payload), SharedState: model.EncodeJSON(r.SharedState), Outputs: model.EncodeJSON(r.Outputs),
 		Handlers: model.EncodeJSON(r.Handlers), NotUndone: model.EncodeJSON(r.NotUndone), Labels: model.EncodeJSON(r.Labels),
+		State: r.State, Recording: model.EncodeJSON(r.Recording),
 	}
 }
 
 // writeRows writes runs as a file of Parquet.
-func writeRows(w io.Writer, runs iter.Seq[checkpoint.RunView]) error {
+func writeRows(w io.Writer, runs iter.Seq[records.Archived]) error {
 	rows := parquet.NewGenericWriter[Row](w, parquet.Compression(&zstd.Codec{}), parquet.CreatedBy("procaas", "", ""))
 	for r := range runs {
 		if _, err := rows.Write([]Row{rowOf(r)}); err != nil {

@@ -23,7 +23,8 @@ func New() addon.Addon {
 		Name: "archive", New: newProcess, Alerts: alerts,
 		ServeHelp: `With --archive, ended runs go to a folder or a bucket before they leave the store. The store
 notes that it has an archive: from then on no node removes runs that are not archived,
-until a node ends it by --archive none.`,
+until a node ends it by --archive none. Recordings are archived with their runs. Ended tasks
+of the queue are not archived, and leave after --retention.`,
 	}
 }
 

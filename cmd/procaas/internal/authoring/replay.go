@@ -1,6 +1,8 @@
 package authoring
 
 import (
+	"bufio"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
@@ -27,9 +29,11 @@ const replayHelp = `replay runs recorded runs again, by these files: in virtual 
 It reports which runs would call other services, send something else, come to another
 result or take longer. Differences with the same cause are one group.
 
-A server records runs with procaas serve --record 5%. Read them from the server, or from a
-file of procaas runs export. Each run is replayed by its own version first. A run that does
-not come to its recorded end in this way cannot be compared, and the report says why.
+A server records runs with procaas serve --record 5%. Read them from the server, from a file
+of procaas runs export, or from one of an archive in JSON Lines. An archive has no versions of
+the pipelines, so those of its runs come from the server. Each run is replayed by its own
+version first. A run that does not come to its recorded end in this way cannot be compared,
+and the report says why.
 
 Services answer what was recorded, also to a changed request. If the new files make a call
 that was not recorded, the replay assumes that it succeeds if nothing reads its response.
@@ -56,7 +60,7 @@ func replayCommand() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 	}
 	var f replayFlags
-	c.Flags().StringVar(&f.from, "from", "", "file of procaas runs export, instead of a server; - for standard input")
+	c.Flags().StringVar(&f.from, "from", "", "file of procaas runs export or of an archive, instead of a server; - for standard input")
 	c.Flags().StringVar(&f.filter.Pipeline, "pipeline", "", "only runs of this pipeline")
 	c.Flags().StringVar(&f.slower, "slower", "10%", "report runs that take longer by more than this, and by 10ms or more")
 	c.Flags().StringSliceVar(&f.stubs, "stub", nil, "files of stub services that answer calls that were not recorded")
@@ -88,17 +92,21 @@ func (f *replayFlags) replay(q *cli.Call, format flowtest.Format) error {
 		return err
 	}
 	old := &versions{env: env, known: map[string]*replay.Program{}}
+	old.read = func(hash string) (definitions.VersionDetail, error) { return q.Version(q.Ctx, hash) }
 	var next func() (*records.Recorded, error)
 	if f.from == "" {
 		next = q.Recordings(f.filter)
-		old.read = func(hash string) (definitions.VersionDetail, error) { return q.Version(q.Ctx, hash) }
 	} else {
 		file, err := f.open(q.In)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		next = f.chosen(replay.NewReader(file, old.add).Next)
+		plain, err := unpacked(file)
+		if err != nil {
+			return cli.Usagef("--from %s: %w", f.from, err)
+		}
+		next = f.chosen(replay.NewReader(plain, old.add).Next)
 	}
 	report, err := replay.Run(q.Ctx, next, replay.Options{Now: now, Was: old.program, Slower: slower / 100})
 	if err != nil {
@@ -126,6 +134,15 @@ func (f *replayFlags) open(stdin io.Reader) (io.ReadCloser, error) {
 		return nil, cli.Usagef("--from: %w", err)
 	}
 	return file, nil
+}
+
+// unpacked returns the text of a file that may be compressed by gzip, as those of an archive are.
+func unpacked(file io.Reader) (io.Reader, error) {
+	b := bufio.NewReader(file)
+	if magic, err := b.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+		return b, nil // the caller finds what is wrong
+	}
+	return gzip.NewReader(b)
 }
 
 // chosen returns the runs of a file that the flags choose.
@@ -164,7 +181,7 @@ func (f *replayFlags) stubServices(s cli.Streams) (func() (engine.Stubs, error),
 // versions are the definitions of recorded runs.
 type versions struct {
 	env  replay.Env
-	read func(hash string) (definitions.VersionDetail, error) // nil if the file has the versions
+	read func(hash string) (definitions.VersionDetail, error) // reads those that a file has not
 
 	mu    sync.Mutex // guards known
 	known map[string]*replay.Program
@@ -198,12 +215,9 @@ func (v *versions) program(hash string) (*replay.Program, error) {
 	if p != nil {
 		return p, nil
 	}
-	if v.read == nil {
-		return nil, fmt.Errorf("the file has a run of the version %s of the pipelines, and not its files", hash)
-	}
 	d, err := v.read(hash)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the files of the version %s of the pipelines, which a server has: %w", hash, err)
 	}
 	if err := v.add(d); err != nil {
 		return nil, err
