@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -36,6 +37,8 @@ type Bouncer struct {
 	// Direct connects to the server, and URL through PgBouncer.
 	Direct, URL string
 
+	file string // its settings
+	at   int    // its port
 	args []string
 	cmd  *exec.Cmd
 }
@@ -43,14 +46,15 @@ type Bouncer struct {
 // StartBouncer starts PgBouncer, which make test-long ONLY=pooler installs. It ends with the test.
 func StartBouncer(t testing.TB) *Bouncer {
 	t.Helper()
+	return BouncerBefore(t, OwnPostgres(t))
+}
+
+// BouncerBefore is [StartBouncer] with a server that the test has.
+func BouncerBefore(t testing.TB, db *Cluster) *Bouncer {
+	t.Helper()
 	bin, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		bin = "/usr/sbin/pgbouncer"
-	}
-	db := OwnPostgres(t)
-	_, server, err := net.SplitHostPort(db.Addr())
-	if err != nil {
-		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,20 +62,44 @@ func StartBouncer(t testing.TB) *Bouncer {
 	}
 	at := l.Addr().(*net.TCPAddr)
 	l.Close()
-	serverPort, _ := strconv.Atoi(server)
 	// Not in the test's directory, which is closed to other users.
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("procaas-pgbouncer-%d.ini", at.Port))
-	if err := os.WriteFile(file, fmt.Appendf(nil, bouncerConfig, serverPort, at.Port), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { _ = os.Remove(file) })
-	b := &Bouncer{Direct: db.URL, URL: strings.Replace(db.URL, db.Addr(), at.String(), 1), args: []string{bin, "-q", file}}
+	b := &Bouncer{
+		Direct: db.URL, URL: strings.Replace(db.URL, db.Addr(), at.String(), 1), file: file, at: at.Port, args: []string{bin, "-q", file},
+	}
+	b.write(t, db)
 	if os.Getuid() == 0 { // it refuses to run as root
 		b.args = []string{bin, "-q", "-u", "postgres", file}
 	}
 	b.start(t)
 	t.Cleanup(b.kill)
 	return b
+}
+
+// write writes the settings for a server.
+func (b *Bouncer) write(t testing.TB, db *Cluster) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(db.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(b.file, fmt.Appendf(nil, bouncerConfig, server, b.at), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Point makes PgBouncer go to another server. Its clients keep their connections.
+func (b *Bouncer) Point(t testing.TB, db *Cluster) {
+	t.Helper()
+	b.write(t, db)
+	if err := b.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (b *Bouncer) start(t testing.TB) {

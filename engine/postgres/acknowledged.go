@@ -83,15 +83,37 @@ func (a *acknowledged) queueMark(t *tx) {
 	t.queue(readMark).QueryRow(value(&t.mark.xid, &t.mark.lsn, &t.mark.replayed, &t.mark.started))
 }
 
-// note remembers a transaction that has been acknowledged.
-func (a *acknowledged) note(m mark) {
+// note remembers a transaction that a server has committed. The error is [store.ErrLost] if the server has recovered since it, or
+// another one, committed the last transaction, and lacks that. So it must not be acknowledged to anybody. Behind a pooler, no
+// connection is made that would ask a server after a failover.
+func (a *acknowledged) note(m mark) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if m.xid == 0 || m.system == a.last.system && m.lsn < a.last.lsn {
-		return
+	if m.xid == 0 {
+		return nil
+	}
+	last, same := a.last, m.system == a.last.system
+	// An answer that comes late, of a server before the one of the last transaction, says nothing.
+	if late := m.lsn < last.replayed; same && !late && m.recoveredSince(last) && m.replayed <= last.lsn {
+		return store.SetBack(endedAt(m.replayed, last), last.heard)
+	}
+	if same && m.lsn < last.lsn {
+		return nil
 	}
 	m.heard = time.Now()
 	a.last = m
+	return nil
+}
+
+// recoveredSince reports whether the server of m has recovered since it, or another one, wrote another mark.
+func (m mark) recoveredSince(other mark) bool {
+	return m.replayed != 0 && !(m.started.Equal(other.started) && m.replayed == other.replayed)
+}
+
+// endedAt says that the log of a server ended before a transaction.
+func endedAt(end int64, m mark) string {
+	return fmt.Sprintf("its log ended at %s when it was started or promoted, and it has acknowledged a transaction behind %s", formatLSN(end),
+		formatLSN(m.lsn))
 }
 
 // check asks the server of a connection for the last transaction. The error is [store.ErrLost] if
@@ -149,15 +171,14 @@ func (a *acknowledged) checkPrimary(ctx context.Context, c *pgx.Conn) (server, e
 // tell.
 func (s *server) lacks(m mark) string {
 	end := s.lsn
-	if s.replayed != 0 && !(s.started.Equal(m.started) && s.replayed == m.replayed) {
+	if s.recoveredSince(m) {
 		end = s.replayed // it has recovered since; what it has written since may be anything
 	}
 	switch {
 	case m.xid == 0 || s.standby || s.system != m.system:
 		return ""
 	case end <= m.lsn:
-		return fmt.Sprintf("its log ended at %s when it was started or promoted, and it has acknowledged a transaction behind %s",
-			formatLSN(end), formatLSN(m.lsn))
+		return endedAt(end, m)
 	case !s.knows:
 		return fmt.Sprintf("it does not know transaction %d, which it has acknowledged", m.xid)
 	}

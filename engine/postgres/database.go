@@ -185,7 +185,10 @@ func (d *database) once(ctx context.Context, do func(*tx) error) (err error) {
 		}
 		return err
 	}
-	d.acked.note(t.mark)
+	if err := d.acked.note(t.mark); err != nil {
+		d.hints.horizon.lower(headOfQueue) // it was written, to a server that was set back
+		return err
+	}
 	if t.ready {
 		d.hints.hint(t.first) // not before the commit, because a node that looks sooner finds nothing
 	}
