@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,8 +42,8 @@ func TestRunsOfEarlierVersionsEnd(t *testing.T) {
 	t.Parallel()
 	for _, dir := range earlierVersions(t) {
 		for _, kind := range kindsOf(dir) {
-			if kind == "cells" {
-				continue // its runs are those of postgres
+			if kind == "cells" || kind == "canary" || kind == "shadow" {
+				continue // the runs of cells are those of postgres; for the others, see TestTrialsOfEarlierVersionsEnd
 			}
 			t.Run(filepath.Base(dir)+"/"+kind, func(t *testing.T) {
 				t.Parallel()
@@ -150,5 +152,135 @@ func score(t *testing.T, c *client.Client) {
 		if _, err := client.Send[json.RawMessage](t.Context(), c, http.MethodPost, "/v1/queues/complete", body, nil); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestTrialsOfEarlierVersionsEnd goes on with a canary and with a version in the shadow that an earlier version began. Each run ends by the
+// version that it began with, and people decide about the trial.
+func TestTrialsOfEarlierVersionsEnd(t *testing.T) {
+	t.Parallel()
+	for _, dir := range earlierVersions(t) {
+		for kind, end := range map[string]func(*trialStore){"canary": endCanary, "shadow": endShadow} {
+			if slices.Contains(kindsOf(dir), kind) {
+				t.Run(filepath.Base(dir)+"/"+kind, func(t *testing.T) {
+					t.Parallel()
+					end(openTrial(t, dir, kind))
+				})
+			}
+		}
+	}
+}
+
+// A trialStore is a node on an earlier store with a trial.
+type trialStore struct {
+	*operated
+	was, tried string // the versions
+	old        bool   // its runs have waited for longer than they may, and failed
+}
+
+func openTrial(t *testing.T, dir, kind string) *trialStore {
+	t.Helper()
+	o := &operated{t: t, dir: filepath.Join("..", "..", "testdata", "stores", "trial")}
+	o.server = startNode(t, earlierStore(t, dir, kind).Store, filepath.Join(o.dir, "order.yaml"))
+	o.client = client.New(o.server, "")
+	v, err := o.client.Canary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &trialStore{o, v.Old, v.New, time.Since(*v.Began) > longestWait}
+}
+
+// order submits an order, and returns the version that its run uses.
+func (s *trialStore) order(key, id string) string {
+	s.t.Helper()
+	receipt, err := s.client.SubmitEvent(s.t.Context(), wire.Event{Type: "order", Key: key, ID: id})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var version string
+	eventually(s.t, "the run to wait", func() bool {
+		r, err := s.client.Run(s.t.Context(), receipt.Run)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		version = r.Bundle
+		return r.Status == model.Parked
+	})
+	return version
+}
+
+// approve lets the waiting runs of all keys go on, and returns how many have ended by each version. The price that a run has computed says
+// which version it was.
+func (s *trialStore) approve() map[string]int {
+	s.t.Helper()
+	page, err := s.client.Runs(s.t.Context(), store.RunFilter{Status: model.Parked, Limit: 100})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	by := map[string]int{}
+	for _, waits := range page.Items {
+		if _, err := s.client.SubmitEvent(s.t.Context(), wire.Event{Type: "approved", Key: waits.Key, ID: "approved-" + waits.ID}); err != nil {
+			s.t.Fatal(err)
+		}
+		eventually(s.t, "the run to end", func() bool {
+			r, err := s.client.Run(s.t.Context(), waits.ID)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if !r.Status.Ended() {
+				return false
+			}
+			want := map[string]string{s.was: "11", s.tried: "22"}[r.Bundle]
+			if have := fmt.Sprint(r.SharedState["price"]); r.Status != model.Succeeded || want == "" || have != want {
+				s.t.Errorf("want the price %s of version %.12s, have %s, %s", want, r.Bundle, have, r.Status)
+			}
+			by[r.Bundle]++
+			return true
+		})
+	}
+	return by
+}
+
+func endCanary(s *trialStore) {
+	s.command(0, "running at 50% of keys", "release", "canary")
+	page, err := s.client.Runs(s.t.Context(), store.RunFilter{Bundle: s.tried, Limit: 100})
+	if err != nil || len(page.Items) == 0 {
+		s.t.Fatal("want runs on the version that is tried, have", page, err)
+	}
+	if s.old {
+		s.command(0, "at 100% of keys", "release", "promote")
+		return
+	}
+	if by := s.approve(); by[s.tried] != len(page.Items) || by[s.was] != 10-len(page.Items) || by[s.was] < 2 {
+		s.t.Errorf("want %d of 10 runs ended by the version that is tried, have %v", len(page.Items), by)
+	}
+	chosen := page.Items[0].Key
+	if version := s.order(chosen, "again"); version != s.tried {
+		s.t.Errorf("want key %s to stay with the version that is tried, have %s", chosen, version)
+	}
+	s.command(0, "at 100% of keys", "release", "promote", "--reason", "it is well")
+	if version := s.order("old-1", "after"); version != s.tried {
+		s.t.Errorf("want all keys on the version after it was promoted, have %s", version)
+	}
+	s.approve()
+}
+
+func endShadow(s *trialStore) {
+	s.command(0, "(?s)running, 100% of the ended runs.*1 different", "release", "canary")
+	if s.old {
+		s.command(0, "", "release", "rollback")
+		return
+	}
+	if by := s.approve(); by[s.was] != 1 || by[s.tried] != 0 {
+		s.t.Errorf("want the run that waits ended by its version, have %v", by)
+	}
+	eventually(s.t, "the replay of the run", func() bool {
+		v, err := s.client.Canary(s.t.Context())
+		return err == nil && v.Shadow.Total().Different == 2
+	})
+	s.command(0, "", "release", "rollback", "--reason", "it is not well")
+	s.command(0, "rolled back", "release", "canary")
+	if version := s.order("fresh", "after"); version != s.was {
+		s.t.Errorf("want the version of before, have %s", version)
 	}
 }

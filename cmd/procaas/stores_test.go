@@ -69,8 +69,8 @@ func earlierVersions(t *testing.T) (dirs []string) {
 // kindsOf returns the kinds of stores of a version.
 func kindsOf(dir string) []string {
 	kinds := []string{"sqlite", "postgres", "cells"}
-	if filepath.Base(dir) != "131cd4df" { // it had no encryption
-		kinds = append(kinds, "sealed")
+	if filepath.Base(dir) != "131cd4df" { // it had no encryption, and no trials
+		kinds = append(kinds, "sealed", "sealed-postgres", "canary", "shadow")
 	}
 	return kinds
 }
@@ -80,7 +80,7 @@ func earlierStore(t *testing.T, dir, kind string) serve.Flags {
 	t.Helper()
 	f := serve.Flags{Migrate: true}
 	switch kind {
-	case "sqlite", "sealed":
+	case "sqlite", "sealed", "canary", "shadow":
 		path := filepath.Join(t.TempDir(), "store.db")
 		if err := os.WriteFile(path, unzip(t, filepath.Join(dir, kind+".db.gz")), 0o600); err != nil {
 			t.Fatal(err)
@@ -89,8 +89,11 @@ func earlierStore(t *testing.T, dir, kind string) serve.Flags {
 		if kind == "sealed" {
 			f.Keys = filepath.Join(dir, "..", "keys.json")
 		}
-	case "postgres":
-		f.Store = restore(t, filepath.Join(dir, "postgres.sql.gz"))
+	case "postgres", "sealed-postgres":
+		f.Store = restore(t, filepath.Join(dir, kind+".sql.gz"))
+		if kind != "postgres" {
+			f.Keys = filepath.Join(dir, "..", "keys.json")
+		}
 	case "cells":
 		f.Store = restore(t, filepath.Join(dir, "home.sql.gz"))
 		if err := f.Set("cell", "b="+restore(t, filepath.Join(dir, "b.sql.gz"))); err != nil {

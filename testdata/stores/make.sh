@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# make.sh PROCAAS DIR: makes the stores of this folder by the binary of a version, in a PostgreSQL of testdb:
+# make.sh PROCAAS DIR [KIND…]: makes the stores of this folder by the binary of a version, in a PostgreSQL of testdb. KIND chooses some
+# of sqlite, sealed, cells, postgres, sealed-postgres, canary and shadow:
 #
 #   git worktree add /tmp/version VERSION && (cd /tmp/version && go build -o /tmp/procaas ./cmd/procaas)
 #   go run ./engine/enginetest/testdb -- testdata/stores/make.sh /tmp/procaas testdata/stores/VERSION
 #
 # It needs psql, pg_dump, curl, jq, python3, and the ports 18390 to 18392 of this machine.
 set -euo pipefail
-procaas=$1 dir=$2 here=$(cd "$(dirname "$0")" && pwd)
+procaas=$1 dir=$2 kinds=${*:3}
+kinds=${kinds:-sqlite sealed cells postgres sealed-postgres canary shadow}
+here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$dir"
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
@@ -95,18 +98,24 @@ fill() { # fills the store that the flags name
 	kill $node
 	wait $node
 }
-start() {
-	"$procaas" serve --listen 127.0.0.1:18390 --name corpus --log-format text -p "$work/flows" "$@" >>"$work/node.log" 2>&1 &
+start() { # starts a node on the definition in $flows
+	"$procaas" serve --listen 127.0.0.1:18390 --name corpus --log-format text -p "$flows" "$@" >>"$work/node.log" 2>&1 &
 	node=$!
 	until_ok curl -sSf "$PROCAAS_SERVER/readyz"
 }
+flows=$work/flows
+makes() { case " $kinds " in *" $1 "*) ;; *) return 1 ;; esac } # whether a kind is wanted
 
-fill --store "sqlite:$work/store.db"
-gzip -9nc "$work/store.db" >"$dir/sqlite.db.gz"
 cp "$here/keys.json" "$work/keys.json"
 chmod 600 "$work/keys.json"
-fill --store "sqlite:$work/sealed.db" --encryption-keys "$work/keys.json"
-gzip -9nc "$work/sealed.db" >"$dir/sealed.db.gz"
+if makes sqlite; then
+	fill --store "sqlite:$work/store.db"
+	gzip -9nc "$work/store.db" >"$dir/sqlite.db.gz"
+fi
+if makes sealed; then
+	fill --store "sqlite:$work/sealed.db" --encryption-keys "$work/keys.json"
+	gzip -9nc "$work/sealed.db" >"$dir/sealed.db.gz"
+fi
 
 # Dumps name no schema: a test loads each into a schema of its own. Nodes refuse a dump on another server than that where others wrote, so
 # it says nothing of the server.
@@ -119,10 +128,55 @@ at() { # the address of an empty schema
 	psql -q "$PROCAAS_TEST_POSTGRES" -c "create schema $1" >&2
 	case $PROCAAS_TEST_POSTGRES in *\?*) echo "$PROCAAS_TEST_POSTGRES&search_path=$1" ;; *) echo "$PROCAAS_TEST_POSTGRES?search_path=$1" ;; esac
 }
-home=$(at corpus_home) b=$(at corpus_b) whole=$(at corpus_whole)
-fill --store "$home" --cell "b=$b"
-dump corpus_home home
-dump corpus_b b
-cp "$here"/maps/* "$work/flows"
-fill --store "$whole"
-dump corpus_whole postgres
+if makes cells; then
+	home=$(at corpus_home) b=$(at corpus_b)
+	fill --store "$home" --cell "b=$b"
+	dump corpus_home home
+	dump corpus_b b
+fi
+if makes sealed-postgres; then
+	whole=$(at corpus_sealed)
+	fill --store "$whole" --encryption-keys "$work/keys.json"
+	dump corpus_sealed sealed-postgres
+fi
+if makes postgres; then
+	cp "$here"/maps/* "$work/flows"
+	whole=$(at corpus_whole)
+	fill --store "$whole"
+	dump corpus_whole postgres
+fi
+
+# The stores with a trial have runs of both versions that wait. Their nodes are killed.
+flows=$work/trial
+parked() { [ "$("$procaas" runs list --status parked | grep -c order)" = "$1" ]; }
+if makes canary; then
+	mkdir "$flows" && cp "$here"/trial/*.yaml "$flows"
+	start --store "sqlite:$work/canary.db"
+	for key in old-1 old-2; do "$procaas" submit --type order --key $key --id $key; done
+	until_ok parked 2
+	cp "$here"/trial/next/*.yaml "$flows"
+	"$procaas" release reload --canary 50% --hold --reason corpus
+	for n in 1 2 3 4 5 6 7 8; do "$procaas" submit --type order --key "key-$n" --id "key-$n"; done
+	until_ok parked 10
+	kill -9 $node
+	wait $node || true
+	start --store "sqlite:$work/canary.db"
+	kill $node
+	wait $node
+	gzip -9nc "$work/canary.db" >"$dir/canary.db.gz"
+	rm -r "$flows"
+fi
+if makes shadow; then
+	mkdir "$flows" && cp "$here"/trial/*.yaml "$flows"
+	start --store "sqlite:$work/shadow.db"
+	cp "$here"/trial/next/*.yaml "$flows"
+	"$procaas" release reload --shadow 100% --reason corpus
+	for key in ended waits; do "$procaas" submit --type order --key $key --id $key; done
+	until_ok parked 2
+	"$procaas" submit --type approved --key ended --id approved-1
+	replayed() { "$procaas" release canary | grep -q '1 different'; }
+	until_ok replayed
+	kill $node
+	wait $node
+	gzip -9nc "$work/shadow.db" >"$dir/shadow.db.gz"
+fi
