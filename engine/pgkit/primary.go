@@ -9,7 +9,7 @@ import (
 
 // OnlyPrimary makes connections only to servers that take writes, as target_session_attrs=read-write does, and tries the hosts of an
 // address in turn. Otherwise a pool that finds only a standby, while the primary is away, keeps these connections when the primary is
-// back, and each write on them fails until they are an hour old.
+// back. Then each write on them fails until they are an hour old.
 func OnlyPrimary(c *pgx.ConnConfig) {
 	c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 }
