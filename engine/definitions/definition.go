@@ -51,6 +51,8 @@ type Definition struct {
 
 	Degrades map[string]bool // pipelines with a handler that has a fallback, by id
 
+	Instant map[string]bool // types of events whose runs end as soon as they begin, whichever pipeline serves them
+
 	Fallbacks *fallback.Rules // the rules of its fallbacks; nil if no handler has one
 
 	aheads sync.Map // path → the handlers that runs may reach from there, a []*Step
@@ -72,7 +74,7 @@ func newDefinition(
 	d := &Definition{
 		Bundle: b, ByID: map[string]*planner.Plan{}, Client: outbound.ForServices(b, maxConns, targets, log),
 		Declared: map[string]any{}, contracts: map[string]*contracts.Contract{}, From: map[string]map[string][]string{},
-		Needed: map[string]bool{}, Degrades: map[string]bool{},
+		Needed: map[string]bool{}, Degrades: map[string]bool{}, Instant: map[string]bool{},
 	}
 	d.Secured = certificates.Secured(d.Client, b)
 	m := planner.NewPlanner(b, types)
@@ -101,6 +103,10 @@ func newDefinition(
 	}
 	slices.Sort(d.Events)
 	d.Events = slices.Compact(d.Events)
+	for _, event := range d.Events {
+		served := b.On(event)
+		d.Instant[event] = len(served) > 0 && !slices.ContainsFunc(served, func(p *tree.Pipeline) bool { return !d.ByID[p.ID].IsInstant() })
+	}
 	for _, p := range b.Pipelines {
 		d.times = append(d.times, p.LiveTimes()...)
 	}

@@ -41,6 +41,10 @@ type Parts struct {
 
 // A Room is the node's room for runs that begin as soon as their events are stored.
 type Room interface {
+	// Foresee decides runs that end as soon as they begin, and sets [model.Intake].End of them. They need no room. The result is nil
+	// if there are none. Otherwise the caller must call Take of it, after the events were stored or not.
+	Foresee(runs []model.Intake) Foresight
+
 	// Reserve reserves room for up to the given number of runs. If there is not room for all, it
 	// also reserves kept places for as many runs as low returns. low gets the number of runs that
 	// have room, and the node's share of the runs. The caller must call Take of the holder.
@@ -60,6 +64,16 @@ type Reservation struct {
 type Holder interface {
 	// Take starts the runs that the store assigned to the node, and frees the rest of the room.
 	Take(r Reservation, results []store.Accepted, err error)
+}
+
+// A Foresight has runs that were decided before their events are stored.
+type Foresight interface {
+	// Node is the number of the node that has decided them.
+	Node() int64
+
+	// Take tells of the runs that the store has with their ends, and forgets all. It gets the results of the store, none if the
+	// events were not stored.
+	Take(results []store.Accepted)
 }
 
 // NewAcceptor makes an Acceptor.
@@ -266,24 +280,27 @@ type transaction struct{ *Acceptor }
 // Write implements [writes.Shared].
 func (t transaction) Write(runs []model.Intake) []accepted { return t.accept(runs) }
 
-// accept stores a batch of events. Runs that may start at once belong to this node in the same
-// transaction, as far as it has room and no other runs wait.
-func (a *Acceptor) accept(runs []model.Intake) []accepted {
-	ctx, cancel := context.WithTimeout(context.Background(), clock.StoreTimeout)
-	defer cancel()
-	now, owned := a.Now(), 0
-	split, bundle := a.Library.Serving().String(), a.Library.Present().Bundle
+// reserve reserves room for runs whose end is not known, and marks those that begin on this node in the transaction of their events. That
+// saves the claim, and the wait for it. Runs that end at once belong to this node, too, and take no room.
+func (a *Acceptor) reserve(runs []model.Intake, now time.Time) Reservation {
+	bundle := a.Library.Present().Bundle
+	begin := 0
+	for i := range runs {
+		if runs[i].Own = runs[i].End != nil; !runs[i].Own {
+			begin++
+		}
+	}
 	var low []int
-	room := a.Room.Reserve(len(runs), func(room, share int) int {
-		low = a.Turns.Low(bundle, runs[room:], share, now)
+	rest := runs // what does not begin with the first ones
+	room := a.Room.Reserve(begin, func(room, share int) int {
+		rest = behind(runs, room)
+		low = a.Turns.Low(bundle, rest, share, now)
 		return len(low)
 	})
-	// A run for which this node has room becomes its own in the same transaction. That saves the
-	// claim, and the wait for it.
+	owned := 0
 	for i := range runs {
-		runs[i].Bundle = model.VersionFor(split, runs[i].Flow, runs[i].Key)
-		runs[i].Own = owned < room.Runs && !runs[i].Event.At.After(now)
-		if runs[i].Own {
+		if r := &runs[i]; r.End == nil && owned < room.Runs && !r.Event.At.After(now) {
+			r.Own = true
 			owned++
 		}
 	}
@@ -291,16 +308,50 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 		a.Turns.Free()
 	}
 	for _, i := range low[:room.Kept] {
-		runs[room.Runs+i].Own = true
+		rest[i].Own = true
 	}
 	a.Metrics.Passed.Add(float64(room.Kept))
-	if owned < len(runs) {
+	if owned < begin {
 		a.Turns.Queue(bundle, runs, now)
+	}
+	return room
+}
+
+// behind returns the runs behind the first ones whose end is not known.
+func behind(runs []model.Intake, first int) []model.Intake {
+	for i := range runs {
+		if first == 0 {
+			return runs[i:]
+		}
+		if runs[i].End == nil {
+			first--
+		}
+	}
+	return nil
+}
+
+// accept stores a batch of events. Runs that may start at once belong to this node in the same
+// transaction, as far as it has room and no other runs wait.
+func (a *Acceptor) accept(runs []model.Intake) []accepted {
+	ctx, cancel := context.WithTimeout(context.Background(), clock.StoreTimeout)
+	defer cancel()
+	now := a.Now()
+	split := a.Library.Serving().String()
+	for i := range runs {
+		runs[i].Bundle, runs[i].Own, runs[i].End = model.VersionFor(split, runs[i].Flow, runs[i].Key), false, nil
+	}
+	ahead := a.Room.Foresee(runs)
+	room := a.reserve(runs, now)
+	if ahead != nil && room.Node == 0 {
+		room.Node = ahead.Node()
 	}
 	began := time.Now()
 	ended := a.Writes.Begin(began)
 	results, err := a.Inbox.Accept(ctx, room.Node, runs)
 	ended()
+	if ahead != nil {
+		ahead.Take(results)
+	}
 	if room.Holder != nil {
 		room.Holder.Take(room, results, err)
 	}

@@ -128,7 +128,7 @@ func (t *Turns) lane(r *model.Intake) model.Lane {
 	return l
 }
 
-// wanting returns the lanes that have waiting runs, and those of some runs.
+// wanting returns the lanes that have waiting runs, and those of some runs. Runs whose end is known want no room.
 func (t *Turns) wanting(runs []model.Intake) iter.Seq[model.Lane] {
 	return func(yield func(model.Lane) bool) {
 		for l := range t.next {
@@ -137,7 +137,7 @@ func (t *Turns) wanting(runs []model.Intake) iter.Seq[model.Lane] {
 			}
 		}
 		for i := range runs {
-			if !yield(t.lane(&runs[i])) {
+			if runs[i].End == nil && !yield(t.lane(&runs[i])) {
 				return
 			}
 		}

@@ -55,7 +55,7 @@ func (t *Turns) Kept(now time.Time) int {
 }
 
 // Low returns the indexes of the runs that may have a kept place on a node with a share of the runs.
-// An event with a low priority, a tolerance or a later time may wait.
+// An event with a low priority, a tolerance or a later time may wait, and a run whose end is known needs none.
 func (t *Turns) Low(b *tree.Bundle, runs []model.Intake, share int, now time.Time) (low []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *Turns) Low(b *tree.Bundle, runs []model.Intake, share int, now time.Tim
 	var parts parts
 	for i := range runs {
 		ev, l := &runs[i].Event, t.lane(&runs[i])
-		mayWait := ev.Priority < 0 || ev.DelayTolerance > 0 || ev.At.After(now)
+		mayWait := runs[i].End != nil || ev.Priority < 0 || ev.DelayTolerance > 0 || ev.At.After(now)
 		if mayWait || t.kept.runs[model.Lane{Pipeline: l.Pipeline, Source: l.Source}] >= half {
 			continue
 		}

@@ -190,6 +190,12 @@ func (m *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 		}
 		if in.Own && node != 0 && m.isReady(r, m.now()) {
 			c := m.give(r, node, in.Bundle)
+			if in.EndsWith(c.Bundle) {
+				m.apply(r, in.End.Change, nil)
+				r.inOrder(in.End.Began)
+				out[i].Ended = true
+				continue
+			}
 			out[i].Claimed = &c
 			continue
 		}
@@ -199,6 +205,17 @@ func (m *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 		m.hint()
 	}
 	return out, nil
+}
+
+// inOrder corrects the times of an ended run, which began by the clock of its node.
+func (r *memoryRun) inOrder(began time.Time) {
+	if began.Before(r.accepted) {
+		r.accepted = began
+	}
+	r.started = r.accepted
+	if r.ended.Before(began) {
+		r.ended = began
+	}
 }
 
 // encode encodes events, so that no memory is shared with the engine.

@@ -87,6 +87,15 @@ type Change struct {
 	Shared []byte
 }
 
+// IsPlainEnd reports whether a run has succeeded and leaves nothing behind: no event, no change of its key, and nobody who waits for it.
+// So nothing has to be read to write it.
+func (c *Change) IsPlainEnd() bool {
+	touchesOthers := len(c.Emit) > 0 || len(c.Take) > 0 || c.Wakes != ""
+	changesKey := c.State != "" || len(c.Shared) > 0
+	says := c.FailedPath != "" || c.Error != "" || c.ErrorClass != "" || c.Reason != ""
+	return c.Status == Succeeded && !touchesOthers && !changesKey && !says
+}
+
 // A Taken is a pending run whose event another run has taken.
 type Taken struct {
 	Run    string
@@ -166,6 +175,22 @@ type Intake struct {
 	// From lists the states in which the automaton accepts the event. The empty state is that of an
 	// entity that no event has reached. Nil accepts the event in any state.
 	From []string
+
+	// End is how the run ends, if the accepting node has decided that before: see [Ending]. Nil if it has not. Only with Own.
+	End *Ending
+}
+
+// An Ending is the end of a run that makes no call and has no place in the order of a key. Its node decides it before the event is
+// stored, so the run needs no room, and the store keeps it as ended at once. A run whose event is not stored has never been.
+type Ending struct {
+	Change           // a plain end, of version 0: see [Change.IsPlainEnd]
+	Began  time.Time // by the store's clock, as the node knows it
+}
+
+// EndsWith reports whether the run is stored with its End, if it may begin at once with this definition. A run that would begin with
+// another one, which the store has learned of since, is the node's to work on.
+func (in *Intake) EndsWith(bundle string) bool {
+	return in.End != nil && !in.Ordered && in.End.Bundle == bundle
 }
 
 // Patience is how long after its due time the run's place in the queue is.

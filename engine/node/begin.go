@@ -55,7 +55,7 @@ func (j *job) begin() bool {
 	if one, ok := j.n.d.Memory.One(); ok {
 		start.Most = one
 	}
-	start.Record = 100*model.Chance(c.ID, "recording") < j.n.d.Record || j.n.d.Library.Shadow().Shadows(c.ID)
+	start.Record = j.n.records(c.ID) || j.n.d.Library.Shadow().Shadows(c.ID)
 	if errors.Is(err, store.ErrDamaged) {
 		return j.setAside(err)
 	}

@@ -167,9 +167,13 @@ func (n *node) take(asked int, runs []*store.Claimed) {
 func (n *node) Take(r intake.Reservation, results []store.Accepted, err error) {
 	asked := r.Runs + r.Kept
 	var claimed []*store.Claimed
+	begun := 0
 	for _, r := range results {
 		if r.Claimed != nil {
 			claimed = append(claimed, r.Claimed)
+		}
+		if r.Claimed != nil || r.Ended {
+			begun++
 		}
 	}
 	switch {
@@ -183,10 +187,10 @@ func (n *node) Take(r intake.Reservation, results []store.Accepted, err error) {
 			n.lost.Store(true)
 		}
 	}
-	if asked > 0 {
+	if asked > 0 || len(claimed) > 0 {
 		n.take(asked, claimed)
 	}
-	if len(claimed) < len(results) || err != nil {
+	if begun < len(results) || err != nil {
 		n.nudge()
 	}
 }

@@ -107,37 +107,7 @@ func (j *job) commit(c model.Change) error {
 	err := j.n.steps.commit(c)
 	switch {
 	case err == nil:
-		j.version++
-		j.claimed.Checkpoint, j.claimed.Bundle, j.claimed.Pipeline = c.Checkpoint, c.Bundle, c.Pipeline
-		if c.Progress && j.claimed.Losses > 0 {
-			j.claimed.Losses = 0
-			j.n.suspects.clear(j.claimed.ID)
-		}
-		if len(c.Emit) > 0 {
-			j.n.nudge()
-		}
-		j.took(c)
-		j.n.d.Watch.Saved(j.claimed.ID)
-		if c.Status.Ended() {
-			j.n.d.Watch.Ended(store.RunRecord{
-				ID: c.Run, Status: c.Status, Pipeline: c.Pipeline, Bundle: c.Bundle, Outputs: j.run.Outputs(), Version: j.version,
-				FailedPath: c.FailedPath, Error: c.Error, ErrorClass: c.ErrorClass, Reason: c.Reason,
-			})
-			failed := c.Status == model.Failed || c.Status == model.Cancelled && c.FailedPath != "" // undone after an error
-			j.n.d.Stats.Left(c.Pipeline, len(c.Checkpoint), j.n.d.Clock.Now())
-			j.n.d.Stats.RunEnded(c.Pipeline, c.Status, failed, j.n.d.Clock.Now().Sub(j.claimed.Accepted), time.Now())
-			if t := j.n.d.Library.Shadow(); j.run != nil && t.Shadows(c.Run) {
-				j.n.d.Shadow(t, c.Pipeline, c.Run)
-			}
-		}
-		if c.Status == model.Failed && model.IsUndo(c.FailedPath) {
-			j.n.d.Metrics.NotUndone.Inc()
-		}
-		if c.Status == model.Failed {
-			j.at(c.FailedPath).Warn("run failed", "error", c.Error)
-		}
-		j.notice(c)
-		j.trace.Saved(j.run, c, j.n.d.Clock.Now())
+		j.saved(c)
 	case errors.Is(err, store.ErrStale):
 		j.at("").Warn("run has moved on without this node, its progress here is dropped")
 	case errors.Is(err, store.ErrCancelled), errors.Is(err, store.ErrFenced), j.n.ctx.Err() != nil:
@@ -147,6 +117,41 @@ func (j *job) commit(c model.Change) error {
 		j.fail("", fmt.Errorf("save: %w", err))
 	}
 	return err
+}
+
+// saved notes what the store has of the run now, and tells those who want to know.
+func (j *job) saved(c model.Change) {
+	j.version++
+	j.claimed.Checkpoint, j.claimed.Bundle, j.claimed.Pipeline = c.Checkpoint, c.Bundle, c.Pipeline
+	if c.Progress && j.claimed.Losses > 0 {
+		j.claimed.Losses = 0
+		j.n.suspects.clear(j.claimed.ID)
+	}
+	if len(c.Emit) > 0 {
+		j.n.nudge()
+	}
+	j.took(c)
+	j.n.d.Watch.Saved(j.claimed.ID)
+	if c.Status.Ended() {
+		j.n.d.Watch.Ended(store.RunRecord{
+			ID: c.Run, Status: c.Status, Pipeline: c.Pipeline, Bundle: c.Bundle, Outputs: j.run.Outputs(), Version: j.version,
+			FailedPath: c.FailedPath, Error: c.Error, ErrorClass: c.ErrorClass, Reason: c.Reason,
+		})
+		failed := c.Status == model.Failed || c.Status == model.Cancelled && c.FailedPath != "" // undone after an error
+		j.n.d.Stats.Left(c.Pipeline, len(c.Checkpoint), j.n.d.Clock.Now())
+		j.n.d.Stats.RunEnded(c.Pipeline, c.Status, failed, j.n.d.Clock.Now().Sub(j.claimed.Accepted), time.Now())
+		if t := j.n.d.Library.Shadow(); j.run != nil && t.Shadows(c.Run) {
+			j.n.d.Shadow(t, c.Pipeline, c.Run)
+		}
+	}
+	if c.Status == model.Failed && model.IsUndo(c.FailedPath) {
+		j.n.d.Metrics.NotUndone.Inc()
+	}
+	if c.Status == model.Failed {
+		j.at(c.FailedPath).Warn("run failed", "error", c.Error)
+	}
+	j.notice(c)
+	j.trace.Saved(j.run, c, j.n.d.Clock.Now())
 }
 
 // took counts how long the stages took that the run has completed since its last commit, and the run itself. A stage counts

@@ -238,6 +238,20 @@ func (p *Plan) Notifications() []*tree.Notification {
 	return slices.Concat(p.Pipeline.Notify, p.Flow.Notify)
 }
 
+// instantMost is how many handlers a pipeline has at most whose runs are instant.
+const instantMost = 16
+
+// IsInstant reports whether a run that nothing holds up ends as soon as it begins, and nobody but readers of the run hears of it: each
+// handler computes, once.
+func (p *Plan) IsInstant() bool {
+	if p.Flow != nil || p.EndsOrderly() || len(p.Detached) > 0 || len(p.Steps) > instantMost {
+		return false
+	}
+	return !slices.ContainsFunc(p.Steps, func(s *Step) bool {
+		return !s.Computes() || s.Callee != nil || s.Handler.ForEach != nil || s.Handler.Await != nil
+	})
+}
+
 // Regular returns how many stages a run goes through before that of finally.
 func (p *Plan) Regular() int {
 	if p.Final != nil {

@@ -31,7 +31,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 			return nil, fmt.Errorf("commit: run %s: %w", changes[i].Run, errTwice)
 		}
 		seen[changes[i].Run] = true
-		plain = plain && (isCheckpoint(&changes[i]) || isPlainEnd(&changes[i]))
+		plain = plain && (isCheckpoint(&changes[i]) || changes[i].IsPlainEnd())
 	}
 	err := s.db.tx(ctx, func(t *tx) error {
 		// The transaction may run again, and nothing of the first try must be left.

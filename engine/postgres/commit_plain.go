@@ -22,15 +22,6 @@ func isCheckpoint(c *model.Change) bool {
 	return c.Status == model.Running && len(c.Emit) == 0 && len(c.Take) == 0
 }
 
-// isPlainEnd reports whether a run ends and leaves nothing behind, so that nothing has to be read
-// to write it.
-func isPlainEnd(c *model.Change) bool {
-	touchesOthers := len(c.Emit) > 0 || len(c.Take) > 0 || c.Wakes != ""
-	changesKey := c.State != "" || len(c.Shared) > 0
-	says := c.FailedPath != "" || c.Error != "" || c.ErrorClass != "" || c.Reason != ""
-	return c.Status == model.Succeeded && !touchesOthers && !changesKey && !says
-}
-
 // saveCheckpoints has all conditions of a change in itself: the version, the owner, no cancel, and a node that is not gone. So it needs
 // no read and no lock before it. It returns the runs that it has saved, and all others are refused.
 const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint,

@@ -19,7 +19,7 @@ type intake struct {
 	model.Intake
 	event  []byte
 	due    time.Time
-	place  place
+	place  place // ended for a run that is stored with its end
 	node   int64
 	result store.Accepted
 	left   bool  // it is not stored
@@ -82,11 +82,14 @@ func (t *tx) acceptPlain(ctx context.Context, node int64, in []*intake) error {
 	var accepted []time.Time
 	t.lockNode(node)
 	(&keyring{}).place(in, node, time.Time{})
-	t.queueInsert(insertPlain, in, node, nil).Query(rows(&accepted, pgx.RowTo[time.Time]))
+	ended := t.queueEnded(in, node, nil)
+	if q := t.queueInsert(insertPlain, in, node, nil); q != nil {
+		q.Query(rows(&accepted, pgx.RowTo[time.Time]))
+	}
 	if err := t.commit(ctx); err != nil {
 		return err
 	}
-	if len(accepted) == 0 {
+	if len(accepted) == 0 && len(*ended) == 0 {
 		return store.ErrFenced
 	}
 	for _, r := range in {
@@ -127,6 +130,7 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	if len(again) > 0 {
 		t.queue(writeNothing)
 	}
+	t.queueEnded(in, node, &at.now)
 	t.queueInsert(insertRuns, in, node, &at.now)
 	t.queueStir(keys.heard(in))
 	if err := sqlstore.Audit(ctx, t, reruns(in)...); err != nil {
@@ -291,12 +295,17 @@ func (k *keyring) place(in []*intake, node int64, now time.Time) {
 			r.place, e.busy = ready, r.Ordered
 		}
 		e.pending, e.used = e.pending || r.Ordered && r.place != scheduled, true
-		if r.place == ready && r.Own && node != 0 {
-			r.place, r.node = running, node
-			r.result.Claimed = &store.Claimed{
-				ID: r.ID, Event: r.Event, Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Block: r.Block,
-				Accepted: now.UTC(), Pipeline: r.Pipeline, Bundle: r.Bundle, Entity: e.EntityState,
-			}
+		if r.place != ready || !r.Own || node == 0 {
+			continue
+		}
+		if r.EndsWith(r.Bundle) {
+			r.place, r.result.Ended = ended, true
+			continue
+		}
+		r.place, r.node = running, node
+		r.result.Claimed = &store.Claimed{
+			ID: r.ID, Event: r.Event, Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Block: r.Block,
+			Accepted: now.UTC(), Pipeline: r.Pipeline, Bundle: r.Bundle, Entity: e.EntityState,
 		}
 	}
 }
@@ -354,11 +363,11 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 	var event pgtype.FlatArray[[]byte]
 	var labels pgtype.FlatArray[*string] // ends with the last event that has labels; missing ones are null
 	for _, r := range in {
-		if r.left {
+		if r.left || r.place == ended {
 			continue
 		}
-		if text := model.StoredLabels(r.Event.Labels); text != "" {
-			labels = append(append(labels, make([]*string, len(id)-len(labels))...), &text)
+		if text := labelsOf(r); text != nil {
+			labels = append(append(labels, make([]*string, len(id)-len(labels))...), text)
 		}
 		id = append(id, r.ID)
 		flow = append(flow, r.Flow)
@@ -381,6 +390,51 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 		return nil
 	}
 	return t.queue(insert, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event, writer, labels)
+}
+
+// insertEnded stores runs that ended before their events were stored, in the order of acceptance. The node's clock may be a little ahead
+// or behind, and people must read the times of a run in order.
+const insertEnded = `insert into history (seq, accepted, started, ended, version, generation, ordered, status, id, flow, key, pipeline,
+	bundle, failed_path, error, error_class, reason, event, checkpoint, left_out, labels)
+	select nextval((select pg_get_serial_sequence('runs', 'seq')::regclass)), least(coalesce($2, now()), began),
+	least(coalesce($2, now()), began), greatest(clock_timestamp(), began), 1, 0, false, 'succeeded', id, flow, key, pipeline,
+	bundle, '', '', '', '', event, checkpoint, left_out, labels
+	from (select * from unnest($3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bytea[],
+		$11::text[], $12::text[]) with ordinality as
+		i (began, id, flow, key, pipeline, bundle, event, checkpoint, left_out, labels, at) order by at) i
+	where exists (select from nodes where node = $1 and gone is null) returning id`
+
+// queueEnded stores the runs that are accepted with their end. After it was sent, the result has those that were stored: all, or none if
+// the node may not write. Without a time it uses that of the transaction.
+func (t *tx) queueEnded(in []*intake, node int64, now *time.Time) *[]string {
+	var stored, id, flow, key, pipeline, bundle []string
+	var began []time.Time
+	var event, checkpoint pgtype.FlatArray[[]byte]
+	var left, labels pgtype.FlatArray[*string]
+	for _, r := range in {
+		if r.left || r.place != ended {
+			continue
+		}
+		e := r.End
+		began = append(began, e.Began)
+		id, flow, key = append(id, r.ID), append(flow, r.Flow), append(key, r.Key)
+		pipeline, bundle = append(pipeline, e.Pipeline), append(bundle, e.Bundle)
+		event, checkpoint = append(event, r.event), append(checkpoint, sqlstore.Blob(e.Checkpoint))
+		left, labels = append(left, leftOut(&e.Change)), append(labels, labelsOf(r))
+	}
+	if len(id) > 0 {
+		t.queue(insertEnded, node, now, began, id, flow, key, pipeline, bundle, event, checkpoint, left, labels).Query(
+			rows(&stored, pgx.RowTo[string]))
+	}
+	return &stored
+}
+
+// labelsOf returns the labels of an event as they are stored; nil for none.
+func labelsOf(r *intake) *string {
+	if text := model.StoredLabels(r.Event.Labels); text != "" {
+		return &text
+	}
+	return nil
 }
 
 // fromNull returns the zero time for null.

@@ -18,6 +18,8 @@ const (
 	running   = model.PlaceRunning
 	queued    = model.PlaceQueued
 	scheduled = model.PlaceScheduled
+
+	ended place = "ended" // of an intake only: its run goes to the history at once
 )
 
 // A keyName identifies an entity.

@@ -43,7 +43,11 @@ func (k *keys) event(run string, e model.Event) (model.Event, error) {
 
 // intake seals an event to accept.
 func (k *keys) intake(in model.Intake) (_ model.Intake, err error) {
-	in.Event, err = k.event(in.ID, in.Event)
+	if in.Event, err = k.event(in.ID, in.Event); err != nil || in.End == nil {
+		return in, err
+	}
+	end := *in.End
+	in.End, err = &end, k.change(&end.Change)
 	return in, err
 }
 

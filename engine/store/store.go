@@ -100,8 +100,8 @@ type Inbox interface {
 	// [ErrConflict]. Both have the first run. The error is for the whole batch. Nothing is stored if it is [ErrFenced] or
 	// reports invalid data. After any other error the outcome is unknown: accept events marked
 	// Dedup again to find out. With a node other than 0, the node owns runs marked Own that may
-	// start at once, as if it had claimed them. The error is [ErrFenced] if that node may no longer
-	// own runs. An event with a Rerun is stored with its audit record, see [Rerun].
+	// start at once, as if it had claimed them. Of these, a run with an Intake.End is stored as ended instead. The error is
+	// [ErrFenced] if that node may no longer own runs. An event with a Rerun is stored with its audit record, see [Rerun].
 	//
 	// If Intake.From is set and does not contain the state of the entity, the result is
 	// [ErrRejected]. This applies only if the entity has no run that waits, runs, is parked or
@@ -233,6 +233,7 @@ type Accepted struct {
 	Undecided bool     // accepted, but the automaton may still refuse it
 	Err       error    // ErrConflict or ErrRejected; nil if accepted or duplicate
 	Claimed   *Claimed // set when the node now owns the run
+	Ended     bool     // the run is stored with its [model.Intake].End
 }
 
 // A Ledger lends runs to nodes and records their progress. The number of a node is its fencing token. Numbers only

@@ -104,14 +104,18 @@ func (n *member) crashRound(name string, say func(verb string, ids ...string)) e
 		in.ID, in.Event.ID = fmt.Sprintf("r-%s-%d", name, i), fmt.Sprintf("e-%s-%d", name, i)
 		batch, ids = append(batch, in), append(ids, in.ID)
 	}
-	say("accepting", ids...)
-	results, err := n.Inbox.Accept(n.Context(), n.id, batch)
+	over := n.event("k-"+name, owned, unordered)
+	over.ID, over.Event.ID = endedAtOnce+name, "e-"+name
+	over = n.ending(over)
+	say("accepting", append(slices.Clone(ids), over.ID)...)
+	results, err := n.Inbox.Accept(n.Context(), n.id, append(batch, over))
 	if err != nil {
 		return err
 	}
 	say("accepted", ids...)
+	say("over", over.ID)
 	var steps, ends []model.Change
-	for _, r := range results {
+	for _, r := range results[:len(ids)] {
 		steps = append(steps, change(*r.Claimed, model.Running))
 		r.Claimed.Version++
 		end := change(*r.Claimed, model.Succeeded)
@@ -131,6 +135,9 @@ func (n *member) crashRound(name string, say func(verb string, ids ...string)) e
 	}
 	return nil
 }
+
+// endedAtOnce is the prefix of runs that are accepted with their end.
+const endedAtOnce = "x-"
 
 func emittedBy(run string) string { return "by-" + run }
 
@@ -206,8 +213,8 @@ func (l *crashLog) check(p *probe) {
 		if !ok {
 			p.Fatalf("run %s was acknowledged as %s, and is not there", id, verb)
 		}
-		least := map[string]int64{"accepted": 0, "saved": 1, "ended": 2}[verb]
-		if r.Version < least || verb == "ended" && r.Status != model.Succeeded {
+		least := map[string]int64{"accepted": 0, "saved": 1, "ended": 2, "over": 1}[verb]
+		if isOver := verb == "ended" || verb == "over"; r.Version < least || isOver && r.Status != model.Succeeded {
 			p.Fatalf("run %s was acknowledged as %s, and is %s in version %d", id, verb, r.Status, r.Version)
 		}
 	}
@@ -217,6 +224,12 @@ func (l *crashLog) check(p *probe) {
 			r, ok := found[id]
 			if ok != there {
 				p.Fatalf("of the batch %v only a part is there", batch)
+			}
+			if strings.HasPrefix(id, endedAtOnce) {
+				if ok && r.Status != model.Succeeded {
+					p.Fatalf("run %s was accepted with its end, and is %s", id, r.Status)
+				}
+				continue
 			}
 			_, emitted := found[emittedBy(id)]
 			if ok && emitted != (r.Status == model.Succeeded) {

@@ -128,6 +128,58 @@ var inboxCases = []storeCase{
 		node.commit(change(*have[0].Claimed, model.Succeeded))
 		node.wantClaims(second.ID)
 	}},
+	{"a run whose end is known is stored with it", func(p *probe) {
+		node := p.join()
+		plain := p.event("k", owned, unordered, func(in *model.Intake) { in.Dedup = false })
+		all := []model.Intake{p.ending(plain), p.event("k2", owned), p.ending(p.event("k3", owned, unordered, labelled("city=bern")))}
+		all[2].End.LeftOut = []model.LeftOut{{Path: "p/s/other", Reason: model.LeftByFailure}}
+		have := p.acceptFor(node.id, all...)
+		p.equal("results", []bool{have[0].Ended, have[1].Ended, have[2].Ended}, []bool{true, false, true})
+		p.equal("claimed", []bool{have[0].Claimed != nil, have[1].Claimed != nil, have[2].Claimed != nil}, []bool{false, true, false})
+		for _, in := range []model.Intake{all[0], all[2]} {
+			r := p.wantStatus(in.ID, model.Succeeded)
+			p.equal("run", r, store.RunRecord{
+				ID: in.ID, Event: in.Event, Flow: "orders", Key: in.Key, Status: model.Succeeded, Version: 1,
+				Pipeline: "made", Bundle: "bundle", Checkpoint: in.End.Checkpoint, Accepted: r.Accepted, Started: r.Started, Ended: r.Ended,
+			})
+			if began := in.End.Began; r.Accepted.After(began) || r.Started.After(began) || r.Ended.Before(began) {
+				p.Errorf("accepted %s, started %s, ended %s, want the times in order with %s", r.Accepted, r.Started, r.Ended, began)
+			}
+		}
+		node.wantClaims()
+		p.equal("owned", node.beat().Owned, 1)
+		p.equal("a repetition", p.acceptFor(node.id, all[2]), []store.Accepted{{Run: all[2].ID, Duplicate: true}})
+		p.wantRuns(3)
+		p.equal("by label", p.oldest(store.RunFilter{Labels: "city=bern"}), []string{all[2].ID})
+		p.equal("what it left out", p.oldest(store.RunFilter{LeftOut: "p/s/other"}), []string{all[2].ID})
+		p.equal("of its key", p.oldest(store.RunFilter{Key: "k3"}), []string{all[2].ID})
+		next := p.accept(p.event("k4", unordered))
+		p.equal("the order of acceptance", p.oldest(store.RunFilter{})[3:], next)
+	}},
+	{"a run whose end is known ends only with its own definition, on its node, and apart from a key", func(p *probe) {
+		node := p.join()
+		end := p.ending(p.event("k", owned, unordered))
+		other := p.ending(p.event("k", owned, unordered))
+		other.Bundle = "another"
+		ordered := p.ending(p.event("k2", owned))
+		later := p.ending(p.event("k", owned, unordered, at(time.Now().Add(time.Hour))))
+		have := p.acceptFor(node.id, other, ordered, later)
+		for i, wants := range []bool{true, true, false} {
+			p.equal("ended", have[i].Ended, false)
+			p.equal("claimed", have[i].Claimed != nil, wants)
+		}
+		p.equal("without a node", p.acceptFor(0, end), []store.Accepted{{Run: end.ID}})
+		p.wantStatus(end.ID, model.Waiting)
+		if err := p.Ledger.Leave(p.Context(), node.id, nil); err != nil {
+			p.Fatal(err)
+		}
+		for _, dedup := range []bool{true, false} {
+			late := p.ending(p.event("k", owned, unordered, func(in *model.Intake) { in.Dedup = dedup }))
+			_, err := p.Inbox.Accept(p.Context(), node.id, []model.Intake{late})
+			p.wantErr("accept for a node that is gone", err, store.ErrFenced)
+		}
+		p.wantRuns(4)
+	}},
 	{"an owned run knows its entity", func(p *probe) {
 		node := p.join()
 		p.accept(p.event("k"))

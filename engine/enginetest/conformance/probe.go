@@ -60,6 +60,14 @@ func unordered(in *model.Intake) { in.Ordered, in.Block = false, false }
 func skipping(in *model.Intake)  { in.Block = false }
 func owned(in *model.Intake)     { in.Own = true }
 
+// ending gives an event the end of its run, which begins with the definition "bundle".
+func (p *probe) ending(in model.Intake) model.Intake {
+	c := change(store.Claimed{ID: in.ID, Pipeline: in.Pipeline, Flow: in.Flow, Key: in.Key}, model.Succeeded)
+	c.Alone = !in.Ordered
+	in.Bundle, in.End = c.Bundle, &model.Ending{Change: c, Began: time.Now().UTC().Truncate(time.Microsecond)}
+	return in
+}
+
 func at(when time.Time) func(*model.Intake) {
 	return func(in *model.Intake) { in.Event.At = when.UTC().Truncate(time.Microsecond) }
 }
