@@ -97,7 +97,7 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 			}
 		}
 		wantGrant(here, nil)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		wantGrant(there, nil)
 		if guarded, _ := there.Guarded(ctx); !guarded {
 			t.Error("want calls guarded from the first token on")
@@ -116,7 +116,7 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 			t.Errorf("want the hash in the store alone, have %+v", c)
 		}
 
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		wantGrant(here, credentials.ErrTokenExpired)
 		if _, secret, err = here.NewToken(ctx, credentials.TokenSpec{
 			Name: "ci", Role: credentials.RoleOperator, Paths: []string{"work/a", "work/b"},
@@ -127,13 +127,13 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 		if _, _, err := there.NewToken(ctx, credentials.TokenSpec{Name: "ci", Role: credentials.RoleAdmin}, ann); code(err) != "token_exists" {
 			t.Errorf("want the name taken, have %v", err)
 		}
-		time.Sleep(20 * time.Minute)
+		pass(20 * time.Minute)
 		wantGrant(there, nil)
 		if v, err := there.RevokeToken(ctx, "ci", store.Actor{Name: "bob"}); err != nil || v.State != credentials.TokenRevoked {
 			t.Errorf("have %+v, %v", v, err)
 		}
 		wantGrant(there, credentials.ErrUnknownToken)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		wantGrant(here, credentials.ErrUnknownToken)
 		for name, message := range map[string]string{"ci": "is revoked already", "cI": "there is no token cI"} {
 			if _, err := here.RevokeToken(ctx, name, ann); code(err) != "token_not_found" || !strings.Contains(err.Error(), message) {
@@ -160,7 +160,7 @@ func TestNodesShareTheQuotaOfASubmitter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second) // both nodes know of each other
+		pass(5 * time.Second) // both nodes know of each other
 		spend := func(e *engine.Engine, items int) time.Duration {
 			g, err := e.GrantOf(ctx, sha256.Sum256([]byte(secret)))
 			if err != nil {
@@ -175,7 +175,7 @@ func TestNodesShareTheQuotaOfASubmitter(t *testing.T) {
 					taken++
 				}
 			}
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
 		if taken < 100 || taken > 112 {
 			t.Errorf("want 100 events in 10 s, and a second's worth ahead, have %d", taken)
@@ -184,7 +184,7 @@ func TestNodesShareTheQuotaOfASubmitter(t *testing.T) {
 		if over := here.Backlog().Refused; len(over) != 1 || over[0].Token != "shop" || over[0].Items < 10 || !over[0].Since.Before(began) {
 			t.Errorf("want what is over the quota of shop, have %+v", over)
 		}
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		if over := here.Backlog().Refused; len(over) != 0 {
 			t.Errorf("want nothing over a quota, have %+v", over)
 		}

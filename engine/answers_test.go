@@ -87,7 +87,7 @@ pipelines:
 					})
 				}
 				if seed%2 == 0 { // the other node finishes what this one has
-					time.Sleep(time.Second)
+					pass(time.Second)
 					if err := stops[0](); err != nil {
 						t.Error(err)
 					}
@@ -144,7 +144,7 @@ pipelines:
 		if err != nil {
 			t.Fatalf("%+v: %v", done, err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		after := r.settle(e, run, model.Succeeded)
 		if after.SharedState["by"] != "ann" || !reflect.DeepEqual(after.Outputs, before.Outputs) || before.Outputs["by"] != "nobody" {
 			t.Errorf("want the outputs as they were, have %v, %v, with the state %v", before.Outputs, after.Outputs, after.SharedState)

@@ -110,7 +110,7 @@ func TestEndedRunsLeaveThroughTheArchive(t *testing.T) {
 			synctest.Wait()
 		}
 		all := append([]string{brief, other}, few...)
-		time.Sleep(2 * time.Hour)
+		pass(2 * time.Hour)
 		wantRuns(t, "while the archive is away", r.left(all...), all...)
 		if err := e.Degraded(); err == nil || !strings.Contains(err.Error(), "shelf:one") || !strings.Contains(err.Error(), "no space") {
 			t.Errorf("want the node to say that the archive fails, have %v", err)
@@ -119,7 +119,7 @@ func TestEndedRunsLeaveThroughTheArchive(t *testing.T) {
 			t.Errorf("want a try each minute, have %d in two hours", tries)
 		}
 		s.set(nil)
-		time.Sleep(6 * time.Minute)
+		pass(6 * time.Minute)
 		wantRuns(t, "left", r.left(all...), other, few[3], few[4])
 		wantRuns(t, "archived", s.runs(), brief, few[0], few[1], few[2])
 		if err := e.Degraded(); err != nil {
@@ -205,7 +205,7 @@ func TestOneNodeArchives(t *testing.T) {
 		e1, stop1 := r.start(archived, into(first))
 		_, stop2 := r.start(archived, into(second))
 		a := r.submit(e1, event("brief", "k"))
-		time.Sleep(70 * time.Minute)
+		pass(70 * time.Minute)
 		if first.calls+second.calls != 1 || len(r.left(a)) > 0 {
 			t.Errorf("want one part, have %d and %d", first.calls, second.calls)
 		}
@@ -217,7 +217,7 @@ func TestOneNodeArchives(t *testing.T) {
 		if err := stop1(); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(70 * time.Minute)
+		pass(70 * time.Minute)
 		wantRuns(t, "archived by the first", first.runs(), a)
 		wantRuns(t, "archived by the second", second.runs(), b)
 		wantRuns(t, "left", r.left(a, b))
@@ -234,7 +234,7 @@ func TestAPartIsArchivedAgainInItsPlace(t *testing.T) {
 		r.store.Trimmer = &forgetful{Trimmer: r.store.Trimmer, fails: 3}
 		e, stop := r.start(archived, into(s))
 		a, b := r.submit(e, event("brief", "a")), r.submit(e, event("brief", "b"))
-		time.Sleep(70 * time.Minute)
+		pass(70 * time.Minute)
 		wantRuns(t, "archived", s.runs(), a, b)
 		wantRuns(t, "left", r.left(a, b))
 		if s.calls != 4 || len(s.parts) != 1 {
@@ -266,9 +266,9 @@ func TestANodeWithoutTheArchiveRemovesNothing(t *testing.T) {
 		s := &shelf{}
 		first, stop := r.start(archived, into(s))
 		a := r.submit(first, event("brief", "k"))
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		without, stopWithout := r.start(archived)
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		if err := without.Degraded(); err != nil {
 			t.Errorf("want nothing wrong while another node archives, have %v", err)
 		}
@@ -280,13 +280,13 @@ func TestANodeWithoutTheArchiveRemovesNothing(t *testing.T) {
 			few = append(few, r.submit(without, event("few", "k")))
 			synctest.Wait()
 		}
-		time.Sleep(2 * time.Hour)
+		pass(2 * time.Hour)
 		wantRuns(t, "left without the archive", r.left(append(few, a)...), append(few, a)...)
 		if err := without.Degraded(); err == nil || !strings.Contains(err.Error(), "--archive none") {
 			t.Errorf("want the node to say that nobody archives, have %v", err)
 		}
 		_, stopEnder := r.start(archived, func(o *engine.Options) { o.Archive.End = true })
-		time.Sleep(3 * time.Minute)
+		pass(3 * time.Minute)
 		wantRuns(t, "left after the end of the archive", r.left(append(few, a)...), few[1:]...)
 		wantRuns(t, "archived", s.runs())
 		if err := without.Degraded(); err != nil {
@@ -303,7 +303,7 @@ func TestAReceiptNamesTheArchive(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		e, stop := r.start(archived, into(&shelf{}))
 		r.submit(e, event("brief", "k"))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		receipt, err := e.Erase(context.Background(), records.Erasure{Flow: "brief", Key: "k"}, store.Actor{Name: "ann"})
 		if err != nil || !strings.Contains(fmt.Sprint(receipt.Remains), "shelf:one") {
 			t.Errorf("want the archive among what remains, have %v, %v", receipt.Remains, err)

@@ -40,7 +40,7 @@ func TestEarlierEventIsTakenByTheRun(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				e, stop := r.start(yaml)
 				wrong, right, spare := r.submit(e, approved(5, "ann")), r.submit(e, approved(7, "bob")), r.submit(e, approved(7, "cid"))
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				for _, id := range []string{wrong, right, spare} {
 					if v := r.view(e, id); v.Status != model.Waiting || v.Reason != "kept for a run that awaits it" || v.Due == nil {
 						t.Fatalf("want it kept until a time, have %+v", v)
@@ -51,10 +51,10 @@ func TestEarlierEventIsTakenByTheRun(t *testing.T) {
 				}
 				e, _ = r.start(yaml)
 				other := r.submit(e, event("other", "o1")) // which takes no earlier events
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				r.settle(e, other, model.Succeeded)
 				run := r.submit(e, event("place", "o1"))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				r.settle(e, run, model.Succeeded)
 				if v := r.view(e, run); v.SharedState["by"] != "bob" {
 					t.Errorf("have %v", v.SharedState)
@@ -63,7 +63,7 @@ func TestEarlierEventIsTakenByTheRun(t *testing.T) {
 				if v := r.view(e, right); v.Reason != "taken by run "+run+" at place/wait/approval" {
 					t.Errorf("have %q", v.Reason)
 				}
-				time.Sleep(10 * time.Minute)
+				pass(10 * time.Minute)
 				for _, id := range []string{wrong, spare} {
 					r.settle(e, id, model.Ignored)
 					if v := r.view(e, id); v.Reason != "no run of order o1 took it within 10m0s" {
@@ -73,9 +73,9 @@ func TestEarlierEventIsTakenByTheRun(t *testing.T) {
 				if _, err := e.Retry(t.Context(), spare, operator); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Second)
+				pass(time.Second)
 				again := r.submit(e, event("place", "o1"))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				r.settle(e, spare, model.Succeeded)
 				r.settle(e, again, model.Succeeded)
 			})
@@ -89,17 +89,17 @@ func TestKeysKeepSoManyEvents(t *testing.T) {
 		e, _ := r.start(buffering)
 		for range store.KeptEvents {
 			r.submit(e, approved(5, "ann"))
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		refused := r.refuse(e, approved(7, "bob"))
 		if refused.Code != "buffer_full" || !strings.Contains(refused.Message, "order o1 already keeps 100 events") {
 			t.Errorf("have %+v", refused)
 		}
 		run := r.submit(e, event("place", "o1"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		junk := r.submit(e, approved(5, "ann")) // a run is in flight, and might take it
 		r.submit(e, approved(7, "bob"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.settle(e, run, model.Succeeded)
 		r.settle(e, junk, model.Ignored)
 		if v := r.view(e, junk); v.Reason != "no run took it, and order o1 already keeps 100 events, or 4 MiB of them" {
@@ -122,16 +122,16 @@ func TestKeptEventsOutliveTheirAwait(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				e, stop := r.start(buffering)
 				kept := r.submit(e, approved(7, "bob"))
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				if err := stop(); err != nil {
 					t.Fatal(err)
 				}
 				e, _ = r.start(yaml)
-				time.Sleep(5 * time.Minute)
+				pass(5 * time.Minute)
 				if v := r.view(e, kept); v.Status != model.Waiting {
 					t.Errorf("want it kept, have %s", v.Status)
 				}
-				time.Sleep(5 * time.Minute)
+				pass(5 * time.Minute)
 				r.settle(e, kept, want)
 			})
 		})
@@ -154,14 +154,14 @@ func TestARunThatFailsKeepsTheEarlierEvent(t *testing.T) {
 		e, _ := r.start(yaml)
 		kept := r.submit(e, approved(7, "bob"))
 		run := r.submit(e, event("place", "o1"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.settle(e, run, model.Failed)
 		r.settle(e, kept, model.Succeeded)
 		broken = false
 		if _, err := e.Retry(t.Context(), run, operator); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.settle(e, run, model.Succeeded)
 		if v := r.view(e, run); v.SharedState["by"] != "bob" {
 			t.Errorf("have %v", v.SharedState)

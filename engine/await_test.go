@@ -85,7 +85,7 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 				run := r.submit(e, event("place", "o1"))
 				if !tc.early {
 					close(asked)
-					time.Sleep(10 * time.Minute)
+					pass(10 * time.Minute)
 				}
 				wrong := r.submit(e, approved(5, "ann"))
 				note := r.submit(e, event("note", "o1"))
@@ -93,7 +93,7 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 				if tc.early {
 					close(asked)
 				}
-				time.Sleep(10 * time.Second)
+				pass(10 * time.Second)
 				r.settle(e, run, model.Succeeded)
 				if v := r.view(e, run); v.SharedState["by"] != "bob" {
 					t.Errorf("have %v", v.SharedState)
@@ -121,7 +121,7 @@ func awaitBeyondANode(t *testing.T, yaml string) {
 	r := newRig(t)
 	e, stop := r.start(yaml)
 	run := r.submit(e, event("place", "o1"))
-	time.Sleep(10 * time.Minute)
+	pass(10 * time.Minute)
 	if v := r.view(e, run); v.Status != model.Parked || v.Due == nil {
 		t.Fatalf("want it parked until its timeout, have %s", v.Status)
 	}
@@ -130,11 +130,11 @@ func awaitBeyondANode(t *testing.T, yaml string) {
 	}
 	e, _ = r.start(yaml)
 	r.submit(e, approved(5, "ann"))
-	time.Sleep(70 * time.Minute)
+	pass(70 * time.Minute)
 	if v := r.view(e, run); v.Status != model.Parked {
 		t.Fatalf("want it parked still, have %s", v.Status)
 	}
-	time.Sleep(10*time.Minute + time.Second)
+	pass(10*time.Minute + time.Second)
 	r.settle(e, run, model.Succeeded)
 	if v := r.view(e, run); v.SharedState["by"] != "nobody" {
 		t.Errorf("have %v", v.SharedState)

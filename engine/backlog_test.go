@@ -46,18 +46,18 @@ func TestAnOutageIsSeenWithinTenSeconds(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		e, _ := r.start(guarded, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		stop := r.load(100*time.Millisecond, e)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if v := e.Services()[0]; v.FailingSince != nil || !v.Critical || v.SuccessRatio == nil || *v.SuccessRatio != 1 {
 			t.Errorf("want a service that answers, have %+v", v)
 		}
 		down := time.Now()
 		s.down.Store(true)
-		time.Sleep(7 * time.Second)
+		pass(7 * time.Second)
 		if v := e.Services()[0]; v.FailingSince == nil || v.FailingSince.Before(down) || v.FailingSince.Sub(down) > 2*time.Second ||
 			v.LastError != refused.Error() {
 			t.Errorf("want the service seen to fail since %s, have %+v", down, v)
 		}
-		time.Sleep(113 * time.Second)
+		pass(113 * time.Second)
 		view := e.Backlog()
 		if len(view.Parked) != 2 || view.Parked[1].Reason != stats.ParkedFailed || view.Counted == nil {
 			t.Fatalf("want one thing that runs wait for, besides the few that failed at first, have %+v", view)
@@ -84,7 +84,7 @@ func TestAnOutageIsSeenWithinTenSeconds(t *testing.T) {
 		}
 		s.down.Store(false)
 		stop()
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		if v := e.Services()[0]; v.FailingSince != nil || v.Parked != 0 || len(e.Backlog().Parked) != 1 {
 			t.Errorf("want nothing left but what has failed, have %+v and %+v", v, e.Backlog())
 		}
@@ -98,9 +98,9 @@ func TestTheLastTenSecondsShowWhatTheMinuteHides(t *testing.T) {
 		r.on("one", s.do)
 		e, _ := r.start(guarded)
 		stop := r.load(100*time.Millisecond, e)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		s.down.Store(true)
-		time.Sleep(12 * time.Second)
+		pass(12 * time.Second)
 		h, _ := e.Handler("work/a/one")
 		if h.SuccessRatio == nil || *h.SuccessRatio < 0.5 || h.RecentRatio == nil || *h.RecentRatio > 0.05 {
 			t.Errorf("want a minute that looks well and ten seconds that do not, have %v and %v", h.SuccessRatio, h.RecentRatio)
@@ -119,11 +119,11 @@ func TestAServiceThatIsNotProtectedIsSeenToFail(t *testing.T) {
 		e, _ := r.start(fixed)
 		s.down.Store(true)
 		stop := r.load(500*time.Millisecond, e)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if v := e.Services()[0]; v.FailingSince == nil {
 			t.Errorf("want the service seen to fail, have %+v", v)
 		}
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		stop()
 		parked := e.Backlog().Parked
 		if len(parked) != 1 || parked[0].Reason != stats.ParkedRetry || parked[0].For != "work/a/one" || parked[0].Runs < 20 {
@@ -158,7 +158,7 @@ pipelines:
 			}
 			r.submit(e, event("listens", fmt.Sprint("k", i)))
 		}
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		have := map[string]string{}
 		for _, p := range e.Backlog().Parked {
 			if p.Runs >= 2 {

@@ -83,7 +83,7 @@ func TestDeadlineOfOperators(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		v = r.settle(e, r.submit(e, event("work", "o-3")), model.Succeeded)
 		for _, h := range v.Handlers {
 			if h.Path == "work/a/tell" && h.Outcome != model.OutcomeSucceeded {
@@ -107,12 +107,12 @@ pipelines:
 		faulty := &enginetest.Faulty{Store: r.store}
 		e, _ := r.startOn(faulty.Ports(), retries)
 		run := r.submit(e, event("work", "o-1"))
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if _, err := e.SetControl(t.Context(), "work/a/tell", guard.ControlChange{Enabled: true, Deadline: "20s"}, -1, operator); err != nil {
 			t.Fatal(err)
 		}
 		set := time.Now()
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		faulty.Cut() // as kill -9 does
 		other, _ := r.start(retries)
 		v := r.settle(other, run, model.Succeeded)
@@ -209,7 +209,7 @@ func TestDeadlineOfOperatorsHoldsOnAllNodes(t *testing.T) {
 		if _, err := second.SetControl(t.Context(), "work/a/tell", change, -1, operator); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		clear(calls)
 		orders("bounded")
 	})

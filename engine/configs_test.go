@@ -34,7 +34,7 @@ func TestConfigHoldsOnAllNodesWithinASecond(t *testing.T) {
 		if err != nil || v.Revision == 0 || v.By != "me" || v.Reason != "quiet" || v.Changed == nil {
 			t.Fatalf("want the setting with who changed it, have %+v and %v", v, err)
 		}
-		time.Sleep(1100 * time.Millisecond)
+		pass(1100 * time.Millisecond)
 		for range 4 {
 			r.settle(second, r.submit(second, event("work", "")), model.Succeeded)
 		}

@@ -89,7 +89,7 @@ func TestSwitchHoldsOnAllNodesWithinASecondAndAfterARestart(t *testing.T) {
 		first, _ := r.start(controlled)
 		second, stopSecond := r.start(controlled)
 		stop := r.load(7*time.Millisecond, first, second)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if r.count("work/b/two") == 0 {
 			t.Fatal("want calls before the switch")
 		}
@@ -98,9 +98,9 @@ func TestSwitchHoldsOnAllNodesWithinASecondAndAfterARestart(t *testing.T) {
 			if v.Mode != guard.ModeSkip || v.Until == nil || time.Until(*v.Until).Round(time.Minute) != time.Hour {
 				t.Fatalf("want a switch that is off for an hour, have %+v", v)
 			}
-			time.Sleep(time.Second)
+			pass(time.Second)
 			before, others := r.count("work/b/two"), r.count("work/b/three")
-			time.Sleep(time.Duration(i+1) * 13 * time.Millisecond)
+			pass(time.Duration(i+1) * 13 * time.Millisecond)
 			if after := r.count("work/b/two"); after != before {
 				t.Fatalf("toggle %d: want no call after a second, have %d", i, after-before)
 			}
@@ -108,7 +108,7 @@ func TestSwitchHoldsOnAllNodesWithinASecondAndAfterARestart(t *testing.T) {
 				t.Fatal("want the others to go on")
 			}
 			r.remove(second, "work/b/two")
-			time.Sleep(time.Second)
+			pass(time.Second)
 			if r.count("work/b/two") == before {
 				t.Fatalf("toggle %d: want calls again a second after the switch is on", i)
 			}
@@ -135,7 +135,7 @@ func TestSwitchEndsByItself(t *testing.T) {
 		r.set(e, "work/b", guard.ControlChange{Until: time.Now().Add(time.Minute), RateLimit: "100/s"})
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		r.want("work/a/one")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		if r.count("work/b/two") != 1 || r.count("work/b/three") != 1 {
 			t.Errorf("want both handlers again, have %v", r.paths())
@@ -152,7 +152,7 @@ func TestHoldParksRunsAndLiftingItWakesThemInOrder(t *testing.T) {
 		first, _ := r.start(three)
 		second, _ := r.start(three)
 		r.set(first, "work/b", guard.ControlChange{Mode: guard.ModeHold, Forever: true}) // critical, and no force
-		time.Sleep(time.Second)
+		pass(time.Second)
 		var runs []string
 		for i := range 40 {
 			runs = append(runs, r.submit([]*engine.Engine{first, second}[i%2], event("work", fmt.Sprint("k", i%4))))
@@ -163,12 +163,12 @@ func TestHoldParksRunsAndLiftingItWakesThemInOrder(t *testing.T) {
 				t.Fatalf("want the reason of the hold, have %+v", h)
 			}
 		}
-		time.Sleep(3 * time.Hour)
+		pass(3 * time.Hour)
 		if r.count("work/b/two") != 0 {
 			t.Fatalf("want no call while it is held, have %v", r.paths())
 		}
 		r.remove(second, "work/b")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if n := r.count("work/b/two"); n < 4 {
 			t.Errorf("want all parked runs to go on within a second, have %d", n)
 		}
@@ -196,10 +196,10 @@ func TestHeldHandlerGoesOnWhileAnotherOneIsUnderWay(t *testing.T) {
 		e, _ := r.start(controlled)
 		r.set(e, "work/b/three", guard.ControlChange{Mode: guard.ModeHold})
 		run := r.submit(e, event("work", ""))
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		r.want("work/a/one", "work/b/two")
 		r.remove(e, "work/b/three")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.want("work/a/one", "work/b/two", "work/b/three")
 		close(open)
 		r.settle(e, run, model.Succeeded)
@@ -367,11 +367,11 @@ func TestRateLimitIsForAllNodesTogether(t *testing.T) {
 		first, _ := r.start(controlled)
 		second, _ := r.start(controlled)
 		r.set(first, "work/a/one", guard.ControlChange{Enabled: true, RateLimit: "40/s"})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		stop := r.load(10*time.Millisecond, first, second) // 100 a second
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		before := r.count("work/a/one")
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if rate := float64(r.count("work/a/one")-before) / 10; rate < 36 || rate > 44 {
 			t.Errorf("want 40 calls a second, have %g", rate)
 		}
@@ -379,7 +379,7 @@ func TestRateLimitIsForAllNodesTogether(t *testing.T) {
 		// Runs that wait far in the future go on when the limit is gone.
 		before = r.count("work/a/one")
 		r.remove(first, "work/a/one")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if n := r.count("work/a/one") - before; n < 500 {
 			t.Errorf("want the runs that were sent away to go on, have %d calls", n)
 		}
@@ -392,16 +392,16 @@ func TestRateLimitHoldsWhileANodeJoins(t *testing.T) {
 		limited := strings.ReplaceAll(controlled, "{id: one,", "{id: one, rate-limit: {rate: 40/s},")
 		first, _ := r.start(limited)
 		stop := r.load(10*time.Millisecond, first) // 100 a second
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		r.start(limited)
 		most := 0
 		for range 50 {
 			before := r.count("work/a/one")
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 			most = max(most, r.count("work/a/one")-before)
 		}
 		before := r.count("work/a/one")
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if rate := float64(r.count("work/a/one")-before) / 5; rate < 30 || rate > 44 {
 			t.Errorf("want 40 calls a second after a node has joined, have %g", rate)
 		}
@@ -482,10 +482,10 @@ func TestSwitchesAreSeen(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		registry := prometheus.NewRegistry()
 		e, _ := r.start(controlled, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.set(e, "work/b", guard.ControlChange{})
 		r.set(e, "work/a/one", guard.ControlChange{Mode: guard.ModeHold, Forever: true, RateLimit: "3/s"})
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		var have []string
 		for _, h := range e.Handlers() {
 			have = append(have, h.Path+" "+h.Switch+" "+h.RateLimit+" "+strings.Join(h.Effective, "; "))
@@ -519,7 +519,7 @@ func TestSwitchesAreSeen(t *testing.T) {
 func TestDryRunTellsWhatWouldBe(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(three)
-		time.Sleep(time.Minute) // or it is the rate of the time since the start
+		pass(time.Minute) // or it is the rate of the time since the start
 		for range 6 {
 			r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		}
@@ -541,20 +541,20 @@ func TestANodeThatCannotReadItsSettingsStartsNoCall(t *testing.T) {
 		db.Settings = deaf
 		e, _ := r.startOn(db, controlled)
 		other, _ := r.start(controlled)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		deaf.turn(true)
 		r.set(other, "work/b/two", guard.ControlChange{})
 		stop := r.load(20*time.Millisecond, e)
-		time.Sleep(6 * time.Second)
+		pass(6 * time.Second)
 		before := r.count("work/b/two")
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if after := r.count("work/b/two"); after != before {
 			t.Errorf("want no call with settings of more than 5 s ago, have %d", after-before)
 		}
 		stop()
 		deaf.turn(false)
 		before = r.count("work/b/three")
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if r.count("work/b/three") == before || r.count("work/b/two") > before {
 			t.Errorf("want the node to go on with the switch off, have %v", r.paths())
 		}
@@ -603,12 +603,12 @@ func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
 			db := r.store
 			db.Ledger = slow
 			e, _ := r.startOn(db, controlled)
-			time.Sleep(time.Second)
+			pass(time.Second)
 			slow.delay.Store(int64(3 * time.Second)) // before the calls of the second stage
 			run := r.submit(e, event("work", ""))
-			time.Sleep(time.Second)
+			pass(time.Second)
 			r.set(e, "work/b", guard.ControlChange{Mode: mode})
-			time.Sleep(20 * time.Second)
+			pass(20 * time.Second)
 			r.want("work/a/one")
 			if mode == guard.ModeHold {
 				r.remove(e, "work/b")
@@ -650,7 +650,7 @@ pipelines:
 		r.set(e, "pay", guard.ControlChange{Mode: guard.ModeHold, Forever: true})
 		close(open)
 		r.settle(e, run, model.Parked)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		r.want("pay/a/one", "pay/b/two")
 		r.remove(e, "pay")
 		r.settle(e, run, model.Failed)

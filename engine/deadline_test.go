@@ -63,7 +63,7 @@ func TestHangingServiceHoldsUpUntilTheDeadline(t *testing.T) {
 		r.on("pay", hang)
 		began = time.Now()
 		id := r.submit(e, event("work", "k"))
-		time.Sleep(9 * time.Second)
+		pass(9 * time.Second)
 		v = r.settle(e, id, model.Failed)
 		if took := time.Since(began); took < 10*time.Second || took > 10100*time.Millisecond {
 			t.Errorf("want the run failed after 10s, have %s", took)
@@ -83,7 +83,7 @@ func TestDeadlinesStandStillWhileAnOperatorsLimitIsWaitedFor(t *testing.T) {
 		for range 4 {
 			runs = append(runs, r.submit(e, event("work", "")))
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		for _, id := range runs {
 			if v := r.settle(e, id, model.Succeeded); v.Handlers[0].Outcome != model.OutcomeSucceeded {
 				t.Errorf("want tell done, have %+v", v.Handlers[0])
@@ -111,11 +111,11 @@ func TestDeadlinesStandStillWhileHeldRunsWaitForTheirTurn(t *testing.T) {
 					for range 6 {
 						r.submit(e, event("work", ""))
 					}
-					time.Sleep(10 * time.Second)
+					pass(10 * time.Second)
 					if _, err := e.RemoveControl(context.Background(), path, -1, by); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(time.Minute)
+					pass(time.Minute)
 					r.succeeded(e, time.Minute)
 					if n := r.leftOut(e, "work/b/tell"); n != 0 {
 						t.Errorf("want no run to go on without its call, have %d of 6", n)
@@ -154,10 +154,10 @@ pipelines:
 		e, _ := r.startOn(faulty.Ports(), slow)
 		began := time.Now()
 		id := r.submit(e, event("work", "k"))
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		faulty.Cut() // as kill -9 does: nothing of the node reaches the store any more
 		other, _ := r.start(slow)
-		time.Sleep(time.Until(began.Add(18 * time.Second)))
+		pass(time.Until(began.Add(18 * time.Second)))
 		v := r.settle(other, id, model.Failed)
 		if took := time.Since(began); took < 19*time.Second || took > 20100*time.Millisecond {
 			t.Errorf("want the end at the deadline of 20s, have it after %s", took)

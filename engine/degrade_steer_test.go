@@ -33,7 +33,7 @@ func TestOperatorEndsAFallback(t *testing.T) {
 		}
 		bonus.down.Store(true)
 		waitFor(t, first, "work/b/bonus", fallback.Out, 6*time.Second)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		bonus.down.Store(false)
 		ended, err := second.EndFallbacks(t.Context(), "work/b", operator)
 		if err != nil || !slices.Equal(ended, []string{"work/b/bonus"}) {
@@ -42,7 +42,7 @@ func TestOperatorEndsAFallback(t *testing.T) {
 		for _, e := range []*engine.Engine{first, second} {
 			waitFor(t, e, "work/b/bonus", fallback.In, time.Second)
 		}
-		time.Sleep(time.Minute) // what failed before does not count any more
+		pass(time.Minute) // what failed before does not count any more
 		if v := fallbackOf(t, first, "work/b/bonus"); v.State != fallback.In {
 			t.Errorf("want it to stay in the flow, have %+v", v)
 		}
@@ -66,9 +66,9 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 		stop := r.orders(100*time.Millisecond, first, second)
 		waitFor(t, first, "work/b/bonus", fallback.Out, 6*time.Second)
 		r.set(first, "work/b", guard.ControlChange{Enabled: true, Mode: guard.ModeKeep, Until: time.Now().Add(time.Minute)})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		calls := r.count("work/b/bonus")
-		time.Sleep(50 * time.Second)
+		pass(50 * time.Second)
 		if n := r.count("work/b/bonus") - calls; n < 499 {
 			t.Errorf("want all of 500 calls made while it is kept, have %d", n)
 		}
@@ -77,7 +77,7 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 			h.Switch != "on" {
 			t.Errorf("want it told that it is kept, have %+v", h)
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		for _, e := range []*engine.Engine{first, second} {
 			waitFor(t, e, "work/b/bonus", fallback.Out, 6*time.Second)
 		}
@@ -112,7 +112,7 @@ func TestRunsDoNotWaitToRepeatWhatIsLeftOut(t *testing.T) {
 		if _, err := first.EndFallbacks(t.Context(), "work", operator); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		run := r.submit(first, event("work", "one more"))
 		r.settle(first, run, model.Parked)
 		r.set(second, "work/b/bonus", guard.ControlChange{})

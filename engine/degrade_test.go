@@ -124,7 +124,7 @@ func TestSlowHandlerGoesOutAndComesBackByItself(t *testing.T) {
 		first, _ := r.start(flow)
 		second, _ := r.start(flow)
 		stop := r.orders(200*time.Millisecond, first, second)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		slow.Store(true)
 		run := r.submit(first, event("work", "marked"))
 		if view := r.settle(first, run, model.Succeeded); view.SharedState["bonus"] != 7 {
@@ -135,7 +135,7 @@ func TestSlowHandlerGoesOutAndComesBackByItself(t *testing.T) {
 			t.Errorf("want the reason to say that it is slow, have %q", v.Reason)
 		}
 		calls := r.count("work/b/bonus")
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		if n := r.count("work/b/bonus") - calls; n < 2 || n > 10 {
 			t.Errorf("want few probes while it is slow, have %d", n)
 		}
@@ -155,11 +155,11 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 		first, _ := r.start(degradable, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		second, _ := r.start(degradable)
 		stop := r.orders(200*time.Millisecond, first, second) // 5 a second
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if v := fallbackOf(t, first, "work/b/bonus"); v.State != fallback.In || v.Since != nil {
 			t.Fatalf("want it in the flow, have %+v", v)
 		}
-		time.Sleep(time.Duration(rand.N(1000)) * time.Millisecond) // seconds begin at any moment
+		pass(time.Duration(rand.N(1000)) * time.Millisecond) // seconds begin at any moment
 		began := time.Now()
 		bonus.down.Store(true)
 		for _, e := range []*engine.Engine{first, second} {
@@ -172,7 +172,7 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 		}
 		calls := r.count("work/b/bonus")
 		run := r.submit(second, event("work", "marked"))
-		time.Sleep(time.Until(*v.Until) - time.Millisecond)
+		pass(time.Until(*v.Until) - time.Millisecond)
 		if n := r.count("work/b/bonus"); n != calls {
 			t.Errorf("want no call while it is out, have %d", n-calls)
 		}
@@ -196,15 +196,15 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 
 		// While it is down, one call a second tries whether it is up.
 		calls = r.count("work/b/bonus")
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		if n := r.count("work/b/bonus") - calls; n < 2 || n > 10 {
 			t.Errorf("want few probes, have %d", n)
 		}
 		bonus.down.Store(false)
 		waitFor(t, second, "work/b/bonus", fallback.In, 40*time.Second)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		calls = r.count("work/b/bonus")
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if n := r.count("work/b/bonus") - calls; n < 49 {
 			t.Errorf("want all of 50 calls when it is back, have %d", n)
 		}
@@ -247,11 +247,11 @@ func TestCriticalHandlerIsNeverTakenOut(t *testing.T) {
 		r.on("core", core.do)
 		e, _ := r.start(degradable)
 		stop := r.orders(100*time.Millisecond, e)
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		core.down.Store(false)
 		runs := stop()
 		for _, run := range runs {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			if r.view(e, run).Status == model.Failed {
 				if _, err := e.Retry(t.Context(), run, operator); err != nil {
 					t.Fatal(err)
@@ -283,7 +283,7 @@ func TestRareAndShortFailuresTakeNothingOut(t *testing.T) {
 				})
 				e, _ := r.start(degradable)
 				stop := r.orders(50*time.Millisecond, e)
-				time.Sleep(5 * time.Minute)
+				pass(5 * time.Minute)
 				runs := stop()
 				synctest.Wait()
 				if n := r.count("work/b/bonus"); n != len(runs) {
@@ -309,14 +309,14 @@ func TestFallbackSurvivesARestartOfAllNodes(t *testing.T) {
 		stopFirst()
 		stopSecond()
 		bonus.down.Store(false)
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 
 		first, _ = r.start(yaml)
 		second, _ = r.start(yaml)
 		calls := r.count("work/b/bonus")
 		r.settle(first, r.submit(first, event("work", "at once")), model.Succeeded)
 		stop = r.orders(100*time.Millisecond, first, second)
-		time.Sleep(time.Until(until) - time.Millisecond)
+		pass(time.Until(until) - time.Millisecond)
 		if n := r.count("work/b/bonus"); n != calls {
 			t.Errorf("want it out until %v, have %d calls before", until, n-calls)
 		}
@@ -346,7 +346,7 @@ func TestNodesTakeTurnsToProbe(t *testing.T) {
 		}
 		r.orders(5*time.Millisecond, engines...)
 		waitFor(t, engines[0], "work/b/bonus", fallback.Out, 6*time.Second)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		bonus.down.Store(false)
 		mu.Lock()
 		made = nil
@@ -392,21 +392,21 @@ func TestFallbackWhileTheStoreIsAway(t *testing.T) {
 		waitFor(t, e, "work/b/bonus", fallback.Out, 6*time.Second)
 		until := *fallbackOf(t, e, "work/b/bonus").Until
 		stop()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		bonus.down.Store(false)
 		calls := len(r.paths())
 		away.Store(true)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		before := len(r.paths())
 		if n := r.count("work/b/bonus"); n == 0 || before-calls > 2 {
 			t.Fatalf("the test shows nothing: %d calls", before-calls)
 		}
-		time.Sleep(time.Until(until) + time.Minute) // and beyond its end: nobody can take a probe
+		pass(time.Until(until) + time.Minute) // and beyond its end: nobody can take a probe
 		if n := len(r.paths()); n != before {
 			t.Errorf("want no call while the store is away, have %d", n-before)
 		}
 		away.Store(false)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		stop = r.orders(100*time.Millisecond, e)
 		if took := waitFor(t, e, "work/b/bonus", fallback.In, 30*time.Second); took < 15*time.Second {
 			t.Errorf("want probes and a ramp before it is back, have it back after %v", took)
@@ -426,12 +426,12 @@ func TestAnotherNodeDecidesWhenTheOneThatDidDies(t *testing.T) {
 		var bonus sick
 		r.on("bonus", bonus.do)
 		r.startOn(store.Ports(), degradable)
-		time.Sleep(2 * time.Second) // so that it decides
+		pass(2 * time.Second) // so that it decides
 		e, _ := r.start(degradable)
 		stop := r.orders(100*time.Millisecond, e)
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		bonus.down.Store(true)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		away.Store(true)
 		waitFor(t, e, "work/b/bonus", fallback.Out, 8*time.Second)
 		bonus.down.Store(false)
@@ -464,7 +464,7 @@ func TestLostAnswersChangeNoFallback(t *testing.T) {
 		})
 		e, _ := r.startOn(store.Ports(), degradable)
 		stop := r.orders(100*time.Millisecond, e)
-		time.Sleep(3 * time.Minute)
+		pass(3 * time.Minute)
 		if v := fallbackOf(t, e, "work/b/bonus"); v.State != fallback.In {
 			t.Errorf("want it in the flow with 40 %% failing, have %+v", v)
 		}
@@ -488,7 +488,7 @@ func TestDefinitionWithoutFallbacksAsksNothing(t *testing.T) {
 		}}
 		e, _ := r.startOn(store.Ports(), controlled)
 		stop := r.load(50*time.Millisecond, e)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		stop()
 		if n := asked.Load(); n != 0 {
 			t.Errorf("the store was asked %d times", n)
@@ -510,12 +510,12 @@ func TestOnlyWhatCanBeUndoneWaitsForItsProbe(t *testing.T) {
 				waitFor(t, e, "work/b/bonus", fallback.Out, 6*time.Second)
 				stop()
 				synctest.Wait()
-				time.Sleep(11 * time.Second)
+				pass(11 * time.Second)
 				open := make(gate)
 				r.on("bonus", open.do)
 				calls := r.count("work/b/bonus")
 				run := r.submit(e, event("work", "probe"))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				if n := r.count("work/b/bonus") - calls; n != 1 {
 					t.Fatalf("want one probe, have %d", n)
 				}

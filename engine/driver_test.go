@@ -71,7 +71,7 @@ func TestKeysRunInParallel(t *testing.T) {
 		open := make(gate)
 		r.on("one", open.do)
 		e, _ := r.start(three)
-		time.Sleep(time.Second) // until the node knows that it is alone
+		pass(time.Second) // until the node knows that it is alone
 		var runs []string
 		for i := range 50 {
 			runs = append(runs, r.submit(e, event("work", fmt.Sprint(i))))
@@ -124,7 +124,7 @@ func TestMaxInFlightBoundsTheRunsOfANode(t *testing.T) {
 		for i := range 10 {
 			runs = append(runs, r.submit(e, event("work", fmt.Sprint(i))))
 		}
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		if n := len(r.calls.Calls()); n != 3 {
 			t.Errorf("want 3 calls at once, have %d", n)
 		}
@@ -245,7 +245,7 @@ func TestPausedNodeWritesNothingAndStartsNothing(t *testing.T) {
 
 		paused.Store(false)
 		close(hold)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if have := len(r.calls.Calls()); have != done {
 			t.Errorf("the node that woke up made %d calls", have-done)
 		}
@@ -273,9 +273,9 @@ func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
 		beatless.Store(true)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		close(hold)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.want("work/a/one")
 		if err := e.Healthy(context.Background()); !errors.Is(err, enginetest.ErrInjected) {
 			t.Errorf("want the node to say why its lease is over, have %v", err)
@@ -318,19 +318,19 @@ func TestNoCallStartsWhenTheStoreHasLostSightOfASilentNode(t *testing.T) {
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
 		beatless.Store(true)
-		time.Sleep(2 * time.Second) // longer than two beats, shorter than the lease
+		pass(2 * time.Second) // longer than two beats, shorter than the lease
 		close(first)
 		synctest.Wait()
 		r.want("work/a/one", "work/b/two") // it is seen, so its lease counts
 		close(watched)
 		close(second)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.want("work/a/one", "work/b/two")
 		if err := e.Healthy(context.Background()); !errors.Is(err, enginetest.ErrInjected) {
 			t.Errorf("want the node to say why its lease is over, have %v", err)
 		}
 		beatless.Store(false)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.want("work/a/one", "work/b/two", "work/c/three") // nobody has taken over
 		r.settle(e, run, model.Succeeded)
 	})
@@ -354,12 +354,12 @@ func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
 			if err == nil && results[0].Err == nil {
 				t.Error("want the event refused")
 			}
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		if err := e.Healthy(t.Context()); !errors.Is(err, enginetest.ErrInjected) {
 			t.Errorf("want the node to say that nothing is written, have %v", err)
 		}
-		time.Sleep(writesForgotten)
+		pass(writesForgotten)
 		if err := e.Healthy(t.Context()); err != nil {
 			t.Errorf("want the node tried again after a while without writes, have %v", err)
 		}
@@ -397,11 +397,11 @@ func TestNodeIsNotReadyWhileAWriteHangs(t *testing.T) {
 					}
 					sent <- out[0].Receipt.Run
 				}()
-				time.Sleep(time.Second)
+				pass(time.Second)
 				if err := e.Healthy(t.Context()); err != nil {
 					t.Errorf("want a short pause tolerated, have %v", err)
 				}
-				time.Sleep(4 * time.Second)
+				pass(4 * time.Second)
 				if err := e.Healthy(t.Context()); err == nil || !strings.Contains(err.Error(), "has taken ") {
 					t.Errorf("want the node to say what hangs, have %v", err)
 				}
@@ -445,7 +445,7 @@ func TestSendersHearSoonThatTheStoreDoesNotAnswer(t *testing.T) {
 		dead.Store(false)
 		close(back)
 		r.settle(e, r.submit(e, ev), model.Succeeded)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if list, _, err := e.List(t.Context(), store.RunFilter{Limit: 10}); err != nil || len(list) != 2 {
 			t.Errorf("want the event accepted once, have %d runs, %v", len(list), err)
 		}

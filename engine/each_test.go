@@ -49,12 +49,12 @@ func TestItemsAreWorkedOnInParallel(t *testing.T) {
 		})
 		e, _ := r.start(strings.ReplaceAll(eachOf, "ITEMS", "100"))
 		run := r.submit(e, event("work", ""))
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		if v := r.view(e, run); len(v.Handlers) != 1 || v.Handlers[0].Items == nil || v.Handlers[0].Items.Succeeded == 0 ||
 			v.Handlers[0].Outcome != model.OutcomeRunning {
 			t.Errorf("want a handler that is running, and some items done, have %+v", v.Handlers)
 		}
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		r.settle(e, run, model.Succeeded)
 		if most.Load() != 20 {
 			t.Errorf("want 20 calls at once, have %d", most.Load())
@@ -100,7 +100,7 @@ func TestItemsThatAreDoneAreNotRepeatedByAnotherNode(t *testing.T) {
 			yaml := strings.ReplaceAll(eachOf, "ITEMS", "9")
 			e, stop := r.start(yaml)
 			run := r.submit(e, event("work", ""))
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			if v := r.view(e, run); v.Handlers[0].Items.Succeeded != 8 {
 				t.Errorf("want 8 items saved as done, have %+v", v.Handlers[0].Items)
 			}
@@ -135,7 +135,7 @@ func TestDrainSavesTheLastItemsOfALargeCheckpoint(t *testing.T) {
 		yaml := strings.ReplaceAll(eachOf, "ITEMS", "40")
 		e, stop := r.start(yaml)
 		run := r.submit(e, event("work", ""))
-		time.Sleep(time.Second / 2)
+		pass(time.Second / 2)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}

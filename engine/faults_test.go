@@ -114,7 +114,7 @@ func TestRunsWhoseAnswerWasLostAreFound(t *testing.T) {
 					r.submit(e, ev)
 				}
 				r.run(e)
-				time.Sleep(3 * time.Second)
+				pass(3 * time.Second)
 				ev := event("work", "k")
 				ev.ID = "e"
 				if _, err := e.Submit(context.Background(), []intake.Submission{{Event: ev}}); op == "accept" && err == nil {
@@ -148,7 +148,7 @@ func TestRunsThatTheNodeOwnsUnknowinglyAreFound(t *testing.T) {
 		if _, err := r.store.Inbox.Accept(context.Background(), nodes[0].Node, []model.Intake{in}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		r.settle(e, "late", model.Succeeded)
 	})
 }
@@ -177,7 +177,7 @@ func TestLostAnswerOfACommitIsNoSetback(t *testing.T) {
 				t.Errorf("commit %d: want the run to go on at once, it took %s", nth, took)
 			}
 			synctest.Wait()
-			time.Sleep(time.Second)
+			pass(time.Second)
 			r.want("work/a/one", "work/b/two", "work/c/three")
 			if log := r.log.String(); strings.Contains(log, "moved on") {
 				t.Errorf("commit %d: want it found written, have %s", nth, log)
@@ -199,7 +199,7 @@ func TestChangeThatTheStoreRefusesFailsItsOwnRunOnly(t *testing.T) {
 		bad := r.submit(e, event("work", "poison"))
 		for i := range 40 { // others are written meanwhile, so it is not the store
 			good = append(good, r.submit(e, event("work", fmt.Sprint("later", i))))
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
 		for _, run := range good {
 			r.settle(e, run, model.Succeeded)

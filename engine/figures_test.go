@@ -92,13 +92,13 @@ func TestFiguresOfFourPeriods(t *testing.T) {
 		}
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		want("at once", [4]int64{1, 1, 1, 1})
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		want("15 s later", [4]int64{0, 1, 1, 1})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		want("a minute later", [4]int64{0, 0, 1, 1})
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		want("ten minutes later", [4]int64{0, 0, 0, 1})
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		want("an hour later", [4]int64{})
 		var names []string
 		for _, w := range e.Handlers()[0].Windows {
@@ -133,7 +133,7 @@ pipelines:
 		want("at the start")
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		want("after a call", "work/s/one")
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		want("two minutes later")
 		r.set(e, "rest/s/one", guard.ControlChange{Forever: true})
 		want("with a switch", "rest/s/one")

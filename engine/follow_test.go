@@ -43,8 +43,7 @@ func TestAllNodesConvergeOnTheNewestDefinition(t *testing.T) {
 			t.Errorf("want a handler removed and one added, have %+v", diff)
 		}
 		r.wantBundle(second, onePipeline("two"))
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		for _, e := range []*engine.Engine{first, second, third} {
 			r.wantBundle(e, onePipeline("two"))
 		}
@@ -52,8 +51,7 @@ func TestAllNodesConvergeOnTheNewestDefinition(t *testing.T) {
 		if _, err := third.Load(context.Background(), r.bundle(onePipeline("one")), ann); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		for _, e := range []*engine.Engine{first, second, third} {
 			r.wantBundle(e, onePipeline("one"))
 		}
@@ -115,8 +113,7 @@ func TestLoadsAtTheSameTimeEndInOneDefinition(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			time.Sleep(time.Second)
-			synctest.Wait()
+			pass(time.Second)
 			current, err := r.store.Bundles.Current(context.Background())
 			if err != nil || first.Bundle().Hash != current || second.Bundle().Hash != current {
 				t.Fatalf("want %.8s everywhere, have %.8s and %.8s (%v)", current, first.Bundle().Hash, second.Bundle().Hash, err)
@@ -148,8 +145,7 @@ func TestOverrulingNodeBringsItsDefinition(t *testing.T) {
 		stop()
 		other, _ := r.start(onePipeline("two"))
 		e, _ := r.start(onePipeline("one"), func(o *engine.Options) { o.Overrule = true })
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		r.wantBundle(e, onePipeline("one"))
 		r.wantBundle(other, onePipeline("one"))
 	})
@@ -161,8 +157,7 @@ func TestNodeKeepsItsDefinitionWhenItCannotRunTheCurrentOne(t *testing.T) {
 		r.types = append(r.types, enginetest.Scripted("leap", r.calls.Record(r.handle)))
 		leaps := strings.Replace(onePipeline("one"), "step", "leap", 1)
 		newer, _ := r.start(leaps)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		r.wantBundle(old, onePipeline("one"))
 		if err := old.Degraded(); err == nil || !strings.Contains(err.Error(), "leap") {
 			t.Errorf("want a degradation that names the type, have %v", err)
@@ -178,8 +173,7 @@ func TestNodeKeepsItsDefinitionWhenItCannotRunTheCurrentOne(t *testing.T) {
 		if _, err := newer.Load(context.Background(), r.bundle(onePipeline("two")), ann); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		r.wantBundle(old, onePipeline("two"))
 		if err := old.Degraded(); err != nil {
 			t.Errorf("want no degradation any more, have %v", err)
@@ -198,7 +192,7 @@ func TestRunsKeepTheDefinitionAcrossAReloadElsewhere(t *testing.T) {
 		if _, err := other.Load(context.Background(), r.bundle(onePipeline("two")), ann); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		close(open)
 		v := r.settle(e, id, model.Succeeded)
 		if v.Bundle != r.bundle(onePipeline("one")).Hash {

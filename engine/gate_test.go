@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -118,24 +117,24 @@ func TestOutageOfAServiceLosesNothing(t *testing.T) {
 				// More attempts than a run makes before the outage is noticed.
 				e, _ := r.start(strings.ReplaceAll(guarded, "{service: orders}}", "{service: orders}, retry: {attempts: 6}}"))
 				stop := r.load(100*time.Millisecond, e) // 10 a second
-				time.Sleep(10 * time.Second)
+				pass(10 * time.Second)
 				s.down.Store(true)
-				time.Sleep(20 * time.Second)
+				pass(20 * time.Second)
 				at := time.Now()
-				time.Sleep(20 * time.Second)
+				pass(20 * time.Second)
 				if n := s.since(at); n > 41 || n < 5 {
 					t.Errorf("want at most two calls a second while it is down, have %d in 20s", n)
 				}
 				if have := e.Services()[0]; !have.Down || *have.Limit != 1 {
 					t.Errorf("want the service down and one call at a time, have %+v", have)
 				}
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				if !strings.Contains(r.log.String(), "service is down, one call at a time finds out when it is back") {
 					t.Error("want the outage in the log")
 				}
 				s.down.Store(false)
 				back := time.Now()
-				time.Sleep(15 * time.Second)
+				pass(15 * time.Second)
 				if n := s.since(back); n < 15*10 {
 					t.Errorf("want more calls than come in 15s, have %d", n)
 				}
@@ -156,10 +155,10 @@ func TestOldestRunsGoFirstAfterAnOutageAndNewOnesHaveAShare(t *testing.T) {
 		e, _ := r.start(strings.ReplaceAll(guarded, "timeout: 2s", "timeout: 2s, max-in-flight: 20")) // 200 calls a second
 		s.down.Store(true)
 		stop := r.load(10*time.Millisecond, e)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		s.down.Store(false)
 		back := time.Now()
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		stop()
 		var old, fresh []time.Time
 		for _, c := range r.calls.Calls() {
@@ -196,11 +195,11 @@ func TestPauseThatAServiceAsksForIsForAllItsCalls(t *testing.T) {
 		e, _ := r.start(guarded)
 		s.down.Store(true)
 		first := r.submit(e, event("work", ""))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		s.down.Store(false)
 		at := time.Now()
 		second := r.submit(e, event("work", ""))
-		time.Sleep(18 * time.Second)
+		pass(18 * time.Second)
 		if n := s.since(at); n != 0 {
 			t.Errorf("want no call in the pause, have %d", n)
 		}
@@ -211,7 +210,7 @@ func TestPauseThatAServiceAsksForIsForAllItsCalls(t *testing.T) {
 		if until := e.Services()[0].ClosedUntil; until == nil {
 			t.Error("want to see until when the service wants no calls")
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		r.settle(e, second, model.Succeeded)
 		r.settle(e, first, model.Succeeded)
 	})
@@ -231,7 +230,7 @@ func TestRepetitionsAreAShareOfTheCalls(t *testing.T) {
 		})
 		e, _ := r.start(strings.ReplaceAll(guarded, "{service: orders}}", "{service: orders}, retry: {attempts: 0, max-delay: 1s}}"))
 		stop := r.load(10*time.Millisecond, e) // 100 a second
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		stop()
 		share := float64(repeated.Load()-10*20) / float64(n.Load())
 		if share > 0.22 || share < 0.15 {
@@ -249,12 +248,12 @@ func TestHandlerThatIsNotCriticalWaitsNoLongerThanItsAttempts(t *testing.T) {
 		s.down.Store(true)
 		var runs []string
 		stop := r.load(20*time.Millisecond, e)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		for range 10 {
 			runs = append(runs, r.submit(e, event("work", "")))
 		}
 		stop()
-		time.Sleep(8 * time.Second) // 3 attempts of 2s, and what holds are rounded to
+		pass(8 * time.Second) // 3 attempts of 2s, and what holds are rounded to
 		left := 0
 		for _, run := range runs {
 			v := r.settle(e, run, model.Succeeded)
@@ -279,7 +278,7 @@ func TestFallbackLetsThoseGoThatWaitForTheService(t *testing.T) {
 		e, _ := r.start(strings.ReplaceAll(guarded, "{id: one,", "{id: one, critical: false, retry: {attempts: 0}, fallback: {result: {}},"))
 		s.down.Store(true)
 		stop := r.load(20*time.Millisecond, e)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		stop()
 		r.succeeded(e, 5*time.Second)
 		if have := e.Services()[0]; !have.Down {
@@ -303,10 +302,10 @@ func TestOneBadRunDoesNotKeepAServiceDown(t *testing.T) {
 		s.down.Store(true)
 		poison := r.submit(e, event("work", "poison"))
 		stop := r.load(20*time.Millisecond, e)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		stop()
 		s.down.Store(false)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		if have := e.Services()[0]; have.Down {
 			t.Errorf("want the service up, have %+v", have)
 		}
@@ -327,7 +326,7 @@ func TestWaitingRunsLeaveRoomForOthers(t *testing.T) {
 		for range 1000 {
 			r.submit(e, event("work", ""))
 		}
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		if have := e.Services()[0]; have.Waiting > 64 {
 			t.Errorf("want few runs in memory, have %+v", have)
 		}
@@ -350,7 +349,7 @@ func TestServicesAreSeen(t *testing.T) {
 		for range 5 {
 			r.submit(e, event("work", ""))
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		have := map[string]float64{}
 		families, err := registry.Gather()
 		if err != nil {
@@ -391,7 +390,7 @@ func TestRunWaitsForAServiceDuringAnotherCall(t *testing.T) {
 		for range 200 {
 			r.submit(e, event("work", ""))
 		}
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		if n := r.count("work/a/one"); n != 200 {
 			t.Errorf("want all 200 calls, have %d and %+v", n, e.Services()[0])
 		}
@@ -410,7 +409,7 @@ func TestANewProcessBeginsWithTheLimitsOfBefore(t *testing.T) {
 		for n := range 2000 {
 			r.submit(first, event("work", fmt.Sprint("before-", n)))
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if s.peak < 150 {
 			t.Fatalf("want a limit that the next process can begin with, have a peak of %d calls", s.peak)
 		}
@@ -422,11 +421,11 @@ func TestANewProcessBeginsWithTheLimitsOfBefore(t *testing.T) {
 		for n := range 500 {
 			r.submit(second, event("work", fmt.Sprint("after-", n)))
 		}
-		time.Sleep(400 * time.Millisecond) // no call has ended
+		pass(400 * time.Millisecond) // no call has ended
 		if s.peak < 150 {
 			t.Errorf("want 150 calls at once or more from the start, have %d", s.peak)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 	})
 }
 
@@ -440,8 +439,7 @@ func TestAnImprovedLimitIsKeptAtOnce(t *testing.T) {
 			r.submit(e, event("work", ""))
 		}
 		for want := 40; want <= 160; want *= 2 {
-			time.Sleep(s.latency)
-			synctest.Wait()
+			pass(s.latency)
 			if found := *e.Services()[0].Limit; found != want {
 				t.Fatalf("want a limit of %d after a round, have %d", want, found)
 			}
@@ -499,7 +497,7 @@ func TestCallsInFlightAtACrashAreRepeatedAtOnce(t *testing.T) {
 		r.on("one", s.do)
 		e, _ := r.start(guarded, more)
 		s.first()
-		time.Sleep(s.latency - time.Millisecond) // no call has ended
+		pass(s.latency - time.Millisecond) // no call has ended
 		if s.peak != runs {
 			t.Errorf("want all %d calls again before the service answers the first one, have %d", runs, s.peak)
 		}
@@ -521,12 +519,12 @@ func TestCallsInFlightAtACrashSpareAServiceThatIsDown(t *testing.T) {
 		r.on("one", s.do)
 		e, _ := r.start(strings.ReplaceAll(guarded, "{service: orders}}", "{service: orders}, retry: {attempts: 6}}"), more)
 		s.first()
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if n := s.since(time.Time{}); s.peak > runs || n > runs+20 {
 			t.Errorf("want each call once and a few probes, have %d, and %d at once", n, s.peak)
 		}
 		at := time.Now()
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		if n := s.since(at); n > 41 || *e.Services()[0].Limit != 1 {
 			t.Errorf("want at most two calls a second, have %d in 20s and %+v", n, e.Services()[0])
 		}

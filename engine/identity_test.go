@@ -46,7 +46,7 @@ func TestKeysAreTheSameAfterARestore(t *testing.T) {
 			ev.ID = id
 			ends := map[string]model.Status{"work": model.Succeeded, "undone": model.Cancelled}
 			r.settle(e, r.submit(e, ev), ends[what])
-			time.Sleep(2 * time.Second) // for the emitted event
+			pass(2 * time.Second) // for the emitted event
 			seen := map[string]bool{}
 			for _, c := range r.calls.Calls() {
 				seen[c.Path+" "+c.IdempotencyKey] = true

@@ -222,7 +222,7 @@ pipelines:
 		r.submit(e, early)
 		r.submit(e, model.Event{Type: "first"})
 		r.submit(e, model.Event{Type: "first"})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		emitted := 0
 		for _, c := range r.calls.Calls() {
 			if c.Path == "second/a/two" && c.Event.Inner {
@@ -343,7 +343,7 @@ func TestDeferredEventRunsWhenTheStateAllowsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(strings.ReplaceAll(door, "OTHERWISE", "defer"))
 		early := r.submit(e, doorEvent("close-it"))
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if v := r.view(e, early); v.Status != model.Waiting {
 			t.Errorf("want the early event set aside, have %s", v.Status)
 		}
@@ -398,7 +398,7 @@ func TestScheduledEventWaitsForItsTime(t *testing.T) {
 		ev.At = time.Now().Add(time.Minute)
 		later := r.submit(e, ev)
 		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
-		time.Sleep(59 * time.Second)
+		pass(59 * time.Second)
 		if v := r.view(e, later); v.Status != model.Waiting || v.Due == nil {
 			t.Errorf("want the event to wait, have %s due %v", v.Status, v.Due)
 		}
@@ -421,7 +421,7 @@ func TestBacklogIsNotOvertaken(t *testing.T) {
 			runs, want = append(runs, r.submit(e, event("work", fmt.Sprint(i)))), append(want, fmt.Sprint(i))
 		}
 		r.run(e)
-		time.Sleep(250 * time.Millisecond)
+		pass(250 * time.Millisecond)
 		runs, want = append(runs, r.submit(e, event("work", "new"))), append(want, "new")
 		for _, run := range runs {
 			r.settle(e, run, model.Succeeded)

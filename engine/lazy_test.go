@@ -42,7 +42,7 @@ func TestCallsThatTakeTheirTimeAreSeen(t *testing.T) {
 		r.store.Ledger = ledger
 		e, _ := r.start(three)
 		run := r.submit(e, event("work", "k"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		v := r.view(e, run)
 		if len(v.Handlers) != 1 || v.Handlers[0].Outcome != model.OutcomeRunning || v.Handlers[0].Attempts != 1 {
 			t.Errorf("want the first attempt of the handler under way, have %+v", v.Handlers)

@@ -73,19 +73,19 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 		if _, err := e.RemoveControl(t.Context(), "work/b/tell", -1, by); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // all deadlines have passed
+		pass(time.Hour) // all deadlines have passed
 		before := len(r.calls.Calls())
 		down.Store(false)
 		if done, err := e.MakeUpAll(t.Context(), filter, by); err != nil || done.Done != 2 || done.MovedOn != 0 {
 			t.Fatalf("want both to make it up, have %+v, %v", done, err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if v := r.view(e, failed); v.Status != model.Running {
 			t.Errorf("want the call under way, have %+v", v)
 		}
 		// The node stops meanwhile, and another one goes on.
 		go stop()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		next, _ := r.start(telling)
 		close(open)
 		for _, run := range []string{failed, skipped} {
@@ -134,7 +134,7 @@ func TestHandlersThatWaitTooLongAreToldOf(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		e, _ := r.start(crowded, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		stop := r.load(50*time.Millisecond, e)
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		h, _ := e.Handler("work/b/tell")
 		if h.LeftOut < 50 || h.RecentRatio == nil || *h.RecentRatio != 1 {
 			t.Errorf("want runs that went on without a handler that never fails, have %+v", h)

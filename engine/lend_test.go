@@ -38,9 +38,9 @@ func TestAnIdleNodeLendsItsPartOfALimit(t *testing.T) {
 		}
 		synctest.Wait() // the other one has its only run in hand
 		busy, _ := r.start(limited, func(o *engine.Options) { o.MaxInFlight = 500 })
-		time.Sleep(3 * time.Second)               // until they know of each other
+		pass(3 * time.Second)                     // until they know of each other
 		stop := r.load(20*time.Millisecond, busy) // 50 a second
-		time.Sleep(1500 * time.Millisecond)
+		pass(1500 * time.Millisecond)
 		rate := func(d time.Duration) float64 {
 			before := r.count("work/a/one")
 			time.Sleep(d)
@@ -50,7 +50,7 @@ func TestAnIdleNodeLendsItsPartOfALimit(t *testing.T) {
 			t.Errorf("want nearly 20 calls a second on the one node that has calls, have %g", have)
 		}
 		close(wake) // now both have
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if have := rate(5 * time.Second); have < 17 || have > 21 {
 			t.Errorf("want 20 calls a second of both together, have %g", have)
 		}
@@ -63,15 +63,15 @@ func TestALimitIsWholeAgainWhenOthersLeave(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		_, leave := r.start(limited)
 		e, _ := r.start(strings.Replace(limited, "long", "other", 1))
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		stop := r.load(20*time.Millisecond, e)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if err := leave(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		before := r.count("work/a/one")
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if rate := float64(r.count("work/a/one")-before) / 5; rate < 18 || rate > 21 {
 			t.Errorf("want 20 calls a second, have %g", rate)
 		}

@@ -73,13 +73,13 @@ func TestALiftedHoldLeavesNoHandlerOut(t *testing.T) {
 						t.Fatal(err)
 					}
 					stop := r.load(50*time.Millisecond, e) // half of what push can take
-					time.Sleep(55 * time.Second)
+					pass(55 * time.Second)
 					lift(r, e, path)
-					time.Sleep(10 * time.Second)
+					pass(10 * time.Second)
 					if parked := e.Backlog().Parked; len(parked) != 1 || parked[0].Reason != stats.ParkedLifted {
 						t.Errorf("want to see runs that go on gently, have %+v", parked)
 					}
-					time.Sleep(2 * time.Minute)
+					pass(2 * time.Minute)
 					stop()
 					r.succeeded(e, time.Minute)
 					if n := r.leftOut(e, "work/b/tell"); n != 0 {
@@ -99,12 +99,12 @@ func TestALiftDoesNotWaitForAServiceThatIsDown(t *testing.T) {
 		e, _ := r.start(crowded)
 		push.down.Store(true)
 		stop := r.load(50*time.Millisecond, e)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		by := store.Actor{Name: "ann"}
 		if _, err := e.SetControl(context.Background(), "work", guard.ControlChange{Mode: guard.ModeHold, Forever: true}, -1, by); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		if _, err := e.RemoveControl(context.Background(), "work", -1, by); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestARunInAShortLineIsNotGivenAway(t *testing.T) {
 		r.on("one", (&target{latency: 2 * time.Millisecond}).do)
 		r.on("tell", (&target{latency: 50 * time.Millisecond}).do)
 		e, _ := r.start(crowded)
-		time.Sleep(time.Minute) // many beats have been answered
+		pass(time.Minute) // many beats have been answered
 		for range 20 {
 			r.submit(e, event("work", ""))
 		}
@@ -179,7 +179,7 @@ func TestRunsLeaveTheQueueOfALimitWhenItsHandlerIsSwitchedOff(t *testing.T) {
 				for range 100 {
 					r.submit(e, event("work", ""))
 				}
-				time.Sleep(10 * time.Second)
+				pass(10 * time.Second)
 				off := guard.ControlChange{Forever: true}
 				if c.off == c.limited {
 					off.RateLimit = limit.RateLimit

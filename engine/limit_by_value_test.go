@@ -115,13 +115,13 @@ func TestLimitByValueLetsProbesThrough(t *testing.T) {
 		e, _ := r.start(strings.Replace(perCustomer("rate: 10/s"), "id: one,", "id: one, critical: false, fallback: {min-calls: 3, duration: 2s},", 1))
 		for i := range 30 {
 			r.settle(e, r.submit(e, ofCustomer(i, 0)), model.Succeeded)
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
 		broken = false
 		before := r.count("work/a/one")
 		for i := range 60 {
 			r.settle(e, r.submit(e, ofCustomer(i, 1)), model.Succeeded)
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		if n := r.count("work/a/one") - before; n < 20 {
 			t.Errorf("want the handler back in the flow, have %d of 60 calls", n)
@@ -152,12 +152,12 @@ func TestLimitByValueIsForAllNodesTogether(t *testing.T) {
 		for i := range runs * customers {
 			ids = append(ids, r.submit(nodes[i%2], ofCustomer(fmt.Sprint("c", i%customers), i)))
 		}
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if err := leave(); err != nil {
 			t.Error(err)
 		}
 		r.start(yaml)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		for _, id := range ids {
 			r.settle(second, id, model.Succeeded)
 		}

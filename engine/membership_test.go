@@ -113,7 +113,7 @@ func setBack(t *testing.T, turn func(*turncoat, bool)) {
 		}
 		return out[0], nil
 	}
-	time.Sleep(10 * time.Second)
+	pass(10 * time.Second)
 	first, err := submit()
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func setBack(t *testing.T, turn func(*turncoat, bool)) {
 	r.settle(e, first.Receipt.Run, model.Succeeded)
 
 	turn(db, true)
-	time.Sleep(10 * time.Second)
+	pass(10 * time.Second)
 	if err := e.Healthy(t.Context()); !errors.Is(err, store.ErrLost) {
 		t.Errorf("want the node not ready, since its store was set back, have %v", err)
 	}
@@ -133,7 +133,7 @@ func setBack(t *testing.T, turn func(*turncoat, bool)) {
 	}
 
 	turn(db, false)
-	time.Sleep(10 * time.Second)
+	pass(10 * time.Second)
 	if err := e.Healthy(t.Context()); err != nil {
 		t.Errorf("want the node ready when the store is itself again, have %v", err)
 	}

@@ -101,12 +101,12 @@ func TestLargeRepliesLeaveTheirPlaceToTheRunWithTheReserve(t *testing.T) {
 			others = append(others, h)
 		}
 		close(full)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		r.settle(e, a, model.Succeeded)
 		for _, h := range others {
 			h.Close()
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		r.settle(e, b, model.Succeeded)
 	})
 }

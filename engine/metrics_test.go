@@ -39,7 +39,7 @@ pipelines:
 		later := event("work", "")
 		later.At = time.Now().Add(time.Hour)
 		r.submit(e, later)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 
 		have := samples(t, registry)
 		for name, want := range map[string]float64{
@@ -146,13 +146,13 @@ func TestMetricsForgetHandlersThatAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := []string{"procaas_handler_calls_total one succeeded work a", "procaas_handler_seconds one work a"}
-		time.Sleep(30 * time.Minute)
+		pass(30 * time.Minute)
 		for _, name := range old {
 			if have := samples(t, registry); have[name] != 1 {
 				t.Errorf("half an hour later: want %s still shown, have %v", name, slices.Sorted(maps.Keys(have)))
 			}
 		}
-		time.Sleep(31 * time.Minute)
+		pass(31 * time.Minute)
 		for name := range samples(t, registry) {
 			if strings.Contains(name, " one ") {
 				t.Errorf("an hour later: want what is gone forgotten, have %s", name)

@@ -85,11 +85,11 @@ func TestRunningRunIsMovedBetweenItsCalls(t *testing.T) {
 		id := r.submit(e, event("work", "k"))
 		synctest.Wait()
 		r.activate(e, longer)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if v := r.move(other, id); v.Bundle != r.bundle(three).Hash || v.Move != r.bundle(longer).Hash {
 			t.Errorf("want the run on its way, have %+v", v)
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		r.want("work/a/one")
 		close(open)
 		if v := r.settle(e, id, model.Succeeded); v.Bundle != r.bundle(longer).Hash || v.Move != "" {
@@ -111,7 +111,7 @@ func TestRunningRunThatDoesNotFitAnyMoreKeepsItsDefinition(t *testing.T) {
 		e, _ := r.start(three)
 		id := r.submit(e, event("work", "k"))
 		synctest.Wait()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.activate(e, strings.Replace(three, "{id: two, step: {}", "{id: new, step: {}}, {id: two, step: {}", 1))
 		// It fits now; the store learns what the node does not hear.
 		v := r.view(e, id)
@@ -124,7 +124,7 @@ func TestRunningRunThatDoesNotFitAnyMoreKeepsItsDefinition(t *testing.T) {
 		if asked, err := r.store.Runs.Move(context.Background(), move, 0, ann); err != nil || !asked {
 			t.Fatal(asked, err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		close(second)
 		after := r.settle(e, id, model.Succeeded)
 		if after.Bundle != v.Bundle || !strings.Contains(r.log.String(), "run is not moved") {
@@ -141,7 +141,7 @@ func TestRunWhoseOwnerDiesIsMovedByTheNextOne(t *testing.T) {
 		dying := &enginetest.Faulty{Store: r.store}
 		first, _ := r.startOn(dying.Ports(), three)
 		id := r.submit(first, event("work", "k"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		e, _ := r.start(three)
 		dying.Cut()
 		r.activate(e, longer)
@@ -192,7 +192,7 @@ func TestParkedRunsAreMovedByFilter(t *testing.T) {
 		if err != nil || out.Done != 5 || out.Next != nil || out.Bundle != e.Bundle().Hash {
 			t.Fatalf("have %+v, %v", out, err)
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		for _, id := range append(ids, newer) {
 			if v := r.settle(e, id, model.Succeeded); v.Bundle != e.Bundle().Hash {
 				t.Errorf("have %+v", v)
@@ -212,7 +212,7 @@ func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
 		done := r.submit(e, event("work", "a"))
 		waiting := r.submit(e, event("work", "a"))
 		synctest.Wait()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		var pinned *records.PinnedError
 		r.activate(e, strings.Replace(three, "id: one", "id: other", 1))
 		if _, err := e.Move(context.Background(), done, ann); !errors.As(err, &pinned) || !strings.Contains(err.Error(), "work/a/one") {
@@ -259,7 +259,7 @@ pipelines:
 `
 		e, _ := r.start(yaml)
 		run := r.submit(e, event("work", "a"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		with := func(value string) string {
 			return strings.Replace(yaml, "id: one, step: {}", "id: one, step: {}, compensate: {step: {value: "+value+"}}", 1)
 		}

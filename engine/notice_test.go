@@ -119,7 +119,7 @@ func TestNoticeOfAFallbackComesFromOneNode(t *testing.T) {
 		first, _ := r.start(degradable)
 		second, _ := r.start(degradable)
 		stop := r.orders(200*time.Millisecond, first, second)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		fallbacks := func() (out []string) {
 			for _, line := range r.notices.lines() {
 				if strings.HasPrefix(line, "fallback") {
@@ -130,13 +130,13 @@ func TestNoticeOfAFallbackComesFromOneNode(t *testing.T) {
 		}
 		bonus.down.Store(true)
 		waitFor(t, first, "work/b/bonus", fallback.Out, time.Minute)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if have := fallbacks(); len(have) != 1 || have[0] != "fallback-on work/b/bonus " {
 			t.Errorf("want one notice that it is out, have %q", have)
 		}
 		bonus.down.Store(false)
 		waitFor(t, first, "work/b/bonus", fallback.In, 5*time.Minute)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if have := fallbacks(); len(have) != 1 || have[0] != "fallback-off work/b/bonus" {
 			t.Errorf("want one notice that it is back, have %q", have)
 		}

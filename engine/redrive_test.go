@@ -94,7 +94,7 @@ func TestChangesOfManyRunsTellHowFarTheyCame(t *testing.T) {
 					}
 					f.Cursor = *done.Next
 					steered.before, ctx = nil, t.Context()
-					time.Sleep(time.Second) // until the retried ones have failed again
+					pass(time.Second) // until the retried ones have failed again
 				}
 				for id, n := range times {
 					if n != 1 {

@@ -25,7 +25,7 @@ func TestAuditIsKeptAsLongAsOneIsTold(t *testing.T) {
 			if _, err := e.SetControl(context.Background(), "work", change, -1, store.Actor{Name: "ann"}); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(4 * time.Minute)
+			pass(4 * time.Minute)
 		}
 		kept := func() (n int) {
 			list, err := e.Audit(context.Background(), store.AuditFilter{Kind: store.AuditControl, Limit: 10})
@@ -37,7 +37,7 @@ func TestAuditIsKeptAsLongAsOneIsTold(t *testing.T) {
 		if n := kept(); n != 2 {
 			t.Errorf("after 12 minutes: want what is younger than 10, have %d", n)
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if n := kept(); n != 1 {
 			t.Errorf("want the last record kept, have %d", n)
 		}
@@ -81,8 +81,7 @@ pipelines:
 		if have := status(model.Failed, "tick"); len(have) != 5 {
 			t.Fatalf("want 5 failed runs to begin with, have %v", have)
 		}
-		time.Sleep(3 * time.Minute)
-		synctest.Wait()
+		pass(3 * time.Minute)
 		if have := status(model.Failed, "tick"); !slices.Equal(have, ticks[3:]) {
 			t.Errorf("want the last two of %v to wait, have %v", ticks, have)
 		}
@@ -120,16 +119,16 @@ pipelines:
 		if _, err := r.store.Bundles.Activate(context.Background(), "newer", []byte("what only a newer program reads"), false, store.Actor{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(62 * time.Minute)
+		pass(62 * time.Minute)
 		if have := left(); len(have) != 2 {
 			t.Errorf("want both runs left while the node cannot run the current definition, have %v", have)
 		}
 		r.activate(e, fmt.Sprintf(pipelines, "64m"))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if have := left(); len(have) != 2 {
 			t.Errorf("want both runs left by the new retention, have %v", have)
 		}
-		time.Sleep(3 * time.Minute)
+		pass(3 * time.Minute)
 		if have := left(); !slices.Equal(have, []string{other}) {
 			t.Errorf("want only run %s of the other pipeline left, have %v", other, have)
 		}

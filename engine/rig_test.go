@@ -53,6 +53,13 @@ func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newRig(t)) })
 }
 
+// pass lets fake time pass, and all happen that is due until then. After [time.Sleep] alone, what is due at the same moment has
+// happened or not, by chance.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func (r *rig) handle(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 	r.mu.Lock()
 	do := r.do[c.Path[strings.LastIndex(c.Path, "/")+1:]]

@@ -60,16 +60,16 @@ func TestSessionsEndOnAllNodes(t *testing.T) {
 		if err := one.CloseSession(ctx, first); err != nil {
 			t.Errorf("want signing out twice to be fine, have %v", err)
 		}
-		time.Sleep(lasts - time.Second)
+		pass(lasts - time.Second)
 		want("nearly over", second, true)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		want("over", second, false)
 
 		// There are so many and no more, and the oldest one ends for another.
 		var all []string
 		for range 65 {
 			all = append(all, begin())
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
 		want("the oldest of too many", all[0], false)
 		want("the second oldest", all[1], true)

@@ -43,11 +43,11 @@ func TestNodesEvenOutWhatComesToOneOfThem(t *testing.T) {
 					e, _ := r.start(three, func(o *engine.Options) { o.MaxInFlight = test.maxInFlight })
 					all = append(all, e)
 				}
-				time.Sleep(test.known)
+				pass(test.known)
 				for i := range runs {
 					r.submit(all[0], event("work", fmt.Sprint(i)))
 				}
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				mu.Lock()
 				have := maps.Clone(begun)
 				mu.Unlock()
@@ -80,7 +80,7 @@ func TestASingleNodeTakesAllAtOnce(t *testing.T) {
 			return model.Result{}, nil
 		})
 		e, _ := r.start(three)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		for i := range runs {
 			r.submit(e, event("work", fmt.Sprint(i)))
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,8 +44,7 @@ func TestDurationsCountOnceAcrossACrash(t *testing.T) {
 		faulty := &enginetest.Faulty{Store: r.store}
 		first, _ := r.startOn(faulty.Ports(), slowStages, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registries[0]) })
 		run := r.submit(first, event("work", "o-1"))
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		faulty.Cut() // as kill -9 does
 		second, _ := r.start(slowStages, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registries[1]) })
 		r.settle(second, run, model.Succeeded)
@@ -106,10 +104,10 @@ func TestDurationsCompareWithTheHourBefore(t *testing.T) {
 		})
 		e, _ := r.start(slowStages)
 		r.settle(e, r.submit(e, event("work", "o-1")), model.Succeeded)
-		time.Sleep(90 * time.Minute)
+		pass(90 * time.Minute)
 		took = 4 * time.Second
 		r.settle(e, r.submit(e, event("work", "o-2")), model.Succeeded)
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		took = 10 * time.Millisecond
 		r.settle(e, r.submit(e, event("work", "o-3")), model.Succeeded)
 		d := e.Durations()[0].Accepted
@@ -149,8 +147,7 @@ func TestErrorBudgetsOutliveNodes(t *testing.T) {
 		if len(late) != 2 || late[0].Path != "work" || late[0].Handler != "work/slow/second" || late[0].Ten.Late != 3 {
 			t.Fatalf("want both targets missed by the slow handler, have %+v", late)
 		}
-		time.Sleep(steering.UsageEvery)
-		synctest.Wait()
+		pass(steering.UsageEvery)
 		r.settle(first, r.submit(first, event("work", "o-4")), model.Succeeded)
 		faulty.Cut() // as kill -9 does, before the fourth is in the store
 
@@ -212,7 +209,7 @@ func TestCostsAreThoseOfAllNodes(t *testing.T) {
 		}
 		second, _ := r.start(slowStages)
 		r.settle(second, r.submit(second, event("work", "o-2")), model.Succeeded)
-		time.Sleep(2 * steering.UsageEvery)
+		pass(2 * steering.UsageEvery)
 		costs := func(by string, reads func(string) bool) map[string]stats.Cost {
 			t.Helper()
 			all, err := second.Costs(t.Context(), by, 7, reads)

@@ -164,7 +164,7 @@ func TestTraceGoesOnAfterACrash(t *testing.T) {
 		store := &enginetest.Faulty{Store: r.store}
 		first, stop := r.startOn(store.Ports(), tracedYAML, tr.on)
 		run := r.submit(first, traced("k"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.want("work/a/one", "work/b/two")
 		store.Cut()
 		stop()
@@ -196,7 +196,7 @@ func TestTraceOfARunThatIsRetriedAndOfOneThatIsParked(t *testing.T) {
 		})
 		e, _ := r.start(tracedYAML, tr.on)
 		run := r.submit(e, traced("k"))
-		time.Sleep(2 * time.Hour)
+		pass(2 * time.Hour)
 		r.settle(e, run, model.Failed)
 		r.on("two", nil)
 		if _, err := e.Retry(t.Context(), run, operator); err != nil {
@@ -259,7 +259,7 @@ pipelines:
   - {id: next, stages: [{id: a, handlers: [{id: take, step: {}}]}]}
 `, tr.on)
 		r.submit(e, traced("k"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		tr.want(senderTrace, senderSpan+`
   work status=succeeded
     work/a

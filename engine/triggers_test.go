@@ -46,7 +46,7 @@ func TestTriggerFiresOnceForAllNodes(t *testing.T) {
 		r.start(clockOf("every: 10s", "skip"))
 		r.start(clockOf("every: 10s", "skip"))
 		began := time.Now()
-		time.Sleep(95 * time.Second)
+		pass(95 * time.Second)
 		dues := r.dues()
 		if len(dues) != 9 {
 			t.Errorf("want 9 firings in 95s, have %v", dues)
@@ -70,15 +70,15 @@ func TestTriggerCatchesUpByPolicy(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				_, stop := r.start(clockOf(when, policy))
-				time.Sleep(25 * time.Minute)
+				pass(25 * time.Minute)
 				stop()
 				before := len(r.dues())
 				if before != 2 {
 					t.Errorf("%s: want 2 firings, have %d", when, before)
 				}
-				time.Sleep(time.Hour)
+				pass(time.Hour)
 				r.start(clockOf(when, policy))
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				if have := len(r.dues()) - before; have != want {
 					t.Errorf("%s, %s: want %d firings made good, have %d", when, policy, want, have)
 				}
@@ -91,7 +91,7 @@ func TestCronCountsInItsTimeZone(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		// The clock begins at midnight in UTC, which is half past five there.
 		r.start(clockOf(`cron: "45 5 * * *", time-zone: Asia/Kolkata`, "skip"))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		dues := r.dues()
 		if len(dues) != 1 || dues[0].UTC().Format("15:04") != "00:15" {
 			t.Errorf("want one firing at 00:15 UTC, have %v", dues)
@@ -104,11 +104,11 @@ func TestTriggerSurvivesTheStore(t *testing.T) {
 		inbox := &outage{Inbox: r.store.Inbox}
 		r.store.Inbox = inbox
 		r.run(r.engine(r.store, clockOf("every: 10s", "all")))
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		inbox.down.Store(true)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		inbox.down.Store(false)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if n := len(r.dues()); n != 5 {
 			t.Errorf("want all 5 firings, have %d", n)
 		}
@@ -134,7 +134,7 @@ func TestLoadReplacesTriggers(t *testing.T) {
 		if _, err := e.Load(context.Background(), r.bundle(clockOf("every: 1s", "skip")), store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10500 * time.Millisecond)
+		pass(10500 * time.Millisecond)
 		if n := len(r.dues()); n < 9 || n > 11 {
 			t.Errorf("want a firing each second, have %d in 10s", n)
 		}
@@ -163,11 +163,11 @@ func TestTriggerSurvivesACellThatIsAway(t *testing.T) {
 		inbox := &awayInbox{Inbox: r.store.Inbox}
 		r.store.Inbox = inbox
 		r.run(r.engine(r.store, clockOf(`cron: "0 * * * *"`, "skip")))
-		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(59 * time.Minute)))
+		pass(time.Until(time.Now().Truncate(time.Hour).Add(59 * time.Minute)))
 		inbox.away.Store(true)
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		inbox.away.Store(false)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if n := len(r.dues()); n != 1 {
 			t.Errorf("want the firing that was due while the cell was away, have %d", n)
 		}
@@ -178,18 +178,18 @@ func TestTriggerSurvivesACellThatIsAway(t *testing.T) {
 func TestChangedScheduleDoesNotFireForThePast(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(clockOf(`cron: "0 * * * *"`, "skip"))
-		time.Sleep(105 * time.Minute)
+		pass(105 * time.Minute)
 		if n := len(r.dues()); n != 1 {
 			t.Fatalf("want one firing, have %v", r.dues())
 		}
 		if _, err := e.Load(context.Background(), r.bundle(clockOf(`cron: "30 * * * *"`, "skip")), operator); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30 * time.Minute)
+		pass(30 * time.Minute)
 		if n := len(r.dues()); n != 1 {
 			t.Errorf("want no firing for half past one at a quarter to two, have %v", r.dues())
 		}
-		time.Sleep(30 * time.Minute)
+		pass(30 * time.Minute)
 		if n := len(r.dues()); n != 2 {
 			t.Errorf("want one at half past two, have %v", r.dues())
 		}
@@ -213,13 +213,13 @@ func TestTriggerGoesOnWhenTheClockOfTheStoreIsSetBack(t *testing.T) {
 		ledger := &jumpyLedger{Ledger: r.store.Ledger}
 		r.store.Ledger = ledger
 		r.run(r.engine(r.store, clockOf("every: 10s", "skip")))
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		ledger.ahead.Store(int64(time.Hour))
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		ledger.ahead.Store(0)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		before := len(r.dues())
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if n := len(r.dues()) - before; n < 5 || n > 6 {
 			t.Errorf("want a firing each 10s from then on, have %d in a minute", n)
 		}
@@ -264,11 +264,11 @@ func TestPausedTriggerDoesNotFire(t *testing.T) {
 			r := newRig(t)
 			first, stopFirst := r.start(clocked("key: k, catch-up: " + policy))
 			_, stopSecond := r.start(clocked("key: k, catch-up: " + policy))
-			time.Sleep(25 * time.Second)
+			pass(25 * time.Second)
 			r.control(first, hold)
-			time.Sleep(2 * time.Second) // until the other node knows
+			pass(2 * time.Second) // until the other node knows
 			before := len(r.dues())
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			v := r.trigger(first)
 			if n := len(r.dues()); n != before || v.State != triggers.StatePaused || v.Pause.By != operator.Name || v.Skipped.Paused != 6 {
 				t.Errorf("%s: want %d firings and 6 passed over, have %d, and %+v", policy, before, n, v)
@@ -280,15 +280,15 @@ func TestPausedTriggerDoesNotFire(t *testing.T) {
 			stopFirst()
 			stopSecond()
 			e, stop := r.start(clocked("key: k, catch-up: " + policy))
-			time.Sleep(25 * time.Second)
+			pass(25 * time.Second)
 			if n := len(r.dues()); n != before {
 				t.Errorf("%s: a restart has fired %d times", policy, n-before)
 			}
 			r.control(e, guard.ControlChange{Enabled: true})
-			time.Sleep(10 * time.Second)
+			pass(10 * time.Second)
 			stop()
 			e, _ = r.start(clocked("key: k, catch-up: " + policy))
-			time.Sleep(2 * time.Second)
+			pass(2 * time.Second)
 			if n := len(r.dues()) - before; n != 1 {
 				t.Errorf("%s: want one firing after the pause, have %d", policy, n)
 			}
@@ -303,16 +303,16 @@ func TestPausedTriggerDoesNotFire(t *testing.T) {
 func TestPauseThatEndsWhileNoNodeRuns(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		e, stop := r.start(clocked("key: k, catch-up: all"))
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		before := len(r.dues())
 		change := hold
 		change.Forever, change.Until = false, e.Now().Add(time.Minute)
 		r.control(e, change)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		stop()
-		time.Sleep(time.Minute) // half of it in the pause
+		pass(time.Minute) // half of it in the pause
 		e, _ = r.start(clocked("key: k, catch-up: all"))
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if n := len(r.dues()) - before; n != 3 {
 			t.Errorf("want the three firings after the pause, have %d", n)
 		}
@@ -325,16 +325,16 @@ func TestPauseThatEndsWhileNoNodeRuns(t *testing.T) {
 func TestMissedFiringsAreCounted(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		_, stop := r.start(clocked("key: k"))
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		stop()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		r.start(clocked("key: k"))
 		e, _ := r.start(clocked("key: k"))
 		v := r.trigger(e)
 		if v.Skipped.Missed != 6 || v.Skip == nil || v.Skip.Reason != triggers.Missed {
 			t.Errorf("want 6 missed firings, have %+v, %+v", v.Skipped, v.Skip)
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if n := len(r.dues()); n != 2 {
 			t.Errorf("want one firing before and one after, have %d", n)
 		}
@@ -375,7 +375,7 @@ func TestOverlapPolicies(t *testing.T) {
 			r.slowly(25 * time.Second)
 			e, _ := r.start(clocked(c.fields))
 			r.start(clocked(c.fields))
-			time.Sleep(99 * time.Second)
+			pass(99 * time.Second)
 			list, _, err := r.store.Runs.List(t.Context(), store.RunFilter{Limit: 100})
 			if err != nil {
 				t.Fatal(err)
@@ -410,7 +410,7 @@ flows: [{id: f}]
 pipelines: [{id: tick, flow: f, stages: [{id: a, handlers: [{id: one, critical: true, step: {}}]}]}]
 triggers: [{id: clock, every: 10s, event: tick, key: k, overlap: skip}]
 `)
-		time.Sleep(35 * time.Second)
+		pass(35 * time.Second)
 		v := r.trigger(e)
 		if v.Skipped.Running != 2 || v.Last.Status != model.Failed || v.Skip.Run != v.Last.Run {
 			t.Errorf("want two firings skipped for the failed run, have %+v, %+v", v, v.Last)
@@ -426,7 +426,7 @@ func TestRunNowFiresOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		again, err := e.RunTrigger(t.Context(), "clock", "mine", operator)
 		if err != nil || !again.Duplicate || again.Run != first.Run {
 			t.Errorf("want the first firing again, have %+v, %v", again, err)
@@ -435,7 +435,7 @@ func TestRunNowFiresOnce(t *testing.T) {
 		if err != nil || other.Run == first.Run {
 			t.Errorf("want another firing, have %+v, %v", other, err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if n := len(r.dues()); n != 2 {
 			t.Errorf("want two runs, have %d", n)
 		}
@@ -462,11 +462,11 @@ func TestBackfillFiresWhatHasNotFired(t *testing.T) {
 		yaml := clocked("key: k")
 		e, stop := r.start(yaml)
 		began := e.Now().Truncate(10 * time.Second)
-		time.Sleep(35 * time.Second) // fires three times
+		pass(35 * time.Second) // fires three times
 		stop()
-		time.Sleep(time.Minute) // misses six
+		pass(time.Minute) // misses six
 		e, _ = r.start(yaml)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		how := steering.Backfill{From: began, To: e.Now(), DryRun: true}
 		dry, err := e.BackfillTrigger(t.Context(), "clock", how, operator)
 		if err != nil || dry.Fired != 7 || dry.Ran != 3 || len(r.dues()) != 3 {
@@ -477,7 +477,7 @@ func TestBackfillFiresWhatHasNotFired(t *testing.T) {
 		if err != nil || done.Fired != 7 || done.Ran != 3 || done.Next != nil {
 			t.Errorf("want 7 fired and 3 that ran, have %+v, %v", done, err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		again, err := e.BackfillTrigger(t.Context(), "clock", how, operator)
 		if err != nil || again.Fired != 0 || again.Ran != 10 {
 			t.Errorf("want nothing fired again, have %+v, %v", again, err)
@@ -501,7 +501,7 @@ func TestBackfillIsPaced(t *testing.T) {
 		r.slowly(time.Second)
 		e, _ := r.start(yaml)
 		r.control(e, hold)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		how := steering.Backfill{From: e.Now().Add(-time.Hour), To: e.Now()}
 		fired, calls := 0, 0
 		for {
@@ -517,13 +517,13 @@ func TestBackfillIsPaced(t *testing.T) {
 				t.Fatalf("want 100 times, or none while a run waits, have %+v", done)
 			}
 			how.From = *done.Next
-			time.Sleep(20 * time.Second)
+			pass(20 * time.Second)
 			list, _, err := r.store.Runs.List(t.Context(), store.RunFilter{Status: model.Waiting, Limit: 1000})
 			if err != nil || len(list) > 100 {
 				t.Fatalf("want at most 100 runs that wait, have %d, %v", len(list), err)
 			}
 		}
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		if n := len(r.dues()); fired != 360 || n != 360 || calls < 10 {
 			t.Errorf("want 360 firings in several calls, have %d, %d runs in %d", fired, n, calls)
 		}
@@ -565,8 +565,7 @@ func TestBackfillKnowsWhatKeepForgets(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		e, _ := r.start(strings.Replace(clocked("key: k"), "id: tick", "id: tick\n    keep: 5", 1))
 		began := e.Now()
-		time.Sleep(5 * time.Minute) // the cleaning runs each minute
-		synctest.Wait()             // the trigger is due at this very moment, too
+		pass(5 * time.Minute) // the cleaning runs each minute
 		fired := len(r.dues())
 		how := steering.Backfill{From: began, To: e.Now()}
 		_, err := e.BackfillTrigger(t.Context(), "clock", how, operator)

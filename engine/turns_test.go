@@ -64,7 +64,7 @@ func TestAFloodPassesNobodyBy(t *testing.T) {
 		})
 		e, _ := r.start(bulkAndVital)
 		other, _ := r.start(bulkAndVital)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		const flood = 6_000
 		for i := range flood / 200 {
 			events := make([]intake.Submission, 200)
@@ -85,7 +85,7 @@ func TestAFloodPassesNobodyBy(t *testing.T) {
 			ev.ID = fmt.Sprint("vital-", i)
 			r.submit(at, ev)
 			came = append(came, time.Now())
-			time.Sleep(200 * time.Millisecond)
+			pass(200 * time.Millisecond)
 		}
 		if n := runs.count(); n > flood-500 {
 			t.Fatalf("want that the flood waits, %d runs have begun", n)
@@ -116,7 +116,7 @@ func TestALongFloodLeavesPlacesFree(t *testing.T) {
 		for i := range 200 {
 			r.submit(e, event("bulk", fmt.Sprint(i)))
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if n := runs.count(); n != 62 {
 			t.Errorf("want 62 runs of a flood that has the node alone, have %d", n)
 		}
@@ -125,7 +125,7 @@ func TestALongFloodLeavesPlacesFree(t *testing.T) {
 			ev.ID = fmt.Sprint("vital-", i)
 			came := time.Now()
 			r.submit(e, ev)
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 			if wait := runs.wait(ev.ID, came); wait < 0 || wait > 10*time.Millisecond {
 				t.Fatalf("event %d has waited for %s", i, wait)
 			}
@@ -165,9 +165,9 @@ pipelines:
 			ev.ID = fmt.Sprint("vital-", i)
 			r.submit(e, ev)
 			came = append(came, time.Now())
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if n := runs.count(); n > 400 {
 			t.Fatalf("want that the flood waits, %d runs have begun", n)
 		}
@@ -197,14 +197,14 @@ pipelines:
 		for i := range 200 {
 			r.submit(e, event("bulk", fmt.Sprint(i)))
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		for i := range 16 {
 			r.submit(e, event("slow", fmt.Sprint(i)))
 		}
 		close(first) // the places of these calls go to slow runs
-		time.Sleep(time.Second)
+		pass(time.Second)
 		before := parkedForACall(t, r)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if after := parkedForACall(t, r); before < 150 || before-after > 11 {
 			t.Errorf("want at most one run woken a second on a full node, have %d parked before 10 s and %d after", before, after)
 		}

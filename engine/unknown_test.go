@@ -57,8 +57,7 @@ func TestCallOfADeadNodeWaitsForAnOperator(t *testing.T) {
 		if v.Due != nil || v.Handlers[0].Outcome != model.OutcomeUnknown || !strings.Contains(v.Reason, "retry the run") {
 			t.Errorf("want the run to wait for an operator who is told so, have it due %v, %+v: %s", v.Due, v.Handlers, v.Reason)
 		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		r.want("work/a/pay")
 		if v := r.view(e, later); v.Status != model.Waiting || !v.Blocked {
 			t.Errorf("want the later event of the key to wait, have it %s", v.Status)

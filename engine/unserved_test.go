@@ -79,21 +79,21 @@ func TestEventsWaitUntilAPipelineServesThem(t *testing.T) {
 		}
 		e = r.engine(r.store, onlyA, func(o *engine.Options) { o.Overrule = true })
 		r.run(e)
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		v := r.view(e, run)
 		if v.Status != model.Parked || v.Bundle != "" || !strings.Contains(v.Reason, "no pipeline of flow f serves b; it waits until a "+
 			"definition does") {
 			t.Fatalf("want the event to wait, and to say why, have %+v", v)
 		}
 		behind := r.submit(e, event("a", "k"))
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if v := r.view(e, behind); v.Status != model.Waiting {
 			t.Errorf("want the events of the key in order, have the second one %s", v.Status)
 		}
 		if _, err := e.Load(context.Background(), r.bundle(both), store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		r.settle(e, run, model.Succeeded)
 		r.settle(e, behind, model.Succeeded)
 	})
@@ -157,14 +157,14 @@ func TestTransitionsThatAcceptedEventsNeedStay(t *testing.T) {
 		}
 		e = r.engine(r.store, fewerMoves())
 		r.run(e)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if have := e.Bundle().Hash; have != before || e.Healthy(context.Background()) != nil {
 			t.Fatalf("want the start with the definition %s that events wait for, have %s", before, have)
 		}
 		if !strings.Contains(r.log.String(), "a reload would refuse them") {
 			t.Error("want the log to say that the files are not used")
 		}
-		time.Sleep(2 * time.Hour)
+		pass(2 * time.Hour)
 		r.settle(e, needs, model.Succeeded)
 		r.settle(e, fits, model.Succeeded)
 		if _, err := e.Load(context.Background(), r.bundle(fewerMoves()), by); err != nil {
@@ -185,7 +185,7 @@ func TestAStartThatWouldDropEventsUsesTheCurrentDefinition(t *testing.T) {
 		}
 		e = r.engine(r.store, onlyA)
 		r.run(e)
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		r.settle(e, run, model.Succeeded)
 	})
 }

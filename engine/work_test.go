@@ -46,7 +46,7 @@ func TestFailedAttemptsAreRepeated(t *testing.T) {
 			if v := r.view(e, run); delay > time.Second && (v.Status != model.Parked || v.Due == nil) {
 				t.Errorf("want a long delay to park the run, have %s", v.Status)
 			}
-			time.Sleep(3*delay - time.Second)
+			pass(3*delay - time.Second)
 			r.settle(e, run, model.Succeeded)
 			if took := time.Since(began); took < 3*delay || took > 3*delay+time.Second {
 				t.Errorf("want delays of %s and %s, it took %s", delay, 2*delay, took)
@@ -65,7 +65,7 @@ func TestTimeoutEndsAnAttempt(t *testing.T) {
 		r.on("one", never.do)
 		e, _ := r.start(strings.ReplaceAll(retried, "MIN", "100ms"))
 		run := r.submit(e, event("work", ""))
-		time.Sleep(9 * time.Second)
+		pass(9 * time.Second)
 		v := r.settle(e, run, model.Failed)
 		if len(r.calls.Calls()) != 4 || !strings.Contains(v.Error, "no end within 2s") || v.FailedPath != "work/a/one" {
 			t.Errorf("want 4 attempts of 2s, have %d and %q at %s", len(r.calls.Calls()), v.Error, v.FailedPath)
@@ -101,7 +101,7 @@ func TestWaitParksTheRunAndDoesNotCallAgain(t *testing.T) {
 		}
 		stop()
 		second, _ := r.start(three)
-		time.Sleep(time.Hour - time.Second)
+		pass(time.Hour - time.Second)
 		r.want("work/a/one")
 		r.settle(second, run, model.Succeeded)
 		r.want("work/a/one", "work/b/two", "work/c/three")
@@ -153,7 +153,7 @@ func TestCancelByAnotherNodeIsHeardWithinASecond(t *testing.T) {
 		if err := r.store.Runs.Cancel(context.Background(), run, store.Actor{Name: "ann", Reason: "elsewhere"}, store.Tell{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(1100 * time.Millisecond)
+		pass(1100 * time.Millisecond)
 		if v := r.settle(e, run, model.Cancelled); v.Reason != "elsewhere" {
 			t.Errorf("want the operator's reason, have %q", v.Reason)
 		}
@@ -191,7 +191,7 @@ func TestFailedRunBlocksItsKeyUntilItIsRetried(t *testing.T) {
 		first := r.submit(e, event("work", "k"))
 		r.settle(e, first, model.Failed)
 		second := r.submit(e, event("work", "k"))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if v := r.view(e, second); v.Status != model.Waiting || !v.Blocked {
 			t.Errorf("want the second event blocked, have %s, blocked %v", v.Status, v.Blocked)
 		}
@@ -254,7 +254,7 @@ pipelines:
 			for range 20 {
 				runs = append(runs, r.submit(e, event("work", "")))
 			}
-			time.Sleep(20 * want)
+			pass(20 * want)
 			for _, run := range runs {
 				r.settle(e, run, model.Succeeded)
 			}
@@ -290,7 +290,7 @@ pipelines:
     stages: [{id: a, handlers: [{id: two, step: {}}]}]
 `)
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.want("work/a/one", "later/a/two")
 	})
 }
@@ -329,7 +329,7 @@ func TestHandlersShowTheLastMinute(t *testing.T) {
 		if *h.LatencyP50 < 80 || *h.LatencyP50 > 125 {
 			t.Errorf("want a latency of about 100 ms, have %g", *h.LatencyP50)
 		}
-		time.Sleep(70 * time.Second)
+		pass(70 * time.Second)
 		if h := e.Handlers()[0]; h.Calls != 0 || h.SuccessRatio != nil {
 			t.Errorf("want nothing after a minute, have %+v", h)
 		}

@@ -36,7 +36,7 @@ func TestBalancerOutlivesItsNode(t *testing.T) {
 	t.Parallel()
 	t.Run("kill -9", func(t *testing.T) {
 		t.Parallel()
-		b := newBalanced(t)
+		b := newBalanced(t, steadyLease)
 		number, victim := b.decide()
 		b.nodes[victim].kill()
 		b.takenOver(number, 1-victim)
@@ -44,7 +44,7 @@ func TestBalancerOutlivesItsNode(t *testing.T) {
 	})
 	t.Run("paused beyond its lease", func(t *testing.T) {
 		t.Parallel()
-		b := newBalanced(t)
+		b := newBalanced(t, "1s")
 		number, victim := b.decide()
 		process := b.nodes[victim].cmd.Process
 		if err := process.Signal(syscall.SIGSTOP); err != nil {
@@ -82,7 +82,7 @@ type balanced struct {
 	letGo func()
 }
 
-func newBalanced(t *testing.T) *balanced {
+func newBalanced(t *testing.T, lease string) *balanced {
 	t.Helper()
 	b := &balanced{t: t, held: make(chan struct{}, 1), open: make(chan struct{})}
 	b.letGo = sync.OnceFunc(func() { close(b.open) })
@@ -115,7 +115,7 @@ func newBalanced(t *testing.T) *balanced {
 		}
 	}
 	for i := range 2 {
-		c := &crashing{t: t, store: dsn, listen: freeAddress(t), pipelines: dir, name: fmt.Sprint("node-", i)}
+		c := &crashing{t: t, store: dsn, listen: freeAddress(t), pipelines: dir, name: fmt.Sprint("node-", i), flags: []string{"--lease", lease}}
 		b.nodes = append(b.nodes, c.start(t.Context()))
 		b.clients = append(b.clients, client.New("http://"+c.listen, ""))
 	}

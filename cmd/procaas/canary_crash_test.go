@@ -118,6 +118,7 @@ func (r *rollout) until(at *crashing, what string, done func(canary.View) bool) 
 			r.Fatalf("%s: have %+v, %v", what, v, err)
 		}
 		r.submit(at, 20)
+		clock.Pause(r.ctx, 20*time.Millisecond) // nodes need the processor, too
 	}
 }
 

@@ -146,18 +146,28 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
+// lastLines is how much of the log of a child is shown if its end is not as wanted.
+const lastLines = 20
+
 // A child is a procaas process of the test.
 type child struct {
 	t   *testing.T
 	cmd *exec.Cmd
+
+	reading sync.WaitGroup // of its log
+	said    []string       // its last lines, to be read after reading
 }
 
-// start starts procaas serve and waits until it serves.
+// steadyLease is a lease that no node loses while a busy machine lets it stand still. Others take over from a killed process
+// without waiting for its end, since they see that it is dead.
+const steadyLease = "1m"
+
+// start starts procaas serve and waits until it serves. Flags of c win.
 func (c *crashing) start(ctx context.Context) *child {
 	c.t.Helper()
 	args := []string{
 		"serve", "--store", c.store, "--pipelines", cmp.Or(c.pipelines, taxiDir), "--listen", c.listen, "--log-format", "json",
-		"--lease", "1s",
+		"--lease", steadyLease,
 	}
 	args = append(args, c.flags...)
 	for _, cell := range c.cells {
@@ -185,13 +195,14 @@ func (c *crashing) start(ctx context.Context) *child {
 	for lines.Scan() {
 		var line struct{ Msg string }
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
-			go func() {
+			p.reading.Go(func() {
 				for lines.Scan() { // the pipe must not fill up
 					if c.logs != nil {
 						fmt.Fprintln(c.logs, lines.Text())
 					}
+					p.said = append(p.said[max(0, len(p.said)-lastLines+1):], lines.Text())
 				}
-			}()
+			})
 			return p
 		}
 		c.t.Logf("procaas serve: %s", lines.Text())
@@ -207,7 +218,7 @@ func (p *child) kill() { p.end(syscall.SIGKILL) }
 func (p *child) terminate() {
 	p.t.Helper()
 	if err := p.end(syscall.SIGTERM); err != nil {
-		p.t.Errorf("procaas serve after SIGTERM: %v", err)
+		p.t.Errorf("procaas serve after SIGTERM: %v\n%s", err, strings.Join(p.said, "\n"))
 	}
 }
 
@@ -216,6 +227,7 @@ func (p *child) end(sig syscall.Signal) error {
 		return nil
 	}
 	_ = p.cmd.Process.Signal(sig) // it may have ended by itself; Wait tells
+	p.reading.Wait()              // Wait closes the pipe
 	return p.cmd.Wait()
 }
 

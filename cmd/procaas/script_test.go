@@ -26,6 +26,9 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("TMPDIR", os.TempDir())
+			// Most commands end before a collection of garbage pays for itself.
+			e.Setenv("GOGC", "off")
+			e.Setenv("GOMEMLIMIT", "256MiB")
 			return nil
 		},
 	})

@@ -130,7 +130,7 @@ func TestSubscriptionsSurviveKill9(t *testing.T) {
 	died := time.Now()
 	publish(ctx, t, js, 4000, 5000)
 	awaitAcked(ctx, t, js, 5000)
-	t.Logf("the second node had read all %s after the death of the first, whose lease was 1s", time.Since(died).Round(10*time.Millisecond))
+	t.Logf("the second node had read all %s after the death of the first", time.Since(died).Round(10*time.Millisecond))
 	awaitCounted(ctx, t, b.client, 5000)
 	second.terminate()
 }

@@ -86,6 +86,7 @@ func namesOf(body []byte, now time.Time) (names []string, err error) {
 }
 
 func (f *fakeReceiver) taken() []string {
+	synctest.Wait() // for what is due at this very moment
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := f.took
@@ -138,7 +139,6 @@ func over(a Alert) Alert { a.Ended = time.Now(); return a }
 
 func wantTaken(t *testing.T, f *fakeReceiver, want ...string) {
 	t.Helper()
-	synctest.Wait()
 	if have := f.taken(); !slices.Equal(have, want) {
 		t.Errorf("want told %q, have %q", want, have)
 	}

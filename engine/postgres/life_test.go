@@ -490,7 +490,7 @@ func TestCommitOnItsWayBeyondTheLeaseIsRefused(t *testing.T) {
 	<-reached
 	p.Hold(time.Hour)
 	close(release) // its outcome is written, but does not arrive before the other node has done the work
-	quick := c.join("quick", dsn, lease)
+	quick := c.join("quick", dsn, time.Hour)
 	c.settle(quick, map[string][]string{"k": {id}})
 	p.Hold(0)
 	c.eventually("the slow node finds out", func() bool { return slow.log.says("node is fenced") })
