@@ -2,8 +2,6 @@ package main
 
 import (
 	"database/sql"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,17 +74,10 @@ func oneDamagedByte(t *testing.T, store, driver, at string) {
 	if v, err := c.client.Run(ctx, behind); err != nil || v.Status != model.Waiting {
 		t.Errorf("want the next run of the key to wait, have %s, %v", v.Status, err)
 	}
-	for path, want := range map[string]string{"/readyz": `"ready"`, "/metrics": "procaas_runs_damaged_total 1\n"} {
-		reply, err := http.Get("http://" + c.listen + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(reply.Body)
-		reply.Body.Close()
-		if err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s: want %s, have %s (%v)", path, want, text, err)
-		}
+	if h, err := c.client.Health(ctx, false); err != nil || h.Status != "ready" {
+		t.Errorf("want the node ready, have %+v, %v", h, err)
 	}
+	eventually(t, "a metric that counts it", func() bool { return strings.Contains(string(c.metrics()), "procaas_runs_damaged_total 1\n") })
 	if _, err := c.client.Cancel(ctx, damaged, "submitted again"); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,15 @@ func TestMetricsOfANode(t *testing.T) {
 		}
 	}
 	o.wait(model.Failed, 3)
+	eventually(t, "the last run to be counted", func() bool { // after its end is stored
+		reply, err := http.Get(o.server + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer reply.Body.Close()
+		text, err := io.ReadAll(reply.Body)
+		return err == nil && strings.Contains(string(text), `procaas_runs_total{pipeline="work",status="failed"} 3`)
+	})
 	reply, err := http.Get(o.server + "/metrics")
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -92,14 +91,7 @@ func quarantine(t *testing.T, db string) {
 	if err != nil || len(list.Items) != 1 || list.Items[0].ID != poison {
 		t.Errorf("want the run listed, have %+v, %v", list.Items, err)
 	}
-	reply, err := http.Get("http://" + c.listen + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reply.Body.Close()
-	if metrics, err := io.ReadAll(reply.Body); err != nil || !strings.Contains(string(metrics), "procaas_runs_quarantined_total 1\n") {
-		t.Errorf("want a metric that counts it (%v)", err)
-	}
+	eventually(t, "a metric that counts it", func() bool { return strings.Contains(string(c.metrics()), "procaas_runs_quarantined_total 1\n") })
 	harmless.Store(true)
 	if _, err := c.client.Retry(ctx, poison, "mended"); err != nil {
 		t.Fatal(err)
