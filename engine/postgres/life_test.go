@@ -348,9 +348,9 @@ func TestRestartsOfPostgresRepeatNothing(t *testing.T) {
 		}
 		c := &crew{t: t}
 		c.eventually("the node says that it is not ready", func() bool { return nodes[0].Healthy(t.Context()) != nil })
-		if nodes[0].failures(t, "beat") == 0 || !nodes[0].log.says("lease cannot be renewed") {
-			t.Error("neither metrics nor log tell that the store is away")
-		}
+		c.eventually("metrics and log tell that the store is away", func() bool {
+			return nodes[0].failures(t, "beat") > 0 && nodes[0].log.says("lease cannot be renewed")
+		})
 		if err := db.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -443,9 +443,9 @@ func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 			store.ErrLost) {
 			t.Errorf("want no event taken in, have %v", err)
 		}
-		if !m.log.says("store is refused") || m.sum(t, "procaas_store_lost", "") != 1 {
-			t.Error("neither metrics nor log tell that the store was set back")
-		}
+		c.eventually("metrics and log tell that the store was set back", func() bool {
+			return m.log.says("store is refused") && m.sum(t, "procaas_store_lost", "") == 1
+		})
 	}
 	if r, err := openRestored(t, standby.URL).Adopt(t.Context(), "triggers/", false, store.Actor{Name: "eve"}); err != nil || r.Why == "" {
 		t.Fatalf("want a server that was started after the last sign of a node refused, have %+v, %v", r, err)
