@@ -173,13 +173,13 @@ func TestRecordingsAreArchived(t *testing.T) {
 		recorded, plain := &shelf{}, &shelf{}
 		e, stop := r.start(archived, into(recorded), func(o *engine.Options) { o.Record = 100 })
 		with := r.submit(e, event("brief", "k"))
-		time.Sleep(70 * time.Minute)
+		pass(70 * time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
 		e, stop = r.start(archived, into(plain))
 		without := r.submit(e, event("brief", "k"))
-		time.Sleep(70 * time.Minute)
+		pass(70 * time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
