@@ -79,25 +79,27 @@ func (a *acknowledged) queueMark(t *tx) {
 	if a.off {
 		return
 	}
+	t.before = a.last
 	t.mark.system, _ = t.conn.Conn().PgConn().CustomData()[ofSystem].(int64)
 	t.queue(readMark).QueryRow(value(&t.mark.xid, &t.mark.lsn, &t.mark.replayed, &t.mark.started))
 }
 
 // note remembers a transaction that a server has committed. The error is [store.ErrLost] if the server has recovered since it, or
-// another one, committed the last transaction, and lacks that. So it must not be acknowledged to anybody. Behind a pooler, no
-// connection is made that would ask a server after a failover.
-func (a *acknowledged) note(m mark) error {
+// another one, committed what was acknowledged before, and lacks that. So the transaction must not be acknowledged to anybody. Behind a
+// pooler, no connection is made that would ask a server after a failover.
+//
+// before is the last transaction as it was when the mark was asked for. What was acknowledged later says nothing, since the answer with
+// the mark may come late, from a server that has been restarted since.
+func (a *acknowledged) note(m, before mark) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if m.xid == 0 {
 		return nil
 	}
-	last, same := a.last, m.system == a.last.system
-	// An answer that comes late, of a server before the one of the last transaction, says nothing.
-	if late := m.lsn < last.replayed; same && !late && m.recoveredSince(last) && m.replayed <= last.lsn {
-		return store.SetBack(endedAt(m.replayed, last), last.heard)
+	if m.system == before.system && before.xid != 0 && m.recoveredSince(before) && m.replayed <= before.lsn {
+		return store.SetBack(endedAt(m.replayed, before), before.heard)
 	}
-	if same && m.lsn < last.lsn {
+	if m.system == a.last.system && m.lsn < a.last.lsn {
 		return nil
 	}
 	m.heard = time.Now()

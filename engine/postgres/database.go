@@ -185,7 +185,7 @@ func (d *database) once(ctx context.Context, do func(*tx) error) (err error) {
 		}
 		return err
 	}
-	if err := d.acked.note(t.mark); err != nil {
+	if err := d.acked.note(t.mark, t.before); err != nil {
 		d.hints.horizon.lower(headOfQueue) // it was written, to a server that was set back
 		return err
 	}

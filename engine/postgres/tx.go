@@ -20,6 +20,7 @@ type tx struct {
 	cell       bool // the store has only some slots
 	acked      *acknowledged
 	mark       mark // of the transaction, once commit has sent it
+	before     mark // what was acknowledged when it was sent
 	batch      pgx.Batch
 	snapshot   bool // read-only, and all statements see the same state
 	begun      bool // a statement has begun it
