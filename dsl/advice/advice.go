@@ -34,9 +34,9 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 			return
 		}
 		c := &advisor{Whole: w, Reporter: r, Pipeline: pipelines[i], runs: map[*tree.Pipeline]tree.Longest{}}
-		c.wrote = make([][]string, len(c.Steps))
+		c.read, c.wrote = make([][]datum.Read, len(c.Steps)), make([][]string, len(c.Steps))
 		for i, s := range c.Steps {
-			c.read = append(c.read, slices.Concat(s.DecidingReads(), s.Handler.Reads()))
+			c.read[i] = append(s.EarlierConditions(), s.Handler.Reads()...)
 			for _, a := range c.Assignments(i) {
 				c.wrote[i] = append(c.wrote[i], a.Key.Name)
 			}

@@ -121,6 +121,7 @@ func (r *Reading) parse(s *source.Source) {
 	r.Foreign = source.MarksContract(root)
 	s.Foreign = r.Foreign
 	r.Root = s.Value(root)
+	s.Done()
 	if r.Foreign {
 		r.doc = nil
 		return

@@ -132,8 +132,8 @@ func (b *builder) condition(n ast.Node, what string) func(f *frame) (bool, error
 func (b *builder) conditional(x *ast.ConditionalNode) part {
 	cond := b.condition(x.Cond, "a condition")
 	var yes, no part
-	b.knowing(b.factsOf(x.Cond, true), func() { yes = b.build(x.Exp1) })
-	b.knowing(b.factsOf(x.Cond, false), func() { no = b.build(x.Exp2) })
+	b.knowing(x.Cond, true, func() { yes = b.build(x.Exp1) })
+	b.knowing(x.Cond, false, func() { no = b.build(x.Exp2) })
 	return part{shape: yes.shape | no.shape, outline: typing.Choice(yes.known(), no.known()), eval: func(f *frame) (any, error) {
 		truth, err := cond(f)
 		if err != nil {
@@ -158,8 +158,8 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 	l := local{name: name, slot: slot, shape: value.shape, outline: value.outline}
 	// A name for a path shares its facts: a test of one is a test of the other.
 	l.at = b.trackOf(x.Value)
-	if l.at.key == "" {
-		l.at = track{key: fmt.Sprintf("let%d", slot)}
+	if l.at == "" {
+		l.at = track(fmt.Sprintf("let%d", slot))
 	}
 	if id, ok := x.Value.(*ast.IdentifierNode); ok && b.scope.has(b.Name(id)) {
 		l.root = b.Name(id)
@@ -181,17 +181,11 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 func (b *builder) list(x *ast.ArrayNode) part {
 	parts := make([]part, len(x.Nodes))
 	fixed := true
-	known := &typing.Outline{Shape: datum.ListShape}
 	for i, n := range x.Nodes {
 		parts[i] = b.build(n)
 		fixed = fixed && parts[i].fixed
-		if i == 0 {
-			known.Elem = parts[i].known()
-			continue
-		}
-		known.Elem = typing.Choice(known.Elem, parts[i].known())
 	}
-	made := part{shape: datum.ListShape, outline: known, eval: b.guard(x, func(f *frame) (any, error) {
+	made := folded(part{shape: datum.ListShape, eval: b.guard(x, func(f *frame) (any, error) {
 		if err := f.List(len(parts)); err != nil {
 			return nil, err
 		}
@@ -204,8 +198,19 @@ func (b *builder) list(x *ast.ArrayNode) part {
 			out[i] = v
 		}
 		return out, nil
-	})}
-	return folded(made, fixed)
+	})}, fixed)
+	if made.fixed {
+		return made
+	}
+	made.outline = &typing.Outline{Shape: datum.ListShape}
+	for i, p := range parts {
+		if i == 0 {
+			made.outline.Elem = p.known()
+			continue
+		}
+		made.outline.Elem = typing.Choice(made.outline.Elem, p.known())
+	}
+	return made
 }
 
 // folded evaluates a constant part once. All evaluations share the value. That is safe: functions do not change

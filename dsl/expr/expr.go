@@ -57,7 +57,7 @@ func (e *Expr) Compile(sc *Scope, want datum.Kind, r *diag.Reporter) {
 		if e.all == nil {
 			e.all = s.Conjuncts(s.Root)
 		}
-		e.facts, e.denied = lasting(b.factsOf(s.Root, true)), lasting(b.factsOf(s.Root, false))
+		e.facts, e.denied = lasting(b.addFacts(nil, s.Root, true)), lasting(b.addFacts(nil, s.Root, false))
 	}
 	if b.failed {
 		return
@@ -77,7 +77,7 @@ func (e *Expr) Compile(sc *Scope, want datum.Kind, r *diag.Reporter) {
 
 func (e *Expr) builder(s *syntax.Tree, sc *Scope, r *diag.Reporter) *builder {
 	known := names{reports: reports{expr: e, Tree: s, reporter: r}, scope: sc}
-	return &builder{checks: checks{names: known, told: map[string]bool{}}}
+	return &builder{checks: checks{names: known}}
 }
 
 // watched compiles a valid expression again, observed by w.
@@ -98,7 +98,7 @@ func (e *Expr) Eval(env datum.Env) (any, error) { return e.Program.run(e, env, n
 
 // Reads lists the paths that the expression may read, in the order of the text. An invalid expression has none.
 func (e *Expr) Reads() []datum.Read {
-	if e.Program == nil {
+	if e == nil || e.Program == nil {
 		return nil
 	}
 	return e.Program.reads

@@ -25,33 +25,43 @@ type Fact struct {
 // Between separates the elements of a key.
 const Between = "\x01"
 
-// A track is the path that a part of an expression denotes, with a unique name. The zero track is a computed
-// value.
-type track struct {
-	key   string
-	prior []string // keys of all paths on the way, without the first
-}
+// A track is the path that a part of an expression denotes: its elements, separated by Between. It is empty for a computed value.
+type track string
 
 // step adds a member. A member of a computed value is computed too.
 func (s track) step(name string) track {
-	if s.key == "" {
+	if s == "" {
 		return s
 	}
-	key := s.key + Between + name
-	return track{key, append(slices.Clip(s.prior), key)}
+	return s + Between + track(name)
+}
+
+// along adds the links of a chain.
+func (b *names) along(at track, links []link) track {
+	if at == "" || len(links) == 0 {
+		return at
+	}
+	size := len(at)
+	for _, l := range links {
+		size += len(Between) + len(b.elementKey(l.prop))
+	}
+	out := make([]byte, 0, size)
+	out = append(out, at...)
+	for _, l := range links {
+		out = append(out, Between...)
+		out = append(out, b.elementKey(l.prop)...)
+	}
+	return track(out)
 }
 
 // trackOf returns the path that a node denotes.
 func (b *names) trackOf(n ast.Node) track {
 	if !isChain(n) {
-		return track{}
+		return ""
 	}
-	base, links := unchain(n, false)
-	at := b.baseTrack(base)
-	for _, l := range links {
-		at = at.step(b.elementKey(l.prop))
-	}
-	return at
+	var space [fewLinks]link
+	base, links := unchain(n, false, &space)
+	return b.along(b.baseTrack(base), links)
 }
 
 // baseTrack returns the path at the start of a chain. #index and #acc change with each element, so no test of
@@ -68,11 +78,11 @@ func (b *names) baseTrack(n ast.Node) track {
 			return l.at
 		}
 		if b.scope.has(name) {
-			return track{key: name}
+			return track(name)
 		}
-		return track{key: StateRoot}.step(name)
+		return track(StateRoot).step(name)
 	}
-	return track{}
+	return ""
 }
 
 // elementKey identifies an element of a path: a constant one by its value, a computed one by its text. The
@@ -84,22 +94,22 @@ func (b *names) elementKey(prop ast.Node) string {
 	return fmt.Sprintf("[%d:%s]", len(b.items), b.Text(prop))
 }
 
-// knowing calls build with further facts.
-func (b *names) knowing(facts []Fact, build func()) {
+// knowing calls build with further facts: those that hold if n has the value truth.
+func (b *names) knowing(n ast.Node, truth bool, build func()) {
 	before := b.facts
-	b.facts = append(slices.Clip(before), facts...)
+	b.facts = b.addFacts(slices.Clip(before), n, truth)
 	build()
 	b.facts = before
 }
 
 // narrowed applies the facts about a path to its outline.
-func (b *names) narrowed(o *typing.Outline, key string) *typing.Outline {
-	if key == "" {
+func (b *names) narrowed(o *typing.Outline, at track) *typing.Outline {
+	if at == "" {
 		return o
 	}
 	for _, facts := range [][]Fact{b.scope.Facts, b.facts} {
 		for i := range facts {
-			if facts[i].Key == key {
+			if facts[i].Key == string(at) {
 				o = facts[i].apply(o)
 			}
 		}
@@ -154,99 +164,110 @@ func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 	return &out
 }
 
-// factsOf lists what holds if a condition has the value truth.
-func (b *names) factsOf(n ast.Node, truth bool) []Fact {
+// addFacts appends to facts what holds if a condition has the value truth.
+func (b *names) addFacts(facts []Fact, n ast.Node, truth bool) []Fact {
 	switch x := n.(type) {
 	case *ast.UnaryNode:
 		if x.Operator == "not" || x.Operator == "!" {
-			return b.factsOf(x.Node, !truth)
+			return b.addFacts(facts, x.Node, !truth)
 		}
 	case *ast.BinaryNode:
-		return b.factsOfBinary(x, truth)
+		return b.addBinary(facts, x, truth)
 	case *ast.ConditionalNode, *ast.CallNode, *ast.BuiltinNode:
 	default:
-		if at := b.trackOf(n); at.key != "" {
-			facts := []Fact{{Key: at.key, Words: []any{truth}, shape: datum.BoolShape}}
-			return append(facts, b.through(at)...)
+		if at := b.trackOf(n); at != "" {
+			facts = append(facts, Fact{Key: string(at), Words: []any{truth}, shape: datum.BoolShape})
+			return addThrough(facts, at)
 		}
 	}
-	return nil
+	return facts
 }
 
-// through returns that no path on the way is null, as the last one has a value.
-func (b *names) through(at track) []Fact {
-	var out []Fact
-	for _, key := range at.prior {
-		out = append(out, Fact{Key: key, shape: datum.AnyShape &^ datum.NullShape})
+// addThrough appends that no path on the way is null, as the last one has a value. A root alone is never null.
+func addThrough(facts []Fact, at track) []Fact {
+	key := string(at)
+	more := strings.Count(key, Between)
+	if more == 0 {
+		return facts
 	}
-	return out
+	facts = slices.Grow(facts, more+1) // callers append one more
+	end := strings.Index(key, Between)
+	for range more {
+		next := strings.Index(key[end+len(Between):], Between)
+		end += len(Between) + next
+		if next < 0 {
+			end = len(key)
+		}
+		facts = append(facts, Fact{Key: key[:end], shape: datum.AnyShape &^ datum.NullShape})
+	}
+	return facts
 }
 
-// factsOfBinary is factsOf for and and or. If an and is true, both sides are true. If an or is false, both
+// addBinary is addFacts for operators. If an and is true, both sides are true. If an or is false, both
 // sides are false. Otherwise nothing is certain.
-func (b *names) factsOfBinary(x *ast.BinaryNode, truth bool) []Fact {
+func (b *names) addBinary(facts []Fact, x *ast.BinaryNode, truth bool) []Fact {
 	switch x.Operator {
 	case "and", "&&":
 		if truth {
-			return append(b.factsOf(x.Left, true), b.factsOf(x.Right, true)...)
+			return b.addFacts(b.addFacts(facts, x.Left, true), x.Right, true)
 		}
 	case "or", "||":
 		if !truth {
-			return append(b.factsOf(x.Left, false), b.factsOf(x.Right, false)...)
+			return b.addFacts(b.addFacts(facts, x.Left, false), x.Right, false)
 		}
 	case "==", "!=":
-		return b.factsOfEquality(x.Left, x.Right, (x.Operator == "==") == truth)
+		return b.addEquality(facts, x.Left, x.Right, (x.Operator == "==") == truth)
 	case "in":
 		if truth {
-			return b.factsOfIn(x)
+			return b.addIn(facts, x)
 		}
 	case "<", "<=", ">", ">=", "startsWith", "endsWith", "contains", "matches":
 		// Comparisons have a result only for values that are not null.
-		return append(b.through(b.trackOf(x.Left)), b.through(b.trackOf(x.Right))...)
+		return addThrough(addThrough(facts, b.trackOf(x.Left)), b.trackOf(x.Right))
 	}
-	return nil
+	return facts
 }
 
-// factsOfEquality handles x == null, x == 'a literal' and type(x) == 'string'.
-func (b *names) factsOfEquality(l, r ast.Node, equal bool) []Fact {
+// addEquality handles x == null, x == 'a literal' and type(x) == 'string'.
+func (b *names) addEquality(facts []Fact, l, r ast.Node, equal bool) []Fact {
 	at, other := b.trackOf(l), r
-	if at.key == "" {
+	if at == "" {
 		at, other = b.trackOf(r), l
 	}
-	if at.key == "" {
-		return b.factsOfType(l, r, equal)
+	if at == "" {
+		return b.addType(facts, l, r, equal)
 	}
 	if _, isNull := other.(*ast.NilNode); isNull {
 		if equal {
-			return []Fact{{Key: at.key, shape: datum.NullShape}}
+			return append(facts, Fact{Key: string(at), shape: datum.NullShape})
 		}
-		return append(b.through(at), Fact{Key: at.key, shape: datum.AnyShape &^ datum.NullShape})
+		return append(addThrough(facts, at), Fact{Key: string(at), shape: datum.AnyShape &^ datum.NullShape})
 	}
 	value, ok := scalarNode(other)
 	switch {
 	case !ok:
-		return nil
+		return facts
 	case equal:
-		return append(b.through(at), Fact{Key: at.key, Words: []any{value}, shape: datum.AnyShape &^ datum.NullShape})
+		return append(addThrough(facts, at), Fact{Key: string(at), Words: []any{value}, shape: datum.AnyShape &^ datum.NullShape})
 	}
-	return []Fact{{Key: at.key, Not: []any{value}}}
+	return append(facts, Fact{Key: string(at), Not: []any{value}})
 }
 
-// factsOfType handles type(x) == 'string'.
-func (b *names) factsOfType(l, r ast.Node, equal bool) []Fact {
+// addType handles type(x) == 'string'.
+func (b *names) addType(facts []Fact, l, r ast.Node, equal bool) []Fact {
 	call, ok := l.(*ast.CallNode)
 	name, isText := r.(*ast.StringNode)
 	if !ok || !isText || b.Name(call) != "type" || len(call.Arguments) != 1 {
-		return nil
+		return facts
 	}
 	at, s := b.trackOf(call.Arguments[0]), typeNames[name.Value]
-	if at.key == "" || s == 0 {
-		return nil
+	if at == "" || s == 0 {
+		return facts
 	}
 	if !equal {
 		s = datum.AnyShape &^ s
 	}
-	return []Fact{{Key: at.key, shape: s}}
+	return append(facts, Fact{Key: string(at), shape: s})
 }
 
 // typeNames are the results of the function type.
@@ -255,31 +276,26 @@ var typeNames = map[string]datum.Shape{
 	"list": datum.ListShape, "map": datum.MapShape, "secret": datum.SecretShape,
 }
 
-// factsOfIn handles 'key' in x and x in ['a', 'b'].
-func (b *names) factsOfIn(x *ast.BinaryNode) []Fact {
+// addIn handles 'key' in x and x in ['a', 'b'].
+func (b *names) addIn(facts []Fact, x *ast.BinaryNode) []Fact {
 	if key, ok := b.Literal(x.Left); ok {
-		if at := b.trackOf(x.Right); at.key != "" {
-			return append(b.through(at), Fact{Key: at.step(key).key, has: true})
+		if at := b.trackOf(x.Right); at != "" {
+			return append(addThrough(facts, at), Fact{Key: string(at.step(key)), has: true})
 		}
-		return nil
+		return facts
 	}
 	at := b.trackOf(x.Left)
 	list, ok := x.Right.(*ast.ArrayNode)
-	if !ok || at.key == "" {
-		return nil
+	if !ok || at == "" || len(list.Nodes) == 0 {
+		return facts // it is never true for an empty list, and checkIn reports it
 	}
-	var words []any
-	for _, n := range list.Nodes {
-		w, ok := scalarNode(n)
-		if !ok {
-			return nil
+	words := make([]any, len(list.Nodes))
+	for i, n := range list.Nodes {
+		if words[i], ok = scalarNode(n); !ok {
+			return facts
 		}
-		words = append(words, w)
 	}
-	if len(words) == 0 {
-		return nil // it is never true, and checkIn reports it
-	}
-	return append(b.through(at), Fact{Key: at.key, Words: words, shape: datum.AnyShape &^ datum.NullShape})
+	return append(addThrough(facts, at), Fact{Key: string(at), Words: words, shape: datum.AnyShape &^ datum.NullShape})
 }
 
 // scalarNode returns the value of a literal other than null.
@@ -300,13 +316,13 @@ func scalarNode(n ast.Node) (any, bool) {
 // under narrows the members of a mapping by facts about them. A filter's test holds for the elements of its
 // result.
 func under(o *typing.Outline, at track, facts []Fact) *typing.Outline {
-	if o == nil || at.key == "" {
+	if o == nil || at == "" {
 		return o
 	}
 	for i := range facts {
-		rest, ok := strings.CutPrefix(facts[i].Key, at.key+Between)
+		rest, ok := strings.CutPrefix(facts[i].Key, string(at)+Between)
 		switch {
-		case facts[i].Key == at.key:
+		case facts[i].Key == string(at):
 			o = facts[i].apply(o)
 		case ok && !strings.Contains(rest, Between) && o.Members[rest] != nil:
 			out := *o
@@ -331,12 +347,8 @@ func memberUnder(m *typing.Member, f *Fact) *typing.Member {
 
 // lasting keeps the facts about roots, on which other expressions of the handler may rely.
 func lasting(facts []Fact) []Fact {
-	var out []Fact
-	for _, f := range facts {
+	return slices.Clip(slices.DeleteFunc(facts, func(f Fact) bool {
 		root, _, _ := strings.Cut(f.Key, Between)
-		if isRoot(root) && !strings.Contains(f.Key, "[") {
-			out = append(out, f)
-		}
-	}
-	return out
+		return !isRoot(root) || strings.Contains(f.Key, "[")
+	}))
 }

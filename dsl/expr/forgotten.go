@@ -69,7 +69,8 @@ func (s *Scope) Means(t *syntax.Tree, n ast.Node) bool {
 
 // rooted reports whether a chain begins with a root.
 func (s *Scope) rooted(t *syntax.Tree, n ast.Node) bool {
-	base, links := unchain(n, false)
+	var space [fewLinks]link
+	base, links := unchain(n, false, &space)
 	id, ok := base.(*ast.IdentifierNode)
 	return ok && len(links) > 0 && s.has(t.Name(id))
 }
@@ -80,7 +81,8 @@ func (s *Scope) names(t *syntax.Tree, n ast.Node) bool {
 	case *ast.IdentifierNode:
 		return s.declared(t.Name(x))
 	case *ast.MemberNode, *ast.ChainNode:
-		base, _ := unchain(n, false)
+		var space [fewLinks]link
+		base, _ := unchain(n, false, &space)
 		id, ok := base.(*ast.IdentifierNode)
 		return ok && s.declared(t.Name(id))
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NilNode, *ast.ArrayNode:

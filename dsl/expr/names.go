@@ -112,7 +112,7 @@ type item struct {
 }
 
 // track returns the track of the loop's element.
-func (it item) track() track { return track{key: fmt.Sprintf("item%d", it.element)} }
+func (it item) track() track { return track(fmt.Sprintf("item%d", it.element)) }
 
 // members checks the names after a root. It returns the types of the chain's value.
 func (b *names) members(root string, links []link) datum.Shape {

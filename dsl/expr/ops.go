@@ -218,7 +218,7 @@ func (b *builder) logic(x *ast.BinaryNode) part {
 	enough := word == "or"
 	l := b.condition(x.Left, word)
 	var r func(f *frame) (bool, error)
-	b.knowing(b.factsOf(x.Left, !enough), func() { r = b.condition(x.Right, word) })
+	b.knowing(x.Left, !enough, func() { r = b.condition(x.Right, word) })
 	return part{shape: datum.BoolShape, eval: func(f *frame) (any, error) {
 		truth, err := l(f)
 		if err != nil {

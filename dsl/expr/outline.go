@@ -22,8 +22,8 @@ import (
 type checks struct {
 	names
 
-	told    map[string]bool // paths with a reported null
-	doubted bool            // an error says that the types contradict a schema
+	told    map[track]bool // paths with a reported null; nil for none
+	doubted bool           // an error says that the types contradict a schema
 }
 
 // doubt reports a contradiction to an outline. It is fail with the outline as an additional parameter.
@@ -46,7 +46,10 @@ func (p part) known() *typing.Outline {
 	if p.outline != nil {
 		return p.outline
 	}
-	return typing.OfShape(p.shape).Supposed()
+	if p.shape == datum.AnyShape || p.shape == 0 {
+		return nil
+	}
+	return &typing.Outline{Shape: p.shape, Inferred: true}
 }
 
 // have is the word before one type of a part in messages.
@@ -72,7 +75,7 @@ func (b *checks) solid(n ast.Node, p part) part {
 	if !o.Nullable() {
 		return p
 	}
-	if at := b.trackOf(n); o.Why != "" && !b.told[at.key] {
+	if at := b.trackOf(n); o.Why != "" && !b.told[at] {
 		b.reportNull(n, o, at)
 	}
 	if p.shape&^datum.NullShape != 0 {
@@ -82,11 +85,20 @@ func (b *checks) solid(n ast.Node, p part) part {
 	return p
 }
 
+// tell notes that a null of a path is reported.
+func (b *checks) tell(at track) {
+	if at == "" {
+		return
+	}
+	if b.told == nil {
+		b.told = map[track]bool{}
+	}
+	b.told[at] = true
+}
+
 // reportNull reports a value that may be null, once per path.
 func (b *checks) reportNull(n ast.Node, o *typing.Outline, at track) {
-	if at.key != "" {
-		b.told[at.key] = true
-	}
+	b.tell(at)
 	text := b.Text(n)
 	b.doubt(n, o, rules.ExprMaybeNull, b.readWithDefault(n, o),
 		"%s may be null: %s", text, o.Why)
@@ -95,9 +107,7 @@ func (b *checks) reportNull(n ast.Node, o *typing.Outline, at track) {
 // reportNullBase reports link i of a chain, which is a member of a value that may be null.
 func (b *checks) reportNullBase(links []link, i int, o *typing.Outline, at track) {
 	n := links[i].base
-	if at.key != "" {
-		b.told[at.key] = true
-	}
+	b.tell(at)
 	text, member := b.baseText(n), b.memberText(links[i])
 	b.doubt(n, o, rules.ExprMaybeNull, b.readThrough(links, i),
 		"%s may be null, and null has no member %s: %s", text, member, o.Why)
@@ -106,30 +116,33 @@ func (b *checks) reportNullBase(links []link, i int, o *typing.Outline, at track
 // path follows the links of a chain through the outline of its base. at is the track of the base.
 func (b *checks) path(o *typing.Outline, at track, links []link) *typing.Outline {
 	null := false // a null on the way ends the chain
+	whole := b.along(at, links)
 	for i, l := range links {
-		o = b.beside(b.narrowed(o, at.key), at).Told()
+		o = b.beside(b.narrowed(o, at), at).Told()
+		here := at
+		if at != "" {
+			at = whole[:len(at)+len(Between)+len(b.elementKey(l.prop))]
+		}
 		if o == nil {
-			at = at.step(b.elementKey(l.prop))
 			continue
 		}
 		if o.Nullable() {
-			if !l.safe && o.Why != "" && !b.told[at.key] {
-				b.reportNullBase(links, i, o, at)
+			if !l.safe && o.Why != "" && !b.told[here] {
+				b.reportNullBase(links, i, o, here)
 			}
 			null = null || l.safe
 			o = o.Present()
 		}
 		if len(o.Undescribed) > 0 {
-			b.checkElementStatus(o, at, l)
-			at, o = at.step(b.elementKey(l.prop)), nil
+			b.checkElementStatus(o, here, l)
+			o = nil
 			continue
 		}
-		at = at.step(b.elementKey(l.prop))
 		o = b.take(o, l)
 	}
-	o = b.beside(b.narrowed(o, at.key), at).Told()
+	o = b.beside(b.narrowed(o, at), at).Told()
 	if null {
-		if fact := b.narrowed(&typing.Outline{Shape: datum.AnyShape}, at.key); fact.Shape&datum.NullShape != 0 {
+		if fact := b.narrowed(&typing.Outline{Shape: datum.AnyShape}, at); fact.Shape&datum.NullShape != 0 {
 			o = o.Absent("something before ?. may be null")
 		}
 	}
@@ -138,10 +151,10 @@ func (b *checks) path(o *typing.Outline, at track, links []link) *typing.Outline
 
 // beside returns the outline without null if a test of the member beside the value excludes it.
 func (b *checks) beside(o *typing.Outline, at track) *typing.Outline {
-	if o == nil || o.Unless == "" || at.key == "" {
+	if o == nil || o.Unless == "" || at == "" {
 		return o
 	}
-	other := at.key[:strings.LastIndex(at.key, Between)+1] + o.Unless
+	other := at[:strings.LastIndex(string(at), Between)+1] + track(o.Unless)
 	if b.narrowed(&typing.Outline{Shape: datum.AnyShape}, other).Shape != datum.NullShape {
 		return o
 	}
@@ -154,13 +167,13 @@ func (b *checks) beside(o *typing.Outline, at track) *typing.Outline {
 
 // checkElementStatus warns of a member of an element that may be the body of a status without a schema.
 func (b *checks) checkElementStatus(o *typing.Outline, at track, l link) {
-	status := at.key[:strings.LastIndex(at.key, Between)+1] + "status"
+	status := at[:strings.LastIndex(string(at), Between)+1] + "status"
 	i := slices.IndexFunc(o.Undescribed, func(s string) bool { return !b.excluded(status, s) })
 	if i < 0 || o.Shape&datum.StringShape == 0 || b.told[status] {
 		return
 	}
-	if at.key != "" {
-		b.told[status] = true
+	if at != "" {
+		b.tell(status)
 	}
 	base := b.baseText(l.base)
 	hint := fmt.Sprintf("test its type first: type(%s) == 'map'; or write on-failure: collect, and test the status of the element", base)
@@ -266,7 +279,7 @@ var (
 
 // runError returns the outline of run.error. Only a failed run has one for sure: somebody may have cancelled another one.
 func (b *names) runError() *typing.Outline {
-	status := b.narrowed(ends, track{key: "run"}.step("status").key)
+	status := b.narrowed(ends, track("run").step("status"))
 	if len(status.Words) == 1 && status.Words[0] == "failed" {
 		return runFailure
 	}
@@ -288,10 +301,7 @@ func (b *checks) outlineOfChain(base ast.Node, from part, links []link) *typing.
 	if b.checkStatus(name, links) && (len(links) == used || links[used].safe) {
 		o = nil // it may be text or null
 	}
-	for _, l := range links[:used] {
-		at = at.step(b.elementKey(l.prop))
-	}
-	return b.path(o, at, links[used:])
+	return b.path(o, b.along(at, links[:used]), links[used:])
 }
 
 // checkStatus reports whether a chain reads a response that may be the body of a status without a schema. It warns if the
@@ -304,14 +314,17 @@ func (b *checks) checkStatus(root string, links []link) bool {
 	if part, _ := b.Literal(links[1].prop); part != "response" {
 		return false
 	}
-	of := track{key: root}.step(id)
-	tested := b.narrowed(&typing.Outline{Shape: datum.AnyShape}, of.step("response").key)
-	i := slices.IndexFunc(b.scope.Undescribed[id], func(s string) bool { return !b.excluded(of.step("status").key, s) })
+	if len(b.scope.Undescribed[id]) == 0 {
+		return false
+	}
+	of := track(root).step(id)
+	tested := b.narrowed(&typing.Outline{Shape: datum.AnyShape}, of.step("response"))
+	i := slices.IndexFunc(b.scope.Undescribed[id], func(s string) bool { return !b.excluded(of.step("status"), s) })
 	if i < 0 || tested.Shape&datum.StringShape == 0 {
 		return false
 	}
-	if at := of.step("status"); len(links) > 2 && !b.told[at.key] {
-		b.told[at.key] = true
+	if at := of.step("status"); len(links) > 2 && !b.told[at] {
+		b.tell(at)
 		b.reporter.Warnf(b.span(links[2].node), rules.ExprOperand,
 			fmt.Sprintf("test the status first, in enabled or here: sources.%s.status == 200", id),
 			"%s may be the body of a %s, which no schema describes: it may be text or null, which has no member %s",
@@ -322,7 +335,7 @@ func (b *checks) checkStatus(root string, links []link) bool {
 
 // excluded reports whether a test excludes a status, or a class such as 4xx. A test such as status < 400 counts, whatever
 // its number is.
-func (b *names) excluded(key, status string) bool {
+func (b *names) excluded(at track, status string) bool {
 	is := func(w any) bool {
 		text := fmt.Sprint(w)
 		return text == status || strings.HasSuffix(status, "xx") && strings.HasPrefix(text, status[:1])
@@ -330,7 +343,7 @@ func (b *names) excluded(key, status string) bool {
 	compared, values := false, false
 	for _, f := range slices.Concat(b.scope.Facts, b.facts) {
 		switch {
-		case f.Key != key:
+		case f.Key != string(at):
 		case f.Words != nil && !slices.ContainsFunc(f.Words, is), slices.ContainsFunc(f.Not, func(w any) bool { return fmt.Sprint(w) == status }):
 			return true
 		case f.Words != nil || f.Not != nil:

@@ -22,18 +22,19 @@ type link struct {
 	safe bool // ?. or ??: a member of null is null
 }
 
+// fewLinks is how many links nearly all chains have at most.
+const fewLinks = 4
+
 // unchain splits a chain into its base and its links, in order. null ends the whole chain, wherever expr-lang
-// ends an optional chain.
-func unchain(n ast.Node, safe bool) (base ast.Node, links []link) {
+// ends an optional chain. The links are in space, if it has enough: callers have it on their stack.
+func unchain(n ast.Node, safe bool, space *[fewLinks]link) (base ast.Node, links []link) {
+	links = space[:0]
 	for {
 		switch x := n.(type) {
 		case *ast.ChainNode:
 			n = x.Node
 			continue
 		case *ast.MemberNode:
-			if links == nil {
-				links = make([]link, 0, 4) // few paths are longer
-			}
 			links = append(links, link{x, x.Node, x.Property, safe || x.Optional})
 			n = x.Node
 			continue
@@ -58,7 +59,8 @@ type stride struct {
 
 // chain compiles a path. With safe, a null anywhere in it makes it null.
 func (b *builder) chain(n ast.Node, safe bool) part {
-	base, links := unchain(n, safe)
+	var space [fewLinks]link
+	base, links := unchain(n, safe, &space)
 	b.nodes += len(links)
 	from, known := b.base(base, links)
 	if from.shape == 0 {

@@ -17,23 +17,32 @@ type trail struct {
 	safe []bool // safe[i]: the step to path[i] allows null before it
 }
 
-// step extends the trail.
-func (t *trail) step(name string, safe bool) *trail {
-	return &trail{append(slices.Clone(t.path), name), append(slices.Clone(t.safe), safe)}
+// extended returns a trail with more elements. grow is how many it will have.
+func (t *trail) extended(grow int) *trail {
+	n := len(t.path)
+	out := &trail{make(datum.Path, n, n+grow), make([]bool, n, n+grow)}
+	copy(out.path, t.path)
+	copy(out.safe, t.safe)
+	return out
+}
+
+// step adds an element.
+func (t *trail) step(name string, safe bool) {
+	t.path, t.safe = append(t.path, name), append(t.safe, safe)
 }
 
 // A reader finds the reads of an expression.
 type reader struct {
 	*builder
 	found []datum.Read
-	names map[string]*trail // of let; nil for a computed value
+	names map[string]*trail // of let; nil for a computed value. The map is nil without let
 	items []*trail          // of #; nil for a computed value
 	known []datum.Path      // paths that tests have shown not to be null here
 }
 
 // readsOf lists what a checked expression reads, in the order of the text.
 func readsOf(b *builder) []datum.Read {
-	r := &reader{builder: b, names: map[string]*trail{}}
+	r := &reader{builder: b}
 	r.walk(b.Root, false)
 	slices.SortStableFunc(r.found, func(a, b datum.Read) int {
 		return cmp.Or(
@@ -119,7 +128,8 @@ func (r *reader) binary(x *ast.BinaryNode, safe bool) {
 
 // chained visits a path. all means that every step allows null.
 func (r *reader) chained(n ast.Node, safe, all bool) {
-	base, links := unchain(n, all)
+	var space [fewLinks]link
+	base, links := unchain(n, all, &space)
 	for _, l := range links {
 		if _, ok := r.element(l.prop); !ok {
 			r.walk(l.prop, false)
@@ -157,27 +167,31 @@ func (r *reader) trail(base ast.Node, links []link) *trail {
 			t = r.items[len(r.items)-1]
 		}
 	case *ast.IdentifierNode:
-		t = r.named(r.Name(x))
+		name := r.Name(x)
+		if known, ok := r.names[name]; ok {
+			t = known
+			break
+		}
+		at := &trail{make(datum.Path, 0, 2+len(links)), make([]bool, 0, 2+len(links))}
+		if !r.scope.has(name) {
+			at.step(StateRoot, true)
+		}
+		at.step(name, true)
+		return r.follow(at, links)
 	}
-	if t == nil {
-		return nil
-	}
-	for _, l := range links {
-		name, _ := r.element(l.prop)
-		t = t.step(name, l.safe)
-	}
-	return t
-}
-
-// named returns the path that a name denotes.
-func (r *reader) named(name string) *trail {
-	if t, ok := r.names[name]; ok {
+	if t == nil || len(links) == 0 {
 		return t
 	}
-	if r.scope.has(name) {
-		return &trail{datum.Path{name}, []bool{true}}
+	return r.follow(t.extended(len(links)), links)
+}
+
+// follow adds the links of a chain to a trail.
+func (r *reader) follow(t *trail, links []link) *trail {
+	for _, l := range links {
+		name, _ := r.element(l.prop)
+		t.step(name, l.safe)
 	}
-	return &trail{datum.Path{StateRoot, name}, []bool{true, true}}
+	return t
 }
 
 // path returns the path of a node, or nil.
@@ -185,7 +199,8 @@ func (r *reader) path(n ast.Node) datum.Path {
 	if !isChain(n) {
 		return nil
 	}
-	base, links := unchain(n, false)
+	var space [fewLinks]link
+	base, links := unchain(n, false, &space)
 	if t := r.trail(base, links); t != nil {
 		return t.path
 	}
@@ -224,7 +239,7 @@ func tests(p, q datum.Path) bool {
 // knowing calls read with further paths that are not null.
 func (r *reader) knowing(paths []datum.Path, read func()) {
 	before := r.known
-	r.known = append(slices.Clone(before), paths...)
+	r.known = append(slices.Clip(before), paths...)
 	read()
 	r.known = before
 }
@@ -286,11 +301,15 @@ func (r *reader) let(x *ast.VariableDeclaratorNode, safe bool) {
 	name := r.builder.Name(x)
 	var t *trail
 	if isChain(x.Value) {
-		base, links := unchain(x.Value, false)
+		var space [fewLinks]link
+		base, links := unchain(x.Value, false, &space)
 		t = r.trail(base, links)
 	}
 	// A null in the name is harmless until it is used.
 	r.walk(x.Value, t != nil)
+	if r.names == nil {
+		r.names = map[string]*trail{}
+	}
 	r.names[name] = t
 	r.walk(x.Expr, safe)
 	delete(r.names, name)
@@ -301,10 +320,11 @@ func (r *reader) loop(x *ast.BuiltinNode) {
 	r.walk(x.Arguments[0], false)
 	var t *trail
 	if isChain(x.Arguments[0]) {
-		base, links := unchain(x.Arguments[0], false)
-		t = r.trail(base, links)
-		if t != nil {
-			t = t.step(datum.Wildcard, false)
+		var space [fewLinks]link
+		base, links := unchain(x.Arguments[0], false, &space)
+		if t = r.trail(base, links); t != nil {
+			t = t.extended(1)
+			t.step(datum.Wildcard, false)
 		}
 	}
 	for _, a := range x.Arguments[1:] {

@@ -53,11 +53,18 @@ func (b *reports) guard(n ast.Node, eval evalFunc) evalFunc {
 	}
 }
 
-// A place is where an error arises.
-type place diag.Span
+// A place is where an error arises: a part of the text of an expression, counted in runes. Programs have many of them, and errors are
+// rare, so it is only then that the place becomes a position in a file.
+type place struct {
+	expr     *Expr
+	from, to int32
+}
 
-// place returns the position for errors of a node.
-func (b *reports) place(n ast.Node) place { return place(b.span(n)) }
+// place returns the place for errors of a node.
+func (b *reports) place(n ast.Node) place {
+	first, last := b.Extent(n)
+	return place{b.expr, int32(b.Tokens[first].From), int32(b.Tokens[last].To)}
+}
 
 // wrap makes err an EvalError, unless it already is one.
 func (p place) wrap(err error) error {
@@ -66,7 +73,7 @@ func (p place) wrap(err error) error {
 	if errors.As(err, &e) || errors.As(err, &unknown) {
 		return err
 	}
-	return &EvalError{Span: diag.Span(p), Message: err.Error()}
+	return &EvalError{Span: p.expr.Stretch(int(p.from), int(p.to)), Message: err.Error()}
 }
 
 // baseText returns the text before a member. A leading dot means #.

@@ -80,9 +80,18 @@ func (v *Value) eval(env datum.Env, t *total) (any, error) {
 	return v.Scalar, nil
 }
 
-// Reads lists the paths that the expressions of the value may read, in file order.
+// Reads lists the paths that the expressions of the value may read, in file order. The list may be that of an expression, so nobody may
+// change its elements.
 func (v *Value) Reads() []datum.Read {
-	var reads []datum.Read
+	if v == nil || v.Kind == ValueExpr {
+		return slices.Clip(v.Expr().Reads())
+	}
+	n := 0
+	v.WalkExprs(func(e *Expr) { n += len(e.Reads()) })
+	if n == 0 {
+		return nil
+	}
+	reads := make([]datum.Read, 0, n)
 	v.WalkExprs(func(e *Expr) { reads = append(reads, e.Reads()...) })
 	return reads
 }

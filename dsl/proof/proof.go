@@ -76,19 +76,21 @@ func Degradation(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) 
 // check reports unset values that handler i may read. A condition that is computed before a read may test the value.
 func (p *proof) check(i int) {
 	h := p.Steps[i].Handler
-	reported := make(map[string]bool)
+	reported := make(map[[2]string]bool)
 	p.checkConditions(i, reported)
 	tested, enabled := p.Steps[i].EarlierConditions(), h.Enabled.Reads()
-	for _, reads := range [][]datum.Read{enabled, h.ConditionReads()[len(enabled):],
-		slices.Concat(h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(), h.UndoReads())} {
+	for _, reads := range [][]datum.Read{enabled, h.ConditionReads()[len(enabled):]} {
 		p.checkReads(h, reads, i, tested, reported)
-		tested = slices.Concat(tested, reads)
+		tested = append(tested, reads...)
+	}
+	for _, reads := range [][]datum.Read{h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(), h.UndoReads()} {
+		p.checkReads(h, reads, i, tested, reported)
 	}
 }
 
 // checkConditions reports unset values that the conditions of a stage may read. It reports each once, at the
 // first critical handler, which would fail.
-func (p *proof) checkConditions(i int, reported map[string]bool) {
+func (p *proof) checkConditions(i int, reported map[[2]string]bool) {
 	stage, first := p.Steps[i].Stage, i
 	for first > 0 && p.Steps[first-1].Stage == stage {
 		first--
@@ -108,22 +110,22 @@ func (p *proof) checkConditions(i int, reported map[string]bool) {
 	for _, b := range stage.Choose {
 		when := b.When.Reads()
 		p.checkReads(p.Steps[i].Handler, when, first, tested, reported)
-		tested = slices.Concat(tested, when)
+		tested = append(tested, when...)
 	}
 }
 
 // checkReads reports reads of values that are not set before a step, unless one of the conditions reads them.
-func (p *proof) checkReads(h *tree.Handler, reads []datum.Read, i int, conditions []datum.Read, reported map[string]bool) {
+func (p *proof) checkReads(h *tree.Handler, reads []datum.Read, i int, conditions []datum.Read, reported map[[2]string]bool) {
 	for _, read := range reads {
 		p.checkRead(h, read, i, conditions, reported)
 	}
 }
 
-func (p *proof) checkRead(h *tree.Handler, read datum.Read, i int, conditions []datum.Read, reported map[string]bool) {
+func (p *proof) checkRead(h *tree.Handler, read datum.Read, i int, conditions []datum.Read, reported map[[2]string]bool) {
 	if read.Guarded || len(read.Path) < 2 || looksAt(conditions, read.Path) {
 		return
 	}
-	what := read.Path[:2].String()
+	what := [2]string(read.Path[:2])
 	if reported[what] {
 		return
 	}
@@ -347,6 +349,6 @@ func (p *proof) checkOutputs() {
 	at := p.Declared.PlaceOf("outputs", p.Declared.Span)
 	h := &tree.Handler{ID: "outputs", Span: at} // critical by default
 	p.Steps = append(slices.Clip(p.Steps), steps.Step{Handler: h, Stage: &tree.Stage{ID: "outputs"}})
-	reported := make(map[string]bool)
+	reported := make(map[[2]string]bool)
 	p.checkReads(h, p.Declared.Outputs.Reads(), len(p.Steps)-1, nil, reported)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -28,7 +29,7 @@ const (
 type Source struct {
 	Name     string
 	Data     []byte
-	Lines    lines
+	Lines    lines // nil after Done
 	Reporter *diag.Reporter
 	Findings int
 	hidden   bool     // the brackets of indexes are hidden from the parser
@@ -36,6 +37,7 @@ type Source struct {
 	Foreign  bool     // a contract, whose keys may be numbers
 	Colons   bool     // missing colons were added
 	Comments []string // of a formatted text
+	runes    *[]rune  // has the lines
 }
 
 // lines are the text of a file without line ends.
@@ -56,7 +58,8 @@ func New(f diag.File, r *diag.Reporter) (*Source, bool) {
 // Split splits the text into lines. It refuses characters that YAML forbids, and those that editors and parsers
 // count differently as line breaks, which would make positions wrong.
 func (s *Source) Split() bool {
-	line := make([]rune, 0, utf8.RuneCount(s.Data)) // all lines share it, so it must never grow
+	s.runes = runesFor(utf8.RuneCount(s.Data))
+	line := *s.runes // all lines share it, so it must never grow
 	s.Lines = make(lines, 0, bytes.Count(s.Data, []byte("\n"))+1)
 	for i := 0; i < len(s.Data); {
 		if c := s.Data[i]; ' ' <= c && c < 0x7f {
@@ -93,6 +96,24 @@ func (s *Source) Split() bool {
 	}
 	s.Lines = append(s.Lines, slices.Clip(line))
 	return true
+}
+
+// spareRunes has the memory of lines of files that are read. It is four times their text, which adds up in a set of many files.
+var spareRunes sync.Pool
+
+// runesFor returns an empty slice for n runes.
+func runesFor(n int) *[]rune {
+	if spare, ok := spareRunes.Get().(*[]rune); ok && cap(*spare) >= n {
+		return spare
+	}
+	made := make([]rune, 0, n)
+	return &made
+}
+
+// Done says that all nodes are values. Nothing may look at the lines any more.
+func (s *Source) Done() {
+	spareRunes.Put(s.runes)
+	s.runes, s.Lines = nil, nil
 }
 
 // forbidden reports whether a rune is a control character, a line break other than \n, or no character at all.

@@ -87,7 +87,11 @@ func (s Step) EarlierConditions() []datum.Read {
 
 // DecidingReads lists the reads of all conditions that decide whether a handler runs.
 func (s Step) DecidingReads() []datum.Read {
-	return slices.Concat(s.EarlierConditions(), s.ConditionReads())
+	earlier := s.EarlierConditions()
+	if len(earlier) == 0 {
+		return s.ConditionReads()
+	}
+	return append(earlier, s.ConditionReads()...)
 }
 
 // An Assignment is a place that sets a name of the shared state.

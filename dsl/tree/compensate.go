@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"slices"
 	"time"
 
 	"procaas/dsl/datum"
@@ -68,7 +67,7 @@ func (h *Handler) CompensateReads() []datum.Read {
 // UndoReads lists what the compensation reads, without what the handler itself sets, since a compensation runs
 // only after its handler has succeeded.
 func (h *Handler) UndoReads() []datum.Read {
-	return slices.DeleteFunc(h.CompensateReads(), func(r datum.Read) bool {
+	return except(h.CompensateReads(), func(r datum.Read) bool {
 		return len(r.Path) > 1 && (r.Path[0] == "sources" && r.Path[1] == h.ID || r.Path[0] == expr.StateRoot && h.Result.Get(r.Path[1]) != nil)
 	})
 }

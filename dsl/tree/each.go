@@ -64,7 +64,7 @@ func readsWithoutItem(reads []datum.Read) []datum.Read {
 // BodyReads lists what the body of the handler, its call of a pipeline, or the value of its rate limit reads,
 // without the item of its for-each.
 func (h *Handler) BodyReads() []datum.Read {
-	reads := slices.Concat(h.Body.Reads(), h.With().Reads())
+	reads := append(h.Body.Reads(), h.With().Reads()...)
 	if h.RateLimit != nil {
 		reads = append(reads, h.RateLimit.Per.Reads()...)
 	}

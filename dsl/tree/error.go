@@ -66,9 +66,17 @@ func (h *Handler) ErrorReads() []datum.Read {
 	return out
 }
 
-// readsWithout removes the reads of a root.
+// readsWithout returns reads without those of a root.
 func readsWithout(root string, reads []datum.Read) []datum.Read {
-	return slices.DeleteFunc(reads, func(r datum.Read) bool { return r.Path[0] == root })
+	return except(reads, func(r datum.Read) bool { return r.Path[0] == root })
+}
+
+// except returns reads without some. It changes nothing, since expressions share their reads.
+func except(reads []datum.Read, not func(datum.Read) bool) []datum.Read {
+	if !slices.ContainsFunc(reads, not) {
+		return reads
+	}
+	return slices.DeleteFunc(slices.Clone(reads), not)
 }
 
 // OfElement reports whether a rule decides about single elements of the handler's for-each.
