@@ -12,17 +12,38 @@ type connections struct {
 	types tree.Types
 	names map[string]bool            // all such names
 	of    map[string]map[string]bool // by file, those that its pipelines have
+	words map[string]map[string]bool // by file, the words of its text; those that were not asked for are missing
 }
 
 // connectionsOf returns the connections of a set. It is nil if a pipeline is connected with all others.
 func connectionsOf(l *loaded) *connections {
-	c := &connections{set: l, types: tree.Types{}, names: map[string]bool{}, of: map[string]map[string]bool{}}
+	c := &connections{
+		set: l, types: tree.Types{}, names: map[string]bool{}, of: map[string]map[string]bool{}, words: map[string]map[string]bool{},
+	}
 	for _, t := range l.options.Types {
 		c.types[t.Name] = t
 	}
 	if !c.note(l.bundle.Pipelines) {
 		return nil
 	}
+	return c
+}
+
+// after returns the connections of the next set, in which the files of a part have changed. Names that only these files had stay: files
+// that are taken to be connected are loaded needlessly, and nothing else.
+func (c *connections) after(next *loaded, part map[string]bool) *connections {
+	for name := range part {
+		delete(c.of, name)
+		delete(c.words, name)
+	}
+	c.set = next
+	var changed []*tree.Pipeline
+	for _, p := range next.bundle.Pipelines {
+		if part[p.Span.File] {
+			changed = append(changed, p)
+		}
+	}
+	c.note(changed)
 	return c
 }
 
@@ -80,11 +101,10 @@ func (c *connections) extend(part map[string]bool, now *tree.Bundle, files []dia
 	for i, f := range files {
 		if part[f.Name] {
 			for _, text := range [][]byte{f.Data, c.set.files[i].Data} {
-				eachWord(text, func(word []byte) bool {
+				eachWord(text, func(word []byte) {
 					if c.names[string(word)] {
 						reached[string(word)] = true
 					}
-					return true
 				})
 			}
 		}
@@ -105,30 +125,33 @@ func (c *connections) extend(part map[string]bool, now *tree.Bundle, files []dia
 
 // isReached reports whether a file has one of some names.
 func (c *connections) isReached(f diag.File, names map[string]bool) bool {
-	for n := range c.of[f.Name] {
-		if names[n] {
+	words := c.words[f.Name]
+	if words == nil {
+		words = map[string]bool{}
+		eachWord(f.Data, func(word []byte) {
+			if !words[string(word)] {
+				words[string(word)] = true
+			}
+		})
+		c.words[f.Name] = words
+	}
+	for n := range names {
+		if c.of[f.Name][n] || words[n] {
 			return true
 		}
 	}
-	found := false
-	eachWord(f.Data, func(word []byte) bool {
-		found = names[string(word)]
-		return !found
-	})
-	return found
+	return false
 }
 
-// eachWord visits the words of a text until visit returns false.
-func eachWord(text []byte, visit func([]byte) bool) {
+// eachWord visits the words of a text.
+func eachWord(text []byte, visit func([]byte)) {
 	from := -1
 	for i, b := range text {
 		switch {
 		case isOfWord(b) && from < 0:
 			from = i
 		case !isOfWord(b) && from >= 0:
-			if !visit(text[from:i]) {
-				return
-			}
+			visit(text[from:i])
 			from = -1
 		}
 	}

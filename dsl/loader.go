@@ -27,13 +27,18 @@ type Loader struct {
 // memory with them.
 const mostParts = 32
 
-// A loaded is a set of files without errors. It never changes.
+// A loaded is a set of files without errors. It never changes, apart from what edits find out about it.
 type loaded struct {
 	files   []diag.File // as given, sorted by name
 	options Options
 	bundle  *tree.Bundle
 	found   []diag.Diagnostic
 	plain   map[string]bool // files that have nothing but pipelines, and name no other file
+
+	// What the next edit can use.
+	connections *connections      // nil until an edit needs them
+	part        map[string]bool   // the part that was loaded last; nil if all files were
+	partFound   []diag.Diagnostic // the findings of that part alone
 }
 
 // Load is the function [Load]. A nil loader keeps nothing.
@@ -90,7 +95,10 @@ func (l *loaded) edited(files []diag.File, o Options) *loaded {
 	if len(part) == 0 {
 		return l
 	}
-	c := connectionsOf(l)
+	if l.connections == nil {
+		l.connections = connectionsOf(l)
+	}
+	c := l.connections
 	if c == nil {
 		return nil
 	}
@@ -109,7 +117,11 @@ func (l *loaded) edited(files []diag.File, o Options) *loaded {
 			return nil
 		}
 		if len(part) == size {
-			return l.replace(files, part, now)
+			next := l.replace(files, part, now)
+			if next != nil {
+				next.connections = c.after(next, part)
+			}
+			return next
 		}
 	}
 }
@@ -146,13 +158,12 @@ func (l *loaded) withShared(files []diag.File, part map[string]bool) []diag.File
 // same alone as in the set.
 func (l *loaded) replace(files []diag.File, part map[string]bool, now *loaded) *loaded {
 	inPart := func(d diag.Diagnostic) bool { return part[d.File] }
-	before := loadAll(l.withShared(l.files, part), l.options)
-	if before.bundle == nil || !sameFindings(only(before.found, inPart), only(l.found, inPart)) ||
-		!sameFindings(except(before.found, inPart), except(now.found, inPart)) {
+	before, ok := l.foundIn(part)
+	if !ok || !sameFindings(only(before, inPart), only(l.found, inPart)) || !sameFindings(except(before, inPart), except(now.found, inPart)) {
 		return nil
 	}
 	found := diag.Reporter{Found: append(except(l.found, inPart), only(now.found, inPart)...)}
-	next := &loaded{files: files, options: l.options, found: found.Diagnostics(), plain: l.plain}
+	next := &loaded{files: files, options: l.options, found: found.Diagnostics(), plain: l.plain, part: part, partFound: now.found}
 	next.bundle = graft(l.bundle, now.bundle, part)
 	next.bundle.Files = slices.Clone(l.bundle.Files)
 	for i, f := range next.bundle.Files {
@@ -162,6 +173,16 @@ func (l *loaded) replace(files []diag.File, part map[string]bool, now *loaded) *
 	}
 	next.bundle.Hash = Hash(next.bundle.Files)
 	return next
+}
+
+// foundIn returns the findings of a part of this set alone. ok is false if it has errors. People edit one file again and again, so its
+// findings are mostly known from the edit before.
+func (l *loaded) foundIn(part map[string]bool) (found []diag.Diagnostic, ok bool) {
+	if l.part != nil && maps.Equal(l.part, part) {
+		return l.partFound, true
+	}
+	alone := loadAll(l.withShared(l.files, part), l.options)
+	return alone.found, alone.bundle != nil
 }
 
 func only(found []diag.Diagnostic, want func(diag.Diagnostic) bool) []diag.Diagnostic {

@@ -16,7 +16,9 @@ import (
 // checkStage checks the conditions of a stage. at is the index of its first handler in the pipeline. The
 // conditions are evaluated before any handler of the stage starts, so they may read only what is known then.
 func (c *walk) checkStage(s *tree.Stage, at int) {
-	spec.Compile(s.Enabled, &spec.Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
+	if s.Enabled != nil {
+		spec.Compile(s.Enabled, &spec.Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
+	}
 	if s.Loop() == nil {
 		c.checkBranches(s, at)
 	}
@@ -40,25 +42,34 @@ func (c *walk) checkBranches(s *tree.Stage, at int) {
 // scopeBefore returns what may be read before a stage. i is the index of the stage's first handler.
 func (c *walk) scopeBefore(stage *tree.Stage, i int) *expr.Scope {
 	sc := c.newScope()
+	for _, s := range c.Steps[:i] {
+		if s.Inside() {
+			hide(sc, s)
+		} else {
+			sc.Sources = append(sc.Sources, s.ID)
+		}
+	}
+	sc.Late = func() map[string]string { return c.lateBefore(stage, i) }
+	return sc
+}
+
+// lateBefore returns why the outcomes of some handlers may not be read before a stage.
+func (c *walk) lateBefore(stage *tree.Stage, i int) map[string]string {
+	late := make(map[string]string)
 	for j, s := range c.Steps {
 		switch {
 		case j < i && s.Inside():
-			hide(sc, s)
-		case j < i:
-			sc.Sources = append(sc.Sources, s.ID)
+			late[s.ID] = whyHidden(s)
+		case j < i: // it may be read
 		case s.Stage == stage && s.Loops():
-			sc.Late[s.ID] = "is this stage, whose response exists when all elements are done"
+			late[s.ID] = "is this stage, whose response exists when all elements are done"
 		case s.Stage == stage:
-			sc.Late[s.ID] = "runs in this stage, whose conditions come first"
+			late[s.ID] = "runs in this stage, whose conditions come first"
 		default:
-			sc.Late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.Stage.ID)
+			late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.Stage.ID)
 		}
 	}
-	// Two handlers may have the same id. If either has run, the name can be read.
-	for _, id := range sc.Sources {
-		delete(sc.Late, id)
-	}
-	return sc
+	return late
 }
 
 // checkChoice reports branches that are never taken, and choices with nothing to choose.

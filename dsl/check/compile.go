@@ -16,8 +16,10 @@ import (
 func compileValues(w *merge.Whole, h *tree.Handler, sc, own *expr.Scope, r *diag.Reporter) {
 	spec.Compile(h.Enabled, &spec.Field{ExprKind: datum.BoolKind}, sc, r)
 	// What the condition has tested holds for the rest of the handler.
-	facts := slices.Concat(sc.Facts, h.Enabled.Expr().Holds())
-	sc.Facts, own.Facts = facts, facts
+	if tested := h.Enabled.Expr().Holds(); len(tested) > 0 {
+		tested = append(slices.Clip(sc.Facts), tested...)
+		sc.Facts, own.Facts = tested, tested
+	}
 	if h.Rollout != nil {
 		spec.Compile(h.Rollout.By, nil, sc, r)
 	}

@@ -23,7 +23,6 @@ func whyHidden(s steps.Step) string {
 
 // hide removes the outcome of a handler in a repeated stage from a scope.
 func hide(sc *expr.Scope, s steps.Step) {
-	sc.Late[s.ID] = whyHidden(s)
 	if sc.Hints == nil {
 		sc.Hints = make(map[string]string)
 	}

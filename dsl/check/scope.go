@@ -44,28 +44,45 @@ func (c *walk) compileHandler(i int) {
 func (c *walk) scopeOf(i int) *expr.Scope {
 	sc := c.newScope()
 	sc.Final = c.Steps[i].Stage.Final
+	sc.Sources = make([]string, 0, i)
+	for _, s := range c.Steps[:i] {
+		switch {
+		case c.Steps[i].Hides(s):
+			hide(sc, s)
+		case !c.inOtherBranch(s, i):
+			sc.Sources = append(sc.Sources, s.ID)
+		}
+	}
+	sc.Late = func() map[string]string { return c.lateFor(i) }
+	return sc
+}
+
+// inOtherBranch reports whether a step is in another branch of the same stage as step i.
+func (c *walk) inOtherBranch(s steps.Step, i int) bool {
+	return s.Stage == c.Steps[i].Stage && tree.Apart(s.Handler, c.Steps[i].Handler)
+}
+
+// lateFor returns why handler i may not read the outcomes of others.
+func (c *walk) lateFor(i int) map[string]string {
+	late := make(map[string]string)
 	for j, s := range c.Steps {
 		switch {
 		case j < i && c.Steps[i].Hides(s):
-			hide(sc, s)
+			late[s.ID] = whyHidden(s)
 		case j > i && s.Stage == c.Steps[i].Stage && s.Loops():
-			sc.Late[s.ID] = "is the stage itself, whose response exists when all elements are done"
-		case j < i && s.Stage == c.Steps[i].Stage && tree.Apart(s.Handler, c.Steps[i].Handler):
-			sc.Late[s.ID] = "is in another branch of the stage, and only one of them runs"
-		case j < i:
-			sc.Sources = append(sc.Sources, s.ID)
+			late[s.ID] = "is the stage itself, whose response exists when all elements are done"
+		case j < i && c.inOtherBranch(s, i):
+			late[s.ID] = "is in another branch of the stage, and only one of them runs"
+		case j < i: // it may be read
 		case j == i:
-			sc.Late[s.ID] = "is still to run, and only its own result may read it"
+			late[s.ID] = "is still to run, and only its own result may read it"
 		case s.Stage == c.Steps[i].Stage:
-			sc.Late[s.ID] = "comes later in the same stage"
+			late[s.ID] = "comes later in the same stage"
 		default:
-			sc.Late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.Stage.ID)
+			late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.Stage.ID)
 		}
 	}
-	for _, id := range sc.Sources {
-		delete(sc.Late, id)
-	}
-	return sc
+	return late
 }
 
 // newScope returns a scope with what is known at this place.
@@ -75,7 +92,7 @@ func (c *walk) newScope() *expr.Scope {
 		roots, inputs = calledRoots, c.Declared.InputOutline()
 	}
 	sc := &expr.Scope{
-		Parsed: c.Parsed, Roots: roots, Inputs: inputs, State: c.state, Configs: c.Configs, Late: make(map[string]string),
+		Parsed: c.Parsed, Roots: roots, Inputs: inputs, State: c.state, Configs: c.Configs,
 		Payload: c.payload, Known: c.known, Responses: c.responses, ConfigOutlines: c.configKnown, Facts: c.facts,
 		Invites: len(c.Declared.Contributions) > 0, KeyOf: c.computesKey(),
 	}

@@ -205,7 +205,7 @@ func Payload(w *merge.Whole, event string, payload *expr.Value, r *diag.Reporter
 // whenFacts returns facts that hold in all handlers, because the pipeline serves no other events. It excludes
 // configs, which may change.
 func whenFacts(e *expr.Expr) []expr.Fact {
-	return slices.DeleteFunc(e.Holds(), func(f expr.Fact) bool { return !isUnder(f.Key, "event") })
+	return slices.DeleteFunc(slices.Clone(e.Holds()), func(f expr.Fact) bool { return !isUnder(f.Key, "event") })
 }
 
 // isUnder reports whether the key of a fact is below a root.

@@ -23,10 +23,13 @@ type part struct {
 }
 
 // constant returns a part with the value v.
-func constant(v any) part {
+func constant(v any) part { return constantOf(v, typing.Of(v)) }
+
+// constantOf is constant for a value whose outline is known.
+func constantOf(v any, o *typing.Outline) part {
 	return part{
 		eval:  func(*frame) (any, error) { return v, nil },
-		shape: datum.ShapeOfValue(v), fixed: true, value: v, outline: typing.Of(v),
+		shape: datum.ShapeOfValue(v), fixed: true, value: v, outline: o,
 	}
 }
 
@@ -185,7 +188,7 @@ func (b *builder) list(x *ast.ArrayNode) part {
 		parts[i] = b.build(n)
 		fixed = fixed && parts[i].fixed
 	}
-	made := folded(part{shape: datum.ListShape, eval: b.guard(x, func(f *frame) (any, error) {
+	made := part{shape: datum.ListShape, eval: b.guard(x, func(f *frame) (any, error) {
 		if err := f.List(len(parts)); err != nil {
 			return nil, err
 		}
@@ -198,17 +201,18 @@ func (b *builder) list(x *ast.ArrayNode) part {
 			out[i] = v
 		}
 		return out, nil
-	})}, fixed)
-	if made.fixed {
-		return made
+	})}
+	join := typing.Choice
+	if v, ok := made.evaluated(fixed); ok {
+		made, join = constantOf(v, nil), typing.Either // as typing.Of joins
 	}
-	made.outline = &typing.Outline{Shape: datum.ListShape}
+	made.outline = &typing.Outline{Shape: datum.ListShape, Inferred: made.fixed}
 	for i, p := range parts {
 		if i == 0 {
 			made.outline.Elem = p.known()
 			continue
 		}
-		made.outline.Elem = typing.Choice(made.outline.Elem, p.known())
+		made.outline.Elem = join(made.outline.Elem, p.known())
 	}
 	return made
 }
@@ -216,14 +220,19 @@ func (b *builder) list(x *ast.ArrayNode) part {
 // folded evaluates a constant part once. All evaluations share the value. That is safe: functions do not change
 // operands, and results are copied.
 func folded(p part, fixed bool) part {
+	if v, ok := p.evaluated(fixed); ok {
+		return constant(v)
+	}
+	return p
+}
+
+// evaluated returns the value of a constant part. There is none if it fails whenever it is evaluated.
+func (p part) evaluated(fixed bool) (v any, ok bool) {
 	if !fixed {
-		return p
+		return nil, false
 	}
 	v, err := p.eval(&frame{})
-	if err != nil {
-		return p // it fails whenever it is evaluated
-	}
-	return constant(v)
+	return v, err == nil
 }
 
 // mapping makes {a: b}. With a computed key, nobody knows which members there are.

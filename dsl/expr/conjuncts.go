@@ -16,7 +16,7 @@ func (e *Expr) Conjuncts(known *syntax.Cache) []string {
 	if f != nil {
 		return nil
 	}
-	e.all = s.Conjuncts(s.Root)
+	e.all = s.Conditions()
 	return e.all
 }
 
@@ -43,18 +43,18 @@ func (e *Expr) Tokens() []string {
 	return out
 }
 
-// Holds lists the facts that hold when a condition is true.
+// Holds lists the facts that hold when a condition is true. Nobody may change them.
 func (e *Expr) Holds() []Fact {
 	if e == nil {
 		return nil
 	}
-	return slices.Clone(e.facts)
+	return slices.Clip(e.facts)
 }
 
-// Fails lists the facts that hold when a condition is false.
+// Fails lists the facts that hold when a condition is false. Nobody may change them.
 func (e *Expr) Fails() []Fact {
 	if e == nil {
 		return nil
 	}
-	return slices.Clone(e.denied)
+	return slices.Clip(e.denied)
 }

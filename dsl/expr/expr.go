@@ -55,9 +55,11 @@ func (e *Expr) Compile(sc *Scope, want datum.Kind, r *diag.Reporter) {
 	e.Weight.visit(s.Root, 0)
 	if want == datum.BoolKind {
 		if e.all == nil {
-			e.all = s.Conjuncts(s.Root)
+			e.all = s.Conditions()
 		}
-		e.facts, e.denied = lasting(b.addFacts(nil, s.Root, true)), lasting(b.addFacts(nil, s.Root, false))
+		var space [fewFacts]Fact
+		e.facts = lasting(b.addFacts(space[:0], s.Root, true))
+		e.denied = lasting(b.addFacts(space[:0], s.Root, false))
 	}
 	if b.failed {
 		return
@@ -130,9 +132,9 @@ type Scope struct {
 	// Sources are the handlers whose outcome may be read.
 	Sources []string
 
-	// Late has handlers that exist, but whose outcome may not be read here. The value is the reason, such as
-	// "runs in a later stage".
-	Late map[string]string
+	// Late returns handlers that exist, but whose outcome may not be read here. The value is the reason, such as
+	// "runs in a later stage". If a handler of the same id is among the sources, the name can be read. Nil is none.
+	Late func() map[string]string
 
 	// Hints has what to read instead of some names in Late.
 	Hints map[string]string

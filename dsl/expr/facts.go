@@ -22,6 +22,9 @@ type Fact struct {
 	Not   []any       // excluded values
 }
 
+// fewFacts is how many facts nearly all conditions show at most.
+const fewFacts = 12
+
 // Between separates the elements of a key.
 const Between = "\x01"
 
@@ -97,7 +100,8 @@ func (b *names) elementKey(prop ast.Node) string {
 // knowing calls build with further facts: those that hold if n has the value truth.
 func (b *names) knowing(n ast.Node, truth bool, build func()) {
 	before := b.facts
-	b.facts = b.addFacts(slices.Clip(before), n, truth)
+	var space [fewFacts]Fact
+	b.facts = append(slices.Clip(before), b.addFacts(space[:0], n, truth)...)
 	build()
 	b.facts = before
 }
@@ -125,12 +129,13 @@ func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 		out.Optional, out.Why = false, ""
 		o = &out
 	}
+	if o == nil && f.shape == datum.AnyShape&^datum.NullShape {
+		return nil // no news about something unknown
+	}
 	if f.shape != 0 && o.Types()&f.shape != 0 && o.Types()&^f.shape != 0 {
 		out := typing.Outline{Inferred: true}
 		if o != nil {
 			out = *o
-		} else if f.shape == datum.AnyShape&^datum.NullShape {
-			return nil // no news about something unknown
 		}
 		out.Shape = o.Types() & f.shape
 		if out.Shape != o.Types()&^datum.NullShape {
@@ -186,13 +191,8 @@ func (b *names) addFacts(facts []Fact, n ast.Node, truth bool) []Fact {
 // addThrough appends that no path on the way is null, as the last one has a value. A root alone is never null.
 func addThrough(facts []Fact, at track) []Fact {
 	key := string(at)
-	more := strings.Count(key, Between)
-	if more == 0 {
-		return facts
-	}
-	facts = slices.Grow(facts, more+1) // callers append one more
 	end := strings.Index(key, Between)
-	for range more {
+	for end >= 0 && end < len(key) {
 		next := strings.Index(key[end+len(Between):], Between)
 		end += len(Between) + next
 		if next < 0 {
@@ -347,7 +347,7 @@ func memberUnder(m *typing.Member, f *Fact) *typing.Member {
 
 // lasting keeps the facts about roots, on which other expressions of the handler may rely.
 func lasting(facts []Fact) []Fact {
-	return slices.Clip(slices.DeleteFunc(facts, func(f Fact) bool {
+	return slices.Clone(slices.DeleteFunc(facts, func(f Fact) bool {
 		root, _, _ := strings.Cut(f.Key, Between)
 		return !isRoot(root) || strings.Contains(f.Key, "[")
 	}))

@@ -22,7 +22,7 @@ func goldenScope() *Scope {
 			"order": nil, "driver-id": nil, "total": 0, "tip": 0, "flag": nil, "text": "", "xs": nil, "nothing": nil, "find-in-db": nil,
 		},
 		Sources: []string{"get-order", "find-driver"},
-		Late:    map[string]string{"notify": "runs in a later stage"},
+		Late:    func() map[string]string { return map[string]string{"notify": "runs in a later stage"} },
 		Configs: []string{"NOTIFY_SWITCH", "CITIES", "SOME_IMPORTANT_SWITCH"},
 	}
 }

@@ -159,14 +159,8 @@ func (b *names) members(root string, links []link) datum.Shape {
 
 // source checks sources.HANDLER and the member after it.
 func (b *names) source(at ast.Node, name string, links []link) datum.Shape {
-	reason, late := b.scope.Late[name]
-	switch {
-	case slices.Contains(b.scope.Sources, name), b.scope.Lenient:
-	case late:
-		b.fail(at, rules.ExprLateSource, cmp.Or(b.scope.Hints[name], "read it from a handler that runs after it"),
-			"the outcome of %s is not known here: it %s", name, reason)
-	default:
-		b.fail(at, rules.ExprUnknownSource, nearest(name, b.scope.Sources, ""), "there is no handler %s before this one", name)
+	if !slices.Contains(b.scope.Sources, name) && !b.scope.Lenient {
+		b.failSource(at, name)
 	}
 	if len(links) == 1 {
 		return datum.MapShape
@@ -176,6 +170,18 @@ func (b *names) source(at ast.Node, name string, links []link) datum.Shape {
 		return datum.AnyShape
 	}
 	return b.member(links[1].prop, "sources."+name, sourceMembers, member, len(links) > 2)
+}
+
+// failSource reports that the outcome of a handler cannot be read.
+func (b *names) failSource(at ast.Node, name string) {
+	if b.scope.Late != nil {
+		if reason, late := b.scope.Late()[name]; late {
+			b.fail(at, rules.ExprLateSource, cmp.Or(b.scope.Hints[name], "read it from a handler that runs after it"),
+				"the outcome of %s is not known here: it %s", name, reason)
+			return
+		}
+	}
+	b.fail(at, rules.ExprUnknownSource, nearest(name, b.scope.Sources, ""), "there is no handler %s before this one", name)
 }
 
 // member checks one of a fixed set of members. If more links follow, the type of the chain is unknown, and the

@@ -43,38 +43,44 @@ func (w *weigher) visit(n ast.Node, depth int) {
 		}
 		return
 	}
-	for _, child := range childrenOf(n) {
-		w.visit(child, depth)
-	}
+	eachChild(n, func(child ast.Node) { w.visit(child, depth) })
 }
 
-// childrenOf lists the parts of a node.
-func childrenOf(n ast.Node) []ast.Node {
+// eachChild visits the parts of a node.
+func eachChild(n ast.Node, visit func(ast.Node)) {
+	all := func(nodes []ast.Node) {
+		for _, child := range nodes {
+			visit(child)
+		}
+	}
 	switch x := n.(type) {
 	case *ast.UnaryNode:
-		return []ast.Node{x.Node}
+		visit(x.Node)
 	case *ast.BinaryNode:
-		return []ast.Node{x.Left, x.Right}
+		visit(x.Left)
+		visit(x.Right)
 	case *ast.ConditionalNode:
-		return []ast.Node{x.Cond, x.Exp1, x.Exp2}
+		visit(x.Cond)
+		visit(x.Exp1)
+		visit(x.Exp2)
 	case *ast.ChainNode:
-		return []ast.Node{x.Node}
+		visit(x.Node)
 	case *ast.MemberNode:
-		return []ast.Node{x.Node} // the name is not a part
+		visit(x.Node) // the name is not a part
 	case *ast.SliceNode:
-		return []ast.Node{x.Node}
+		visit(x.Node)
 	case *ast.CallNode:
-		return x.Arguments
+		all(x.Arguments)
 	case *ast.PredicateNode:
-		return []ast.Node{x.Node}
+		visit(x.Node)
 	case *ast.VariableDeclaratorNode:
-		return []ast.Node{x.Value, x.Expr}
+		visit(x.Value)
+		visit(x.Expr)
 	case *ast.ArrayNode:
-		return x.Nodes
+		all(x.Nodes)
 	case *ast.MapNode:
-		return x.Pairs
+		all(x.Pairs)
 	case *ast.PairNode:
-		return []ast.Node{x.Value}
+		visit(x.Value)
 	}
-	return nil
 }

@@ -16,6 +16,20 @@ var (
 	notFinite   = regexp.MustCompile(`^([-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN)$`)
 )
 
+// isPlainText reports whether an unquoted scalar is text, as nearly all keys are.
+func isPlainText(text string) bool {
+	if text == "" || strings.ContainsRune("+-.0123456789~", rune(text[0])) {
+		data, _ := PlainScalar(text)
+		_, ok := data.(string)
+		return ok
+	}
+	switch text {
+	case "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE":
+		return false
+	}
+	return true
+}
+
 // PlainScalar returns the value of an unquoted scalar. problem says why it has none.
 func PlainScalar(text string) (data any, problem string) {
 	switch text {

@@ -151,11 +151,11 @@ func (s *Source) key(n *yaml.Node) (k expr.Key, op *V1Op, ok bool) {
 	if IsQuoted(n) || n.Style&yaml.TaggedStyle != 0 {
 		return expr.Key{Name: n.Value, Span: at}, nil, s.text(n, at)
 	}
-	data, _ := PlainScalar(n.Value)
 	if s.Foreign {
 		return expr.Key{Name: n.Value, Span: at}, nil, s.text(n, at)
 	}
-	if _, isText := data.(string); !isText {
+	if !isPlainText(n.Value) {
+		data, _ := PlainScalar(n.Value)
 		s.Errorf(at, rules.Key, "put it in quotes: "+strconv.Quote(n.Value), "a key must be text, this one is %s", datum.DescribeData(data))
 		return k, nil, false
 	}

@@ -20,6 +20,7 @@ type Pipeline struct {
 	Sound bool                    // no errors were found
 
 	types tree.Types
+	sets  [][]Assignment // by step: see Assignments
 }
 
 // Of returns the steps of a pipeline.
@@ -28,8 +29,10 @@ func Of(p *tree.Pipeline, b *tree.Bundle, types tree.Types) *Pipeline {
 	for _, s := range p.Stages {
 		out.Steps = append(out.Steps, OfStage(s)...)
 	}
+	out.sets = make([][]Assignment, len(out.Steps))
 	for i := range out.Steps {
-		for _, a := range out.Assignments(i) {
+		out.sets[i] = out.assignments(i)
+		for _, a := range out.sets[i] {
 			out.Sets[a.Key.Name] = append(out.Sets[a.Key.Name], a)
 		}
 	}
@@ -106,8 +109,15 @@ type Assignment struct {
 // Step returns the step of the assignment.
 func (a Assignment) Step() Step { return a.Of.Steps[a.At] }
 
-// Assignments lists what handler i sets.
+// Assignments lists what handler i sets. Nobody may change the list.
 func (p *Pipeline) Assignments(i int) []Assignment {
+	if i < len(p.sets) {
+		return p.sets[i]
+	}
+	return nil // the step of the outputs
+}
+
+func (p *Pipeline) assignments(i int) []Assignment {
 	h := p.Steps[i].Handler
 	var out []Assignment
 	add := func(v *expr.Value) {

@@ -18,6 +18,9 @@ type Tree struct {
 	Root   ast.Node
 	Tokens []Token
 	origin origin
+
+	split      sync.Once // makes conditions
+	conditions []string
 }
 
 // A Cache has parse results by text, since teams repeat conditions and paths. Trees never change after parsing,
@@ -217,6 +220,10 @@ func (s *Tree) called(i int) bool {
 // Text returns the source of a node on one line.
 func (s *Tree) Text(n ast.Node) string {
 	first, last := s.Extent(n)
+	const most = 60
+	if first == last && len(s.Tokens[first].Text) <= most {
+		return s.Tokens[first].Text
+	}
 	var b strings.Builder
 	for i := first; i <= last; i++ {
 		if i > first && s.Tokens[i].From > s.Tokens[i-1].To {
@@ -224,7 +231,9 @@ func (s *Tree) Text(n ast.Node) string {
 		}
 		b.WriteString(s.Tokens[i].Text)
 	}
-	const most = 60
+	if text := b.String(); len(text) <= most {
+		return text
+	}
 	if text := []rune(b.String()); len(text) > most {
 		return string(slices.Concat(text[:most], []rune("…")))
 	}
@@ -264,10 +273,15 @@ func (s *Tree) Patterns(n ast.Node) []string {
 	return out
 }
 
-// Conjuncts returns the texts of the operands of and, or the text of any other node.
-func (s *Tree) Conjuncts(n ast.Node) []string {
+// Conditions returns the texts of the operands of and, or the text of any other expression. Nobody may change them.
+func (s *Tree) Conditions() []string {
+	s.split.Do(func() { s.conditions = slices.Clip(s.conjuncts(s.Root)) })
+	return s.conditions
+}
+
+func (s *Tree) conjuncts(n ast.Node) []string {
 	if x, ok := n.(*ast.BinaryNode); ok && (x.Operator == "and" || x.Operator == "&&") {
-		return append(s.Conjuncts(x.Left), s.Conjuncts(x.Right)...)
+		return append(s.conjuncts(x.Left), s.conjuncts(x.Right)...)
 	}
 	return []string{s.words(n)}
 }

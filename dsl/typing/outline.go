@@ -16,10 +16,17 @@ import (
 type Outline struct {
 	Shape datum.Shape
 
+	// Inferred reports whether the outline comes from expressions instead of a schema. A contradiction is then
+	// a warning.
+	Inferred bool
+
+	// Optional reports whether the value is null only because a mapping may lack it.
+	Optional bool
+
 	// Members are the known members of a mapping. If Closed is true, it has no others. Otherwise, Rest
 	// describes the others.
-	Members map[string]*Member
 	Closed  bool
+	Members map[string]*Member
 	Rest    *Outline
 
 	Elem  *Outline // of a list
@@ -39,13 +46,6 @@ type Outline struct {
 
 	// Undescribed are the statuses, such as 404, of an element of a list that no schema describes, if it may have one.
 	Undescribed []string
-
-	// Optional reports whether the value is null only because a mapping may lack it.
-	Optional bool
-
-	// Inferred reports whether the outline comes from expressions instead of a schema. A contradiction is then
-	// a warning.
-	Inferred bool
 
 	At diag.Span // position in a schema; zero if there is none
 
@@ -190,6 +190,10 @@ func (o *Outline) Each() []*Outline {
 	if o == nil || o.Choices == nil {
 		return []*Outline{o}
 	}
+	return o.each()
+}
+
+func (o *Outline) each() []*Outline {
 	var out []*Outline
 	for _, choice := range o.Choices {
 		if choice == nil || choice.Shape != datum.NullShape {
