@@ -75,14 +75,19 @@ func (v view) response(id string) *typing.Outline {
 // stages checks the stages and handlers of the pipeline in order.
 func (c *walk) stages() {
 	c.beginState()
-	c.seen = c.view.clone()
+	if len(c.Declared.Finally) > 0 {
+		c.seen = c.view.clone()
+	}
 	always := c.facts
 	at := 0
 	for _, s := range c.Declared.Stages {
 		if s.Final {
 			c.view = c.anyEnd()
 		}
-		before := c.view.clone()
+		var before view
+		if !s.Enabled.IsNull() {
+			before = c.view.clone()
+		}
 		checkLoopFields(c.Whole, c.Pipeline, s, c.Reporter)
 		c.checkStage(s, at)
 		inStage := slices.Concat(always, s.Enabled.Expr().Holds())

@@ -1,9 +1,9 @@
 package decode
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
@@ -24,7 +24,13 @@ func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 		Note(string, diag.Span)
 	})
 	if keeper != nil {
-		keeper.GrowPlaces(len(v.Names) + 1) // one for the type of a handler
+		places := len(v.Names) + 1 // one for the type of a handler
+		for _, item := range v.Elems {
+			if item.Kind == expr.ValueList && len(item.Elems) > 0 && item.Elems[0].Kind == expr.ValueLiteral {
+				places += len(item.Elems) // most likely names
+			}
+		}
+		keeper.GrowPlaces(places)
 	}
 	for _, f := range s.Fields {
 		item := v.Get(f.Name)
@@ -51,7 +57,7 @@ func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 		keeper.Note(f.Name, item.Span)
 		if f.Kind == datum.ListKind && f.Elem.Kind == datum.StringKind {
 			for i, name := range item.Elems {
-				keeper.Note(fmt.Sprintf("%s[%d]", f.Name, i), name.Span)
+				keeper.Note(f.Name+"["+strconv.Itoa(i)+"]", name.Span)
 			}
 		}
 	}

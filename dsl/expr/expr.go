@@ -57,9 +57,8 @@ func (e *Expr) Compile(sc *Scope, want datum.Kind, r *diag.Reporter) {
 		if e.all == nil {
 			e.all = s.Conditions()
 		}
-		var space [fewFacts]Fact
-		e.facts = lasting(b.addFacts(space[:0], s.Root, true))
-		e.denied = lasting(b.addFacts(space[:0], s.Root, false))
+		e.facts = lasting(b.factsOf(s.Root, true))
+		e.denied = lasting(b.factsOf(s.Root, false))
 	}
 	if b.failed {
 		return

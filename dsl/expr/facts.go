@@ -23,7 +23,7 @@ type Fact struct {
 }
 
 // fewFacts is how many facts nearly all conditions show at most.
-const fewFacts = 12
+const fewFacts = 8
 
 // Between separates the elements of a key.
 const Between = "\x01"
@@ -100,8 +100,7 @@ func (b *names) elementKey(prop ast.Node) string {
 // knowing calls build with further facts: those that hold if n has the value truth.
 func (b *names) knowing(n ast.Node, truth bool, build func()) {
 	before := b.facts
-	var space [fewFacts]Fact
-	b.facts = append(slices.Clip(before), b.addFacts(space[:0], n, truth)...)
+	b.facts = append(slices.Clip(before), b.factsOf(n, truth)...)
 	build()
 	b.facts = before
 }
@@ -167,6 +166,15 @@ func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 		return o
 	}
 	return &out
+}
+
+// factsOf lists what holds if a condition has the value truth, until the next call.
+func (b *names) factsOf(n ast.Node, truth bool) []Fact {
+	if b.space == nil {
+		b.space = make([]Fact, 0, fewFacts)
+	}
+	b.space = b.addFacts(b.space[:0], n, truth)
+	return b.space
 }
 
 // addFacts appends to facts what holds if a condition has the value truth.
@@ -345,10 +353,11 @@ func memberUnder(m *typing.Member, f *Fact) *typing.Member {
 	return &typing.Member{Outline: value, Required: m.Required || value != nil && value.Shape&datum.NullShape == 0}
 }
 
-// lasting keeps the facts about roots, on which other expressions of the handler may rely.
+// lasting returns the facts about roots, on which other expressions of the handler may rely. It is a list of its own, and changes facts.
 func lasting(facts []Fact) []Fact {
-	return slices.Clone(slices.DeleteFunc(facts, func(f Fact) bool {
+	facts = slices.DeleteFunc(facts, func(f Fact) bool {
 		root, _, _ := strings.Cut(f.Key, Between)
 		return !isRoot(root) || strings.Contains(f.Key, "[")
-	}))
+	})
+	return append([]Fact(nil), facts...) // slices.Clone would keep the memory of an empty list
 }

@@ -77,7 +77,7 @@ func (b *builder) loop(x *ast.BuiltinNode) part {
 		body = b.build(n)
 		known[1] = body.known()
 		if x.Name == "filter" || x.Name == "find" || x.Name == "findLast" {
-			known[0] = listOf(under(it.outline, it.track(), b.addFacts(nil, n, true)))
+			known[0] = listOf(under(it.outline, it.track(), b.factsOf(n, true)))
 		}
 		b.checkLoop(x, n)
 		b.items = b.items[:len(b.items)-1]

@@ -89,6 +89,7 @@ type names struct {
 	lets  []local // innermost last
 	items []item  // innermost last
 	facts []Fact  // known at the current node
+	space []Fact  // of factsOf
 }
 
 // A local is a name of let.
