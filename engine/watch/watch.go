@@ -44,17 +44,19 @@ type Watch struct {
 
 	Log *slog.Logger
 
-	watched atomic.Int64  // number of topics, so that reporting a run needs no lock if nobody watches
-	ticks   atomic.Bool   // the loop looks again after [LookEvery]
-	wake    chan struct{} // something is due; made by the first watcher
-	begin   sync.Once
+	// These are written under the lock. Reporting a run reads them before, since most runs have nobody to report to.
+	watched   atomic.Int64 // number of topics
+	followers atomic.Int64 // number of watchers that follow each step
 
-	mu        sync.Mutex // guards the following
-	topics    map[string]*topic
-	turn      []*topic // all topics, in the order of their turns
-	due       []*topic // topics to look at now
-	watchers  int
-	followers int
+	ticks atomic.Bool   // the loop looks again after [LookEvery]
+	wake  chan struct{} // something is due; made by the first watcher
+	begin sync.Once
+
+	mu       sync.Mutex // guards the following
+	topics   map[string]*topic
+	turn     []*topic // all topics, in the order of their turns
+	due      []*topic // topics to look at now
+	watchers int
 }
 
 // A topic is a watched run.
@@ -103,7 +105,7 @@ func (w *Watch) join(run string, one *Watcher, version int64) (*Watcher, error) 
 	one.w, one.news = w, make(chan store.RunRecord, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.watchers >= MostWatchers || one.follows && w.followers >= MostFollowers {
+	if w.watchers >= MostWatchers || one.follows && w.followers.Load() >= MostFollowers {
 		return nil, ErrFull
 	}
 	t := w.topics[run]
@@ -120,7 +122,7 @@ func (w *Watch) join(run string, one *Watcher, version int64) (*Watcher, error) 
 	}
 	w.watchers++
 	if one.follows {
-		w.followers++
+		w.followers.Add(1)
 		if t.version < 0 || version < t.version {
 			t.version = version
 		}
@@ -154,7 +156,7 @@ func (o *Watcher) Leave() {
 func (w *Watch) count(o *Watcher, n int) {
 	w.watchers += n
 	if o.follows {
-		w.followers += n
+		w.followers.Add(int64(n))
 	}
 }
 
@@ -221,9 +223,9 @@ func (w *Watch) Ended(r store.RunRecord) {
 	}
 }
 
-// Saved reports that this node has saved a step of a run.
+// Saved reports that this node has saved a step of a run. Those who wait for the end alone need no step.
 func (w *Watch) Saved(run string) {
-	if w.watched.Load() == 0 {
+	if w.followers.Load() == 0 {
 		return
 	}
 	w.mu.Lock()
