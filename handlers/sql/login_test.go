@@ -2,6 +2,7 @@ package sql_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -88,6 +89,9 @@ func TestNodeProvesWhoItIs(t *testing.T) {
 			if u.To != "billing" || u.Owner != "team-billing" {
 				return "", fmt.Errorf("want a secret for the database of team-billing, have %+v", u)
 			}
+			if u.Name == "billing/nothing" {
+				return "", model.WithClass(model.ClassCredentials, errors.New("PROCAAS_SECRET_BILLING_NOTHING is not set"))
+			}
 			return map[string]string{
 				"billing/password": password.Load().(string), "billing/ca": string(read(t, issuer.CA)), "billing/other": string(read(t, other.CA)),
 			}[u.Name], nil
@@ -100,6 +104,8 @@ func TestNodeProvesWhoItIs(t *testing.T) {
 		{address, with + ", tls: {ca: !secret billing/ca}", "first", "other"}, // no error
 		{address, with + ", tls: {ca: !secret billing/other}", "first", "certificate"},
 		{address, with + ", tls: {}", "first", "certificate"},
+		{address, with + ", tls: {ca: !secret billing/nothing}", "first", "credentials"},
+		{address, with + ", tls: {ca: !secret billing/password}", "first", "credentials"}, // no certificate
 		{strings.Replace(address, "127.0.0.1:"+port, "localhost:"+port, 1), with + ", tls: {ca: !secret billing/ca}", "first", "certificate"},
 		{address, with + ", max-connections: 9", "first", "credentials"}, // without TLS
 		{address, with + ", max-connections: 5, tls: {ca: !secret billing/ca}", "wrong", "credentials"},

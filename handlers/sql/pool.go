@@ -189,11 +189,11 @@ func (p *Pool) prove(d *language.Database, c *pgx.ConnConfig) error {
 			return err
 		}
 	}
-	c.TLSConfig, err = outbound.TLSConfig(pem[0], pem[1], pem[2])
-	if err == nil {
-		c.TLSConfig.ServerName, c.RequireAuth = c.Host, ""
+	if c.TLSConfig, err = outbound.TLSConfig(pem[0], pem[1], pem[2]); err != nil {
+		return model.WithClass(model.ClassCredentials, err)
 	}
-	return err
+	c.TLSConfig.ServerName, c.RequireAuth = c.Host, ""
+	return nil
 }
 
 // note notes whether a call could connect.

@@ -60,7 +60,8 @@ func classified(err error, readOnly bool) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &ours), model.IsPermanent(err), errors.Is(err, guard.ErrNoMemory):
+	case errors.As(err, &ours), model.IsPermanent(err), errors.Is(err, guard.ErrNoMemory),
+		model.ClassOf(err) == model.ClassCredentials: // a secret is not there, so the server was not asked
 		return err
 	case errors.As(err, &certificate):
 		return model.WithClass(model.ClassCertificate, err)

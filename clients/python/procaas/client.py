@@ -11,7 +11,7 @@ import uuid
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import quote
 
-from .errors import Problem, problem_of
+from .errors import Problem, Unreachable, problem_of
 from .messages import Event, Receipt, ReceiptItem, Result, Run, Task, TaskReceipt
 
 _REPLY_WITHIN = 15.0  # seconds, for a call that does not wait
@@ -24,7 +24,7 @@ class Client:
     """Calls a procaas server. Threads may share it.
 
     Each call is retried while the server is away or overloaded. An event keeps its id meanwhile, so it starts one run. Errors of the
-    server are a Problem. Messages are dictionaries, as the API describes them.
+    server are a Problem. If it does not answer, they are Unreachable. Messages are dictionaries, as the API describes them.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Client:
                         return
             except (Problem, OSError, http.client.HTTPException) as error:
                 if attempt >= self._attempts or not _passes(error):
-                    raise
+                    raise self._typed(error) from error
                 pause(attempt, error)
                 attempt += 1
 
@@ -110,9 +110,12 @@ class Client:
                     return reply.status, json.load(reply)
             except (Problem, OSError, http.client.HTTPException) as error:
                 if once or attempt >= self._attempts or not _passes(error):
-                    raise
+                    raise self._typed(error) from error
                 pause(attempt, error)
                 attempt += 1
+
+    def _typed(self, error: Exception) -> Exception:
+        return error if isinstance(error, Problem) else Unreachable(self._base, error)
 
     def _send(self, method: str, path: str, body: Any, timeout: float) -> http.client.HTTPResponse:
         headers: Dict[str, str] = {}

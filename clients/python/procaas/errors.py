@@ -23,6 +23,13 @@ class Problem(Exception):
         return self.status in (429, 502, 503, 504)
 
 
+class Unreachable(ConnectionError):
+    """The server did not answer, or the connection broke. It may have taken the call: the cause says what happened last."""
+
+    def __init__(self, server: str, cause: BaseException) -> None:
+        super().__init__(f"{server} does not answer: {getattr(cause, 'reason', None) or cause or type(cause).__name__}")
+
+
 class Permanent(Exception):
     """An error of a task that no retry can mend. The task becomes a dead letter."""
 

@@ -4,6 +4,7 @@ import faulthandler
 import http.client
 import json
 import os
+import socket
 import threading
 import time
 import unittest
@@ -11,7 +12,7 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from procaas import Client, Permanent, Problem, RetryAfter, Worker
+from procaas import Client, Permanent, Problem, RetryAfter, Unreachable, Worker
 
 SERVER = os.environ.get("PROCAAS_SERVER", "")
 if not SERVER:
@@ -82,6 +83,14 @@ class ClientTest(unittest.TestCase):
             self.client.submit({"type": "nothing"})
         problem = caught.exception
         self.assertEqual((problem.code, problem.status, problem.temporary), ("unknown_event_type", 422, False))
+
+    def test_server_that_is_away_is_unreachable(self) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))  # and does not listen
+            away = Client(f"http://127.0.0.1:{taken.getsockname()[1]}", attempts=2)
+            for call in (lambda: away.run("r"), lambda: list(away.follow("r"))):
+                with self.assertRaisesRegex(Unreachable, r"127\.0\.0\.1:\d+ does not answer: .*refused"):
+                    call()
 
     def test_lost_answer_starts_no_second_run(self) -> None:
         with ThreadingHTTPServer(("127.0.0.1", 0), LosesFirstAnswer) as proxy:

@@ -1,4 +1,4 @@
-import { Problem, problemOf } from './errors.js';
+import { Problem, problemOf, Unreachable } from './errors.js';
 import type { Event, Receipt, ReceiptItem, Result, Run, Task, TaskReceipt } from './messages.js';
 
 /** Options of a client. */
@@ -32,7 +32,7 @@ const longestPause = 5_000;
 
 /**
  * A Client calls a procaas server. Each call is retried while the server is away or overloaded. An event keeps its id meanwhile, so it
- * starts one run. Errors of the server are a {@link Problem}.
+ * starts one run. Errors of the server are a {@link Problem}. If it does not answer, they are {@link Unreachable}.
  */
 export class Client {
   readonly #base: string;
@@ -97,7 +97,7 @@ export class Client {
           if (event === 'end') return;
         }
       } catch (error) {
-        if (attempt >= this.#attempts || !passes(error, options.signal)) throw error;
+        if (attempt >= this.#attempts || !passes(error, options.signal)) throw this.#typed(error, options.signal);
         await pause(attempt, error, options.signal);
       }
     }
@@ -117,12 +117,16 @@ export class Client {
         const reply = await this.#send(request, limit.signal);
         return (await reply.json()) as T;
       } catch (error) {
-        if (request.once || attempt >= this.#attempts || !passes(error, request.signal)) throw error;
+        if (request.once || attempt >= this.#attempts || !passes(error, request.signal)) throw this.#typed(error, request.signal);
         await pause(attempt, error, request.signal);
       } finally {
         limit.end();
       }
     }
+  }
+
+  #typed(error: unknown, signal?: AbortSignal): unknown {
+    return error instanceof Problem || signal?.aborted ? error : new Unreachable(this.#base, error);
   }
 
   async #send(request: Request, signal: AbortSignal): Promise<Response> {

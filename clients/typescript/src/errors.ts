@@ -29,6 +29,16 @@ export class Problem extends Error implements ProblemDetails {
   }
 }
 
+/** The server did not answer, or the connection broke. It may have taken the call: the cause says what happened last. */
+export class Unreachable extends Error {
+  override readonly name = 'Unreachable';
+
+  constructor(server: string, cause: unknown) {
+    const inner = cause instanceof Error ? (cause.cause ?? cause) : cause; // fetch says no more than that it has failed
+    super(`${server} does not answer: ${inner instanceof Error ? inner.message : String(inner)}`, { cause });
+  }
+}
+
 /** Reads a refusal. One that is not from procaas, such as a proxy's, has an empty code. */
 export async function problemOf(reply: Response): Promise<Problem> {
   const text = await reply.text();

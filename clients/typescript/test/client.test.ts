@@ -3,7 +3,9 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test, type TestOptions } from 'node:test';
-import { Client, Permanent, Problem, RetryAfter, Stopping, Worker, type Handler, type QueuedTask, type Run, type WorkerOptions } from '../src/index.js';
+import {
+  Client, Permanent, Problem, RetryAfter, Stopping, Unreachable, Worker, type Handler, type QueuedTask, type Run, type WorkerOptions,
+} from '../src/index.js';
 
 /** Where a procaas with the flows of docs/authoring/clients.md listens. */
 const server = process.env.PROCAAS_SERVER ?? '';
@@ -14,7 +16,7 @@ const bounded: TestOptions = { timeout: 120_000, concurrency: true };
 
 test('the client', bounded, async (t) => {
   const parts: Record<string, () => Promise<void>> = {
-    submitAndWait, submitMany, follow, refusals, lostAnswer, retries, leases, stopping, answers,
+    submitAndWait, submitMany, follow, refusals, away, lostAnswer, retries, leases, stopping, answers,
   };
   await Promise.all(Object.entries(parts).map(([name, part]) => t.test(name, part)));
 });
@@ -46,6 +48,21 @@ async function follow(): Promise<void> {
 async function refusals(): Promise<void> {
   await assert.rejects(client.submit({ type: 'nothing' }), (e) =>
     e instanceof Problem && e.code === 'unknown_event_type' && e.status === 422 && !e.temporary);
+}
+
+/** Calls a server that is away. */
+async function away(): Promise<void> {
+  const gone = http.createServer();
+  await new Promise<void>((resolve) => gone.listen(0, '127.0.0.1', resolve));
+  const { port } = gone.address() as AddressInfo;
+  await new Promise((resolve) => gone.close(resolve));
+  const lonely = new Client(`http://127.0.0.1:${port}`, { attempts: 2 });
+  for (const call of [() => lonely.run('r'), () => lonely.follow('r').next()]) {
+    await assert.rejects(call, (e) => e instanceof Unreachable && e.message === `http://127.0.0.1:${port} does not answer: connect ECONNREFUSED 127.0.0.1:${port}`);
+  }
+  const given = new AbortController();
+  given.abort(new Error('given up'));
+  await assert.rejects(lonely.run('r', { signal: given.signal }), /^Error: given up$/);
 }
 
 /** Lets the server accept an event, and loses its answer. */

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"procaas/dsl/expr"
+	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/handlers/subscriptions/language"
 )
@@ -35,5 +36,9 @@ func (c *Connection) TLSConfig() (*tls.Config, error) {
 			return nil, err
 		}
 	}
-	return outbound.TLSConfig(pem[0], pem[1], pem[2])
+	secure, err := outbound.TLSConfig(pem[0], pem[1], pem[2])
+	if err != nil {
+		return nil, model.WithClass(model.ClassCredentials, err) // of the node: the broker was not asked
+	}
+	return secure, nil
 }

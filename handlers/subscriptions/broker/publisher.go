@@ -49,6 +49,8 @@ func Classified(err error, of func(error) error) error {
 		return err
 	case errors.As(err, &certificate):
 		return model.WithClass(model.ClassCertificate, err)
+	case model.ClassOf(err) == model.ClassCredentials: // a secret is not there, so the broker was not asked
+		return err
 	}
 	return cmp.Or(of(err), model.WithClass("connection", err))
 }

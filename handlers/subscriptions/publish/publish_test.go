@@ -2,6 +2,7 @@ package publish_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strconv"
 	"strings"
@@ -47,15 +48,21 @@ func newNode(t *testing.T) *node {
 	}
 	n.pool = publish.NewPool(publish.Options{
 		Brokers: map[string]broker.Kind{"nats": {Dial: count}}, Dial: (&net.Dialer{}).DialContext, Metrics: prometheus.NewRegistry(),
-		Secrets: func(secrets.Use) (string, error) { return "", nil },
+		Secrets: func(secrets.Use) (string, error) {
+			return "", model.WithClass(model.ClassCredentials, errors.New("PROCAAS_SECRET_HUB is not set"))
+		},
 	})
 	t.Cleanup(n.pool.Close)
 	return n
 }
 
-func bundle(t *testing.T, url string) *tree.Bundle {
+func bundle(t *testing.T, url string) *tree.Bundle { return bundleWith(t, url, "") }
+
+// bundleWith adds more to the declaration of the broker.
+func bundleWith(t *testing.T, url, more string) *tree.Bundle {
 	t.Helper()
-	return enginetest.LoadIn(t, tree.NewLanguage(language.Brokers()), strings.ReplaceAll(flow, "URL", url), publish.Types(nil)...)
+	text := strings.NewReplacer("URL\"]", url+"\"]"+more).Replace(flow)
+	return enginetest.LoadIn(t, tree.NewLanguage(language.Brokers()), text, publish.Types(nil)...)
 }
 
 func (n *node) call(b *tree.Bundle, id string) (model.Result, error) {
@@ -109,6 +116,17 @@ func TestCallsShareAConnection(t *testing.T) {
 	nats.Start()
 	if out, err := n.call(b, "51"); err != nil || out.Response.(map[string]any)["duplicate"] != false {
 		t.Errorf("want a new connection when the broker is back, have %v (%v)", out, err)
+	}
+}
+
+// TestASecretThatIsNotThere has another class than a broker that is away, so that operators look in the right place.
+func TestASecretThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	nats := brokertest.StartNATS(t)
+	n, b := newNode(t), bundleWith(t, nats.URL(), ", auth: {token: !secret hub}")
+	_, err := n.call(b, "1")
+	if err = engine.Classify(err); model.ClassOf(err) != model.ClassCredentials || !strings.Contains(err.Error(), "connect to broker hub: PROCAAS_SECRET_HUB is not set") {
+		t.Errorf("want the class credentials and the secret, have %q (%v)", model.ClassOf(err), err)
 	}
 }
 

@@ -104,12 +104,12 @@ func (s Store) isAdmin(text string) bool {
 	return subtle.ConstantTimeCompare(hash[:], s.admin[:]) == 1
 }
 
-// Value returns a secret for the given use.
+// Value returns a secret for the given use. The error of a secret that is not there has the class credentials.
 func (s Store) Value(use secrets.Use) (string, error) {
 	text, err := s.read(use)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("secret %s: %w", use.Name, err)
+		return "", model.WithClass(model.ClassCredentials, fmt.Errorf("secret %s: %w", use.Name, err))
 	case s.isAdmin(text):
 		return "", model.Permanent(fmt.Errorf("secret %s is the admin token of this server, which no flow may send", use.Name))
 	}
@@ -122,7 +122,7 @@ func (s Store) read(use secrets.Use) (string, error) {
 		if value, ok := os.LookupEnv(name); ok {
 			return value, nil
 		}
-		return "", fmt.Errorf("%s is not set", name)
+		return "", fmt.Errorf("%s is not set: start the node with it, or keep secrets in files, with --secrets-dir", name)
 	}
 	name := filepath.Base(use.Name)
 	for _, scope := range []string{use.To, "@" + use.Owner, "."} {
@@ -142,7 +142,7 @@ func (s Store) read(use secrets.Use) (string, error) {
 		return "", model.Permanent(fmt.Errorf("it is not kept for %s: want it as %s of the directory of secrets, or as %s for all services",
 			use.To, filepath.Join(use.To, name), name))
 	}
-	return "", fmt.Errorf("there is no file %s in %s", name, s.dir)
+	return "", fmt.Errorf("there is no file %s in %s: put it there, which needs no restart", name, s.dir)
 }
 
 // readSecret reads a file without trailing line breaks.
