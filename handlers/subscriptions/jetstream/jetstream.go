@@ -25,7 +25,8 @@ const (
 	// gets new ones at once.
 	mostPending = 4 * broker.MaxMessages
 
-	idle    = 2 * time.Second // how long a Fetch waits
+	idle    = 2 * time.Second       // how long a Fetch waits for a message
+	gather  = 20 * time.Millisecond // how long it waits for those after it that the server has
 	timeout = 10 * time.Second
 )
 
@@ -115,6 +116,7 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 		return s.reread(ctx)
 	}
 	var out []broker.Message
+	var late <-chan time.Time // when it waits no longer for the next message; nil before the first one
 	size := 0
 	if held := s.held; held != nil {
 		s.held = nil
@@ -122,10 +124,10 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		out, size = append(out, m), m.Size()
+		out, size, late = append(out, m), m.Size(), time.After(gather)
 	}
 	for len(out) < broker.MaxMessages && size < broker.MaxBytes {
-		in, err := s.next(ctx, len(out) == 0)
+		in, err := s.next(ctx, late)
 		if err != nil {
 			return nil, err
 		}
@@ -135,6 +137,11 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 		meta, err := in.Metadata()
 		if err != nil {
 			return nil, err
+		}
+		if meta.NumPending == 0 {
+			late = time.After(0)
+		} else if late == nil {
+			late = time.After(gather)
 		}
 		gap := meta.Sequence.Consumer != s.assigned+1
 		s.assigned = meta.Sequence.Consumer
@@ -179,40 +186,33 @@ func (s *source) floor(ctx context.Context) (uint64, error) {
 	return at.AckFloor.Stream, nil
 }
 
-// next returns the next message that the server has assigned. Without wait, it is nil if none is here already.
-func (s *source) next(ctx context.Context, wait bool) (jetstream.Msg, error) {
-	for {
-		if s.batch == nil {
-			if !wait {
-				return nil, nil
-			}
-			var err error
-			if s.batch, err = s.consumer.Fetch(broker.MaxMessages, jetstream.FetchMaxWait(idle), jetstream.FetchMaxBytes(s.bytes())); err != nil {
-				return nil, err
-			}
+// next returns the next message that the server has assigned. It is nil if none has come before it is late.
+func (s *source) next(ctx context.Context, late <-chan time.Time) (jetstream.Msg, error) {
+	if s.batch == nil {
+		if late != nil {
+			return nil, nil
 		}
-		messages := s.batch.Messages()
-		if !wait {
-			select {
-			case m := <-messages:
-				if m == nil {
-					return nil, s.ended()
-				}
-				return m, nil
-			default:
-				return nil, nil
-			}
+		var err error
+		if s.batch, err = s.consumer.Fetch(broker.MaxMessages, jetstream.FetchMaxWait(idle), jetstream.FetchMaxBytes(s.bytes())); err != nil {
+			return nil, err
 		}
+	}
+	var in jetstream.Msg
+	select {
+	case in = <-s.batch.Messages(): // what is here is never late
+	default:
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case m := <-messages:
-			if m != nil {
-				return m, nil
-			}
-			return nil, s.ended()
+		case <-late:
+			return nil, nil
+		case in = <-s.batch.Messages():
 		}
 	}
+	if in == nil {
+		return nil, s.ended()
+	}
+	return in, nil
 }
 
 // ended forgets a batch that has ended, and returns why it did if that is an error.
