@@ -240,6 +240,8 @@ func (m *Readers) List(ctx context.Context) ([]remote.Subscription, error) {
 		}
 		if why, held := m.Engine.HeldAt(s.Path()); held {
 			one.State, one.Problem = remote.Held, why
+		} else if one.State == remote.Held {
+			one.State, one.Problem = remote.Starting, "" // nobody holds it now, which its node has not noticed yet
 		}
 		list, _, err := m.letters.list(ctx, s.ID)
 		if err != nil {

@@ -12,7 +12,9 @@ import (
 	"procaas/engine/clock"
 )
 
-// common are the flags that nodes of a store should have in common, for procaas doctor. Addresses may have passwords, so of them it is a hash.
+// common are the flags that nodes of a store should have in common, for procaas doctor: those that decide what becomes of an event, wherever
+// it runs, and which calls need a token. The others are about one machine, such as its addresses, its memory and its log, or about files,
+// which may lie elsewhere on each. Addresses may have passwords, so of them it is a hash.
 func (f *Flags) common() map[string]string {
 	var services []string
 	for _, id := range slices.Sorted(maps.Keys(f.Services)) {
@@ -21,6 +23,7 @@ func (f *Flags) common() map[string]string {
 	return map[string]string{
 		"retention": f.Retention.String(), "audit-retention": f.Audit.String(), "lease": f.Lease.String(), "record": f.Record, "max-body": f.MaxBody,
 		"allow-target": digest(slices.Sorted(slices.Values(f.Targets))), "service": digest(services),
+		"open": strings.Join(slices.Sorted(slices.Values(f.Access.Open)), ","),
 	}
 }
 
