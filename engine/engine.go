@@ -17,6 +17,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/budget"
 	"procaas/engine/canary"
+	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/credentials"
@@ -81,6 +82,9 @@ type Options struct {
 
 	// Archive says where ended runs go before they leave the store. The zero value is no archive.
 	Archive records.ArchiveOptions
+
+	// Origin says in words where an event came from, if an add-on has submitted it. May be nil.
+	Origin func(ctx context.Context, e checkpoint.EventView) string
 
 	// Erasers remove what add-ons have stored of a key that is erased.
 	Erasers []store.EraseFunc
@@ -171,7 +175,7 @@ func New(o Options) (*Engine, error) {
 		Overspent: func(token string, items int) { o.Metrics.OverQuota.WithLabelValues(token).Add(float64(items)) },
 	}
 	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{
-		Store: o.Store, Library: &e.library, Memory: o.Memory, Now: e.clock.Now, Erasers: o.Erasers,
+		Store: o.Store, Library: &e.library, Memory: o.Memory, Now: e.clock.Now, Erasers: o.Erasers, Origin: o.Origin,
 	}
 	e.History = &definitions.History{Library: &e.library, Kept: o.Store}
 	e.Follower = &definitions.Follower{

@@ -39,8 +39,11 @@ type Event struct {
 
 // A RunEvent is the event of a run.
 type RunEvent struct {
-	ID      string          `json:"id"`
-	Key     string          `json:"key,omitempty"`
+	ID  string `json:"id"`
+	Key string `json:"key,omitempty"`
+
+	// Which message of a subscription, or delivery of a webhook, the event was, for people. Absent for others, and in lists.
+	Origin  string          `json:"origin,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Source  string          `json:"source"`
 	Time    time.Time       `json:"time"`

@@ -170,6 +170,7 @@ func TestSubscriptionsForOperators(t *testing.T) {
 	js = broker.JetStream()
 	publish(ctx, t, js, 0, countedKeys)
 	awaitCounted(ctx, t, o.client, countedKeys)
+	command("runs show k-1", "from      subscription orders: message ", " of the stream ORDERS of nats")
 
 	send := func(bodies ...string) {
 		for _, body := range bodies {

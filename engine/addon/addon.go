@@ -26,6 +26,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/ui"
 	"procaas/engine/budget"
+	"procaas/engine/checkpoint"
 	"procaas/engine/diff"
 	"procaas/engine/outbound"
 	"procaas/engine/records"
@@ -208,6 +209,9 @@ type Part struct {
 
 	// Erase removes what the add-on has stored of a key.
 	Erase store.EraseFunc
+
+	// Origin says in words where an event came from, if the add-on has submitted it, and "" for others.
+	Origin func(context.Context, checkpoint.EventView) string
 
 	// Archive says where ended runs go before they leave the store. Only one add-on may have one.
 	Archive records.ArchiveOptions

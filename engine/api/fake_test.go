@@ -689,6 +689,8 @@ func (f *fakeEngine) RerunPlan(ctx context.Context, id, stage string) (engineint
 	return engineintake.RerunPlan{Preview: true, Of: id, Pipeline: v.Pipeline, Flow: v.Flow, Key: v.Key, Stage: stage, Kept: []string{}}, err
 }
 
+func (f *fakeEngine) OriginOf(context.Context, checkpoint.EventView) string { return "" }
+
 func (f *fakeEngine) RerunAs(context.Context, checkpoint.RunView) (string, error) { return "", nil }
 
 func (f *fakeEngine) RetryAll(ctx context.Context, filter store.RunFilter, by store.Actor) (records.RunsDone, error) {

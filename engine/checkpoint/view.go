@@ -58,6 +58,8 @@ type EventView struct {
 	Key     string    `json:"key,omitempty"`
 	Trace   [2]string `json:"-"`                // traceparent and tracestate of the sender; may be empty
 	Payload any       `json:"payload,omitzero"` // nil in lists; otherwise null is a JSON null
+
+	Origin string `json:"origin,omitempty" doc:"Which message of a subscription, or delivery of a webhook, the event was, for people. Absent for others, and in lists."`
 }
 
 // A NotUndone is a handler whose compensation has failed for good.

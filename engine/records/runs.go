@@ -29,6 +29,9 @@ type Runs struct {
 	Erasers      []store.EraseFunc
 	ForgetValues func(ctx context.Context, gone func(run string) (bool, error), record store.Audited) (int, error)
 
+	// Origin says in words where an event came from, if an add-on has submitted it. May be nil.
+	Origin func(ctx context.Context, e checkpoint.EventView) string
+
 	// IsOff reports whether the handler at a path is off now, and why.
 	IsOff func(path string) (reason string, off bool)
 }
@@ -49,10 +52,19 @@ func (o *Runs) RunByID(ctx context.Context, id string) (checkpoint.RunView, erro
 		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, err)
 	}
 	v := View(r)
+	v.Event.Origin = o.OriginOf(ctx, v.Event)
 	if v.Status.Ended() {
 		v.RerunAs, err = o.RerunAs(ctx, v)
 	}
 	return v, err
+}
+
+// OriginOf says in words where an event came from, if an add-on has submitted it.
+func (o *Runs) OriginOf(ctx context.Context, e checkpoint.EventView) string {
+	if o.Origin == nil {
+		return ""
+	}
+	return o.Origin(ctx, e)
 }
 
 // RunStatus returns the status of a run.

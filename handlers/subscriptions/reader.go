@@ -196,20 +196,22 @@ func (r *reader) settle(ctx context.Context, source broker.Source, messages []br
 			parts[i] = append(parts[i], item{m, in})
 		}
 	}
-	refused := make([][]dead, len(parts))
+	done := make([]stored, len(parts))
 	work, inner := errgroup.WithContext(ctx)
 	for i, part := range parts {
 		work.Go(func() (err error) {
-			refused[i], err = r.store(inner, part)
+			done[i], err = r.store(inner, part)
 			return err
 		})
 	}
 	if err := work.Wait(); err != nil {
 		return err
 	}
-	for _, more := range refused {
-		lost = append(lost, more...)
+	var again []string
+	for _, part := range done {
+		lost, again = append(lost, part.refused...), append(again, part.again...)
 	}
+	r.repeated(ctx, again)
 	if err := r.bury(ctx, s, lost); err != nil {
 		return err
 	}
@@ -228,9 +230,15 @@ func partOf(key string, parts int) int {
 // storePause is the longest pause between tries to store a batch.
 const storePause = 2 * time.Second
 
-// store stores events in order, however long the store needs, and returns those that it refuses for good. The order is kept also when
-// it tries again: what was refused for a while is refused together for a key.
-func (r *reader) store(ctx context.Context, items []item) (refused []dead, err error) {
+// A stored says which events of a part are not new.
+type stored struct {
+	refused []dead   // for good
+	again   []string // ids of events that were there already
+}
+
+// store stores events in order, however long the store needs. The order is kept also when it tries again: what was refused for a while is
+// refused together for a key.
+func (r *reader) store(ctx context.Context, items []item) (out stored, err error) {
 	backoff := clock.Backoff{First: 20 * time.Millisecond, Most: storePause}
 	for len(items) > 0 {
 		all := make([]intake.Submission, len(items))
@@ -239,7 +247,7 @@ func (r *reader) store(ctx context.Context, items []item) (refused []dead, err e
 		}
 		results, err := r.m.Engine.Submit(ctx, all)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return out, context.Cause(ctx)
 		}
 		if over, ok := errors.AsType[*intake.OverloadError](err); ok {
 			clock.Pause(ctx, over.After)
@@ -250,11 +258,12 @@ func (r *reader) store(ctx context.Context, items []item) (refused []dead, err e
 			why, final := errors.AsType[*intake.Error](result.Err)
 			switch {
 			case final:
-				refused = append(refused, dead{items[i].message, why.Message})
+				out.refused = append(out.refused, dead{items[i].message, why.Message})
 			case result.Err != nil:
 				left, err = append(left, items[i]), result.Err
 			case result.Receipt.Duplicate:
 				r.seen.count(outcomeDuplicate, 1)
+				out.again = append(out.again, items[i].in.Event.ID)
 			default:
 				r.seen.count(outcomeAccepted, 1)
 			}
@@ -267,7 +276,7 @@ func (r *reader) store(ctx context.Context, items []item) (refused []dead, err e
 			backoff.Pause(ctx)
 		}
 	}
-	return refused, nil
+	return out, nil
 }
 
 // bury keeps dead letters. It waits while there is no room for them: nothing is acknowledged that is nowhere.

@@ -33,7 +33,7 @@ import (
 
 const flow = `
 subscriptions:
-  - {id: s, broker: kafka, servers: ["127.0.0.1:1"], topic: S, type: note, key: !$ message.key}
+  - {id: s, type: note, key: !$ message.body, %s}
 pipelines:
   - {id: note, on: note, shared-state: {done: false}, stages: [{id: a, handlers: [{id: h, set: {done: true}}]}]}
 `
@@ -58,6 +58,11 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldOf(t, fmt.Sprintf(flow, `broker: kafka, servers: ["127.0.0.1:1"], topic: S`))
+}
+
+func newWorldOf(t *testing.T, flow string) *world {
 	t.Helper()
 	b, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(flow)}}, dsl.Options{
 		Language: tree.NewLanguage(language.Section()), Types: engine.Types(handlers.All()),
@@ -114,7 +119,9 @@ func (w *world) node(name string) *node {
 	}
 	n := &node{world: w, number: number, ended: make(chan struct{})}
 	n.readers = subscriptions.New(subscriptions.Options{
-		Name: name, Engine: n, Store: w.store, Brokers: map[string]broker.Kind{"kafka": {Open: n.open}},
+		Name: name, Engine: n, Store: w.store, Brokers: map[string]broker.Kind{
+			"kafka": {Open: n.open}, "nats": {Open: n.open}, "postgres": {Open: n.open}, "rabbitmq": {Open: n.open},
+		},
 		Secrets: func(secrets.Use) (string, error) { return "", errors.New("no secrets") }, Dial: (&net.Dialer{}).DialContext,
 		Memory: budget.New(256 << 20), Metrics: subscriptions.NewMetrics(prometheus.NewRegistry()), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})

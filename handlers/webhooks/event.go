@@ -27,7 +27,10 @@ type Mapped struct {
 }
 
 // Source is the source of the events of a webhook. A token that is bound to it keeps others from sending such events.
-func Source(w *language.Webhook) string { return "webhooks/" + w.ID }
+func Source(w *language.Webhook) string { return SourceOf(w.ID) }
+
+// SourceOf is the source of the events of a webhook, by its id.
+func SourceOf(id string) string { return "webhooks/" + id }
 
 // Map makes an event of a request whose signature holds. The error is for people, and names the expression.
 func Map(w *language.Webhook, h http.Header, body []byte) (Mapped, error) {

@@ -32,6 +32,8 @@ class RunEvent(TypedDict, total=False):
 
     id: str
     key: str
+    # Which message of a subscription, or delivery of a webhook, the event was, for people. Absent for others, and in lists.
+    origin: str
     payload: Any
     source: str
     time: str

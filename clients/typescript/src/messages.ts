@@ -26,6 +26,8 @@ export interface Event {
 export interface RunEvent {
   id: string;
   key?: string;
+  /** Which message of a subscription, or delivery of a webhook, the event was, for people. Absent for others, and in lists. */
+  origin?: string;
   payload?: unknown;
   source: string;
   time: string;

@@ -21,6 +21,7 @@ import (
 // Runs reads runs and the keys that they are of.
 type Runs interface {
 	RerunAs(ctx context.Context, run checkpoint.RunView) (string, error)
+	OriginOf(ctx context.Context, e checkpoint.EventView) string
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	Story(ctx context.Context, run string) (explain.Story, error)
 	Explain(ctx context.Context, run, path string) (explain.Explanation, error)
@@ -80,6 +81,7 @@ func (c runPages) runData(ctx context.Context, id string) (d runData, err error)
 		return d, err
 	}
 	d.Run = d.Story.Run
+	d.Run.Event.Origin = c.o.Engine.OriginOf(ctx, d.Run.Event)
 	d.Task = c.taskOf(d.Run)
 	d.Why, d.History = causeOf(d.Run), drawing.Happenings(d.Story)
 	d.Took = words.Took(&d.Run.Accepted, d.Run.Finished)

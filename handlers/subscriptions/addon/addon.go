@@ -13,6 +13,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/ui"
+	"procaas/engine/checkpoint"
 	"procaas/engine/credentials"
 	"procaas/engine/store"
 	"procaas/handlers/subscriptions"
@@ -79,6 +80,12 @@ func newProcess() *addon.Process {
 				Run: func(ctx context.Context, _ addon.Running) error {
 					p.readers.Run(ctx)
 					return nil
+				},
+				Origin: func(ctx context.Context, e checkpoint.EventView) string {
+					if p.readers == nil {
+						return ""
+					}
+					return p.readers.Origin(ctx, e)
 				},
 				Erase: func(ctx context.Context, of store.Erasing) (store.Erased, error) { return p.readers.Erase(ctx, of) },
 			}, nil

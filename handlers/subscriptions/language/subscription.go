@@ -99,7 +99,10 @@ type Subscription struct {
 }
 
 // Path is where operators hold the subscription, and the source of its events.
-func (s *Subscription) Path() string { return sectionName + "/" + s.ID }
+func (s *Subscription) Path() string { return SourceOf(s.ID) }
+
+// SourceOf is the source of the events of a subscription.
+func SourceOf(id string) string { return sectionName + "/" + id }
 
 // Submitted is the table of the store that has what programs submit.
 const Submitted = "submitted"

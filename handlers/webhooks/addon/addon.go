@@ -3,6 +3,7 @@ package addon
 
 import (
 	"context"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,6 +13,8 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/ui"
+	"procaas/engine/checkpoint"
+	"procaas/handlers/webhooks"
 	"procaas/handlers/webhooks/language"
 )
 
@@ -43,5 +46,17 @@ func (g *group) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
 		Help: "Requests to webhooks, by outcome: accepted, duplicate, ignored, refused without a valid signature, or failed.",
 	}, []string{"webhook", "outcome"})
 	h.Metrics.MustRegister(g.seen.deliveries)
-	return &addon.Part{}, nil
+	return &addon.Part{Origin: g.origin}, nil
+}
+
+// origin says which delivery an event was.
+func (g *group) origin(_ context.Context, e checkpoint.EventView) string {
+	id, ok := strings.CutPrefix(e.Source, webhooks.SourceOf(""))
+	if !ok {
+		return ""
+	}
+	if w := language.Of(g.bundle(), id); w != nil && w.EventID.IsNull() {
+		return "webhook " + id + ": delivery " + e.ID + " of " + w.Scheme
+	}
+	return "webhook " + id
 }

@@ -20,6 +20,9 @@ func writeExplanation(q *cli.Call, x engineexplain.Explanation) error {
 	if err != nil {
 		return err
 	}
+	if v.Event.Origin != "" {
+		fmt.Fprintf(s.Out, "its event came from %s\n", v.Event.Origin)
+	}
 	fmt.Fprint(s.Out, runview.Behind(q, v)+runview.Before(q, v))
 	if h := x.Handler; h != nil {
 		fmt.Fprintln(s.Out, strings.Join(append([]string{"decided by " + x.DecidedBy}, when(*h)...), ", "))

@@ -16,6 +16,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/transport"
+	"procaas/engine/checkpoint"
 	"procaas/engine/pgkit"
 	"procaas/engine/records"
 	"procaas/engine/store"
@@ -216,6 +217,19 @@ func (n *Node) erasers() (all []store.EraseFunc) {
 		}
 	}
 	return all
+}
+
+// origin says where an event came from, if a part has submitted it.
+func (n *Node) origin(ctx context.Context, e checkpoint.EventView) string {
+	for _, p := range n.parts {
+		if p.Origin == nil {
+			continue
+		}
+		if text := p.Origin(ctx, e); text != "" {
+			return text
+		}
+	}
+	return ""
 }
 
 // archive returns where ended runs go before they leave the store.

@@ -140,6 +140,9 @@ const mostPayload = 1000
 func showRun(q *cli.Call, v checkpoint.RunView) error {
 	fmt.Fprintf(q.Out, "run       %s\npipeline  %s\nversion   %s\nflow      %s\nkey       %s\nevent     %s %s\naccepted  %s\n",
 		v.ID, v.Pipeline, cli.Dash(cli.Short(v.Bundle)), v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
+	if from := cmp.Or(v.Event.Origin, v.Event.Source); from != "" {
+		fmt.Fprintf(q.Out, "from      %s\n", from)
+	}
 	if labels := labelsText(v); labels != "" {
 		fmt.Fprintf(q.Out, "labels    %s\n", strings.Trim(labels, "[]"))
 	}
