@@ -346,15 +346,21 @@ func TestAHeldSubscriptionReadsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.held = true
-	w.node("a")
+	n := w.node("a")
 	w.do(func() { w.sent = 10 })
 	w.await("held", func() bool { return w.asked > 2 })
+	if all, err := n.readers.List(t.Context()); err != nil || all[0].State != remote.Held || all[0].Problem == "" {
+		t.Errorf("want the subscription held, and why, have %+v (%v)", all, err)
+	}
 	w.do(func() {
 		if w.fetched > 0 {
 			t.Errorf("want nothing fetched, have %d", w.fetched)
 		}
 		w.held = false
 	})
+	if all, err := n.readers.List(t.Context()); err != nil || all[0].State == remote.Held {
+		t.Errorf("want no subscription held as soon as nobody holds it, have %+v (%v)", all, err)
+	}
 	w.await("all messages", func() bool { return w.acked == 10 })
 	w.inOrder()
 }
