@@ -112,7 +112,7 @@ pipelines:
 			t.Fatal(err)
 		}
 		set := time.Now()
-		pass(10 * time.Second)
+		pass(15 * time.Second)
 		faulty.Cut() // as kill -9 does
 		other, _ := r.start(retries)
 		v := r.settle(other, run, model.Succeeded)

@@ -167,14 +167,15 @@ func (r *rig) view(e *engine.Engine, run string) checkpoint.RunView {
 // settle lets fake time pass until a run has a status.
 func (r *rig) settle(e *engine.Engine, run string, want model.Status) checkpoint.RunView {
 	r.t.Helper()
+	synctest.Wait()
+	v := r.view(e, run)
 	for range 2000 {
-		synctest.Wait()
-		if v := r.view(e, run); v.Status == want {
+		if v.Status == want {
 			return v
 		}
-		time.Sleep(5 * time.Millisecond)
+		pass(5 * time.Millisecond)
+		v = r.view(e, run)
 	}
-	v := r.view(e, run)
 	r.t.Fatalf("run does not become %s; it is %s: %s %s\n%s", want, v.Status, v.Error, v.Reason, r.log.String())
 	return v
 }
