@@ -167,6 +167,37 @@ func TestConnectionsToAStandbyAreMadeAnewOnceItIsPromoted(t *testing.T) {
 	}
 }
 
+// An answer may come late: when the server that gave it has been restarted, and others have heard from the server since. That is no reason
+// to refuse it. A server that lacks what was acknowledged before the transaction was sent is refused.
+func TestLateAnswersOfAServerAreNoLoss(t *testing.T) {
+	t.Parallel()
+	crashed := time.Now()
+	restarted := crashed.Add(time.Minute)
+	for name, c := range map[string]struct {
+		answers []postgres.Answer
+		lost    bool
+	}{
+		"late, after an orderly restart": {answers: []postgres.Answer{
+			{Started: crashed, Replayed: 100, LSN: 200}, {Started: restarted, LSN: 400}, {Started: crashed, Replayed: 100, LSN: 300, SentAfter: 1},
+		}},
+		"late, after another crash": {answers: []postgres.Answer{
+			{Started: crashed, Replayed: 100, LSN: 200}, {Started: restarted, Replayed: 350, LSN: 400},
+			{Started: crashed, Replayed: 100, LSN: 300, SentAfter: 1},
+		}},
+		"a crash that lost nothing": {answers: []postgres.Answer{
+			{Started: crashed, LSN: 200}, {Started: restarted, Replayed: 220, LSN: 300, SentAfter: 1},
+		}},
+		"a replica that lagged behind": {lost: true, answers: []postgres.Answer{
+			{Started: crashed, LSN: 200}, {Started: restarted, Replayed: 150, LSN: 300, SentAfter: 1},
+		}},
+	} {
+		all := postgres.NoteAll(c.answers...)
+		if err := all[len(all)-1]; errors.Is(err, store.ErrLost) != c.lost || err != nil && !c.lost {
+			t.Errorf("%s: have %v", name, err)
+		}
+	}
+}
+
 // A failover that loses nothing, a crash and a restart are no reason to refuse a server.
 func TestServersThatHaveEverythingAreAccepted(t *testing.T) {
 	t.Parallel()
