@@ -11,10 +11,9 @@ import (
 	"procaas/handlers/subscriptions/language"
 )
 
-// These bound what one Fetch returns. A batch may exceed MaxBytes by the largest message that the broker allows. Half of MaxMessages, by
-// any hash of keys, is less than what the store writes in one transaction, which is 256: so few are left for another one.
+// These bound what one Fetch returns. A batch may exceed MaxBytes by the largest message that the broker allows.
 const (
-	MaxMessages = 448
+	MaxMessages = 512
 	MaxBytes    = 2 << 20
 )
 

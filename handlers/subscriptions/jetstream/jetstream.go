@@ -25,8 +25,7 @@ const (
 	// gets new ones at once.
 	mostPending = 4 * broker.MaxMessages
 
-	idle    = 2 * time.Second       // how long a Fetch waits for a message
-	gather  = 20 * time.Millisecond // how long it waits for those after it that the server has
+	idle    = 2 * time.Second // how long a Fetch waits
 	timeout = 10 * time.Second
 )
 
@@ -116,7 +115,6 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 		return s.reread(ctx)
 	}
 	var out []broker.Message
-	var late <-chan time.Time // when it waits no longer for the next message; nil before the first one
 	size := 0
 	if held := s.held; held != nil {
 		s.held = nil
@@ -124,10 +122,10 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		out, size, late = append(out, m), m.Size(), time.After(gather)
+		out, size = append(out, m), m.Size()
 	}
 	for len(out) < broker.MaxMessages && size < broker.MaxBytes {
-		in, err := s.next(ctx, late)
+		in, err := s.next(ctx, len(out) == 0)
 		if err != nil {
 			return nil, err
 		}
@@ -137,11 +135,6 @@ func (s *source) Fetch(ctx context.Context) ([]broker.Message, error) {
 		meta, err := in.Metadata()
 		if err != nil {
 			return nil, err
-		}
-		if meta.NumPending == 0 {
-			late = time.After(0)
-		} else if late == nil {
-			late = time.After(gather)
 		}
 		gap := meta.Sequence.Consumer != s.assigned+1
 		s.assigned = meta.Sequence.Consumer
@@ -186,33 +179,40 @@ func (s *source) floor(ctx context.Context) (uint64, error) {
 	return at.AckFloor.Stream, nil
 }
 
-// next returns the next message that the server has assigned. It is nil if none has come before it is late.
-func (s *source) next(ctx context.Context, late <-chan time.Time) (jetstream.Msg, error) {
-	if s.batch == nil {
-		if late != nil {
-			return nil, nil
+// next returns the next message that the server has assigned. Without wait, it is nil if none is here already.
+func (s *source) next(ctx context.Context, wait bool) (jetstream.Msg, error) {
+	for {
+		if s.batch == nil {
+			if !wait {
+				return nil, nil
+			}
+			var err error
+			if s.batch, err = s.consumer.Fetch(broker.MaxMessages, jetstream.FetchMaxWait(idle), jetstream.FetchMaxBytes(s.bytes())); err != nil {
+				return nil, err
+			}
 		}
-		var err error
-		if s.batch, err = s.consumer.Fetch(broker.MaxMessages, jetstream.FetchMaxWait(idle), jetstream.FetchMaxBytes(s.bytes())); err != nil {
-			return nil, err
+		messages := s.batch.Messages()
+		if !wait {
+			select {
+			case m := <-messages:
+				if m == nil {
+					return nil, s.ended()
+				}
+				return m, nil
+			default:
+				return nil, nil
+			}
 		}
-	}
-	var in jetstream.Msg
-	select {
-	case in = <-s.batch.Messages(): // what is here is never late
-	default:
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-late:
-			return nil, nil
-		case in = <-s.batch.Messages():
+		case m := <-messages:
+			if m != nil {
+				return m, nil
+			}
+			return nil, s.ended()
 		}
 	}
-	if in == nil {
-		return nil, s.ended()
-	}
-	return in, nil
 }
 
 // ended forgets a batch that has ended, and returns why it did if that is an error.
