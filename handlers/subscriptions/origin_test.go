@@ -13,6 +13,10 @@ func TestOriginSaysWhichMessageAnEventWas(t *testing.T) {
 	for _, c := range []struct{ subscription, source, id, want string }{
 		{"broker: kafka, servers: [\"127.0.0.1:1\"], topic: trips", "s", "trips/0a1b2c3d4e5f/3/1234-0-18c4f0e2b9a", "subscription s: partition 3, offset 1234 of the topic trips of kafka"},
 		{"broker: nats, servers: [\"nats://127.0.0.1:1\"], stream: ORDERS", "s", "ORDERS/17-18c4f0e2b9a30c00", "subscription s: message 17 of the stream ORDERS of nats"},
+		{"broker: postgres, servers: [\"postgres://127.0.0.1:1/d\"], table: app.outbox", "s", "app.outbox/a-7:2-0a1b2c3d4e5f", "subscription s: row a-7:2 of the table app.outbox of postgres"},
+		{"broker: rabbitmq, servers: [\"amqp://127.0.0.1:1\"], queue: jobs", "s", "jobs/XYZ", "subscription s: queue jobs of rabbitmq"},
+		// An id of the sender says nothing of a place.
+		{"broker: nats, servers: [\"nats://127.0.0.1:1\"], stream: ORDERS, event-id: !$ message.body.id", "s", "ORDERS/17-1", "subscription s: stream ORDERS of nats"},
 		{"broker: nats, servers: [\"nats://127.0.0.1:1\"], stream: ORDERS", "gone", "ORDERS/17-1", "subscription gone"},
 	} {
 		w := newWorldOf(t, fmt.Sprintf(flow, c.subscription))
