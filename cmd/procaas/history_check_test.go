@@ -114,3 +114,21 @@ func TestHistoryChecksAllowWhatFaultsExplain(t *testing.T) {
 		}
 	}
 }
+
+// A node is killed during a call. The next node makes it again and goes on, while the service still works on the first one. A step that
+// begins before the effect of either is wrong.
+func TestHistoryChecksCountTheFirstEffect(t *testing.T) {
+	t.Parallel()
+	for answered, want := range map[time.Duration]string{time.Millisecond: "", time.Hour: "before the end of"} {
+		h := goodHistory()
+		again := h.calls[0]
+		again.node, again.start, again.applied = 2, again.start.Add(time.Millisecond), again.start.Add(time.Millisecond+answered)
+		late := &h.calls[0]
+		late.answered, late.applied = false, h.calls[1].start.Add(time.Millisecond)
+		h.lapses = []lapse{{late.node, late.start}}
+		h.calls = append(h.calls, again)
+		if wrong := strings.Join(h.violations(), "\n"); (wrong == "") != (want == "") || !strings.Contains(wrong, want) {
+			t.Errorf("answered after %s: want %q, have %q", answered, want, wrong)
+		}
+	}
+}

@@ -194,7 +194,15 @@ type keyStep struct {
 func (h *history) wrongOrder() (wrong []string) {
 	type span struct{ first, last time.Time } // first call begins, last effect
 	spans := map[keyStep]*span{}
-	done := map[handlerRun]bool{}
+	// A repeated call has no effect where another one has had it. That may be the repeated one: the service still works on the call of a
+	// node that was killed, while the next node has its answer.
+	effects := map[handlerRun]time.Time{}
+	for _, c := range h.calls {
+		who := handlerRun{c.run, c.path}
+		if first, known := effects[who]; !c.applied.IsZero() && (!known || c.applied.Before(first)) {
+			effects[who] = c.applied
+		}
+	}
 	for _, c := range h.calls {
 		at := keyStep{c.flow(), c.key, c.n, c.stage()}
 		s := spans[at]
@@ -202,12 +210,8 @@ func (h *history) wrongOrder() (wrong []string) {
 			s = &span{first: c.start}
 			spans[at] = s
 		}
-		// A repeated call has no effect where the first call has had it.
-		if who := (handlerRun{c.run, c.path}); !c.applied.IsZero() && !done[who] {
-			done[who] = true
-			if c.applied.After(s.last) {
-				s.last = c.applied
-			}
+		if effect := effects[handlerRun{c.run, c.path}]; effect.After(s.last) {
+			s.last = effect
 		}
 	}
 	var steps []keyStep
