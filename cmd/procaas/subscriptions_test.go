@@ -226,11 +226,18 @@ func TestSubscriptionsForOperators(t *testing.T) {
 var messagesOfFigure = flag.Int("messages", 0, "measure how fast so many messages of JetStream become runs")
 
 // TestFigureOfSubscriptions measures messages a second from JetStream into runs of one set, with PostgreSQL and the broker on the same
-// machine.
+// machine: runs that have a key, and runs that have none.
 func TestFigureOfSubscriptions(t *testing.T) {
 	if *messagesOfFigure == 0 {
 		t.Skip("only with -messages")
 	}
+	for name, key := range map[string]string{"keys": "key: !$ message.id, ", "no keys": ""} {
+		t.Run(name, func(t *testing.T) { measureSubscription(t, key) })
+	}
+}
+
+// measureSubscription logs how fast all messages become runs. key maps the key of a message, or is empty.
+func measureSubscription(t *testing.T, key string) {
 	ctx := t.Context()
 	broker := brokertest.StartNATS(t)
 	js := broker.Stream(ctx, "ORDERS", "orders.>")
@@ -239,7 +246,7 @@ func TestFigureOfSubscriptions(t *testing.T) {
 	}
 	c := newCrashing(t, enginetest.Postgres(t), `
 subscriptions:
-  - {id: orders, broker: nats, servers: [URL], stream: ORDERS, type: counted, key: !$ message.id, parallelism: 2}
+  - {id: orders, broker: nats, servers: [URL], stream: ORDERS, type: counted, `+key+`parallelism: 2}
 pipelines:
   - {id: count, on: counted, shared-state: {n: 0}, stages: [{id: a, handlers: [{id: keep, set: {n: !$ event.payload.n}}]}]}
 `, broker.URL())
