@@ -169,9 +169,13 @@ func TestZooOfSchemas(t *testing.T) {
 			for p in select pubname from pg_publication loop execute format('drop publication %I', p); end loop; end $$;
 			drop schema if exists procaas, aside cascade; drop schema public cascade; create schema public; create schema aside`)
 	}
-	place := 0
+	place, version := 0, r.version("s1")
 	datadriven.RunTest(t, "../../testdata/shards/zoo.txt", func(t *testing.T, d *datadriven.TestData) string {
 		r.t = t
+		var before int // the first version of PostgreSQL that has no such schema
+		if d.MaybeScanArgs(t, "before", &before); before > 0 && version >= before {
+			return d.Expected
+		}
 		place++
 		clean("s1")
 		r.exec("s1", d.Input)

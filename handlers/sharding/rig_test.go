@@ -188,6 +188,22 @@ func (r *rig) exec(shard, sql string, args ...any) {
 	}
 }
 
+// version returns the major version of the server of a shard.
+func (r *rig) version(shard string) (major int) {
+	r.t.Helper()
+	ctx, cancel := patience.Context(r.t.Context(), time.Minute)
+	defer cancel()
+	c, err := pgx.Connect(ctx, r.shards[shard])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	if err := c.QueryRow(ctx, "select current_setting('server_version_num')::int / 10000").Scan(&major); err != nil {
+		r.t.Fatal(err)
+	}
+	return major
+}
+
 func (r *rig) try(shard, sql string, args ...any) error {
 	ctx, cancel := patience.Context(context.WithoutCancel(r.t.Context()), time.Minute)
 	defer cancel()
