@@ -231,12 +231,13 @@ func TestFigureOfSubscriptions(t *testing.T) {
 	if *messagesOfFigure == 0 {
 		t.Skip("only with -messages")
 	}
-	for name, key := range map[string]string{"keys": "key: !$ message.id, ", "no keys": ""} {
+	for name, key := range map[string]string{"keys": ", key: !$ message.id, parallelism: 2", "no keys": ""} {
 		t.Run(name, func(t *testing.T) { measureSubscription(t, key) })
 	}
 }
 
-// measureSubscription logs how fast all messages become runs. key maps the key of a message, or is empty.
+// measureSubscription logs how fast all messages become runs. key maps the key of a message, so that several
+// parts of a batch are stored at once, or is empty.
 func measureSubscription(t *testing.T, key string) {
 	ctx := t.Context()
 	broker := brokertest.StartNATS(t)
@@ -246,7 +247,7 @@ func measureSubscription(t *testing.T, key string) {
 	}
 	c := newCrashing(t, enginetest.Postgres(t), `
 subscriptions:
-  - {id: orders, broker: nats, servers: [URL], stream: ORDERS, type: counted, `+key+`parallelism: 2}
+  - {id: orders, broker: nats, servers: [URL], stream: ORDERS, type: counted`+key+`}
 pipelines:
   - {id: count, on: counted, shared-state: {n: 0}, stages: [{id: a, handlers: [{id: keep, set: {n: !$ event.payload.n}}]}]}
 `, broker.URL())
