@@ -75,6 +75,11 @@ func TestExamineNamesWhatKeepsNodesFromWorking(t *testing.T) {
 		{"alter role app superuser", "warning role: app is a superuser", "alter role app nosuperuser"},
 	} {
 		run(t, admin, c.harm)
+		patience.Until(t, "the server to end the connections of the last examination, which it counts", func() bool {
+			var left int
+			err := admin.QueryRow(t.Context(), "select count(*) from pg_stat_activity where usename = 'app'").Scan(&left)
+			return err == nil && left == 0
+		})
 		if _, wrong := examined(t, app); !strings.Contains(wrong, c.want) {
 			t.Errorf("after %s: want %q, have\n%s", c.harm, c.want, wrong)
 		}
