@@ -71,9 +71,9 @@ type Foresight interface {
 	// Node is the number of the node that has decided them.
 	Node() int64
 
-	// Take tells of the runs that the store has with their ends, and forgets all. It gets the results of the store, none if the
-	// events were not stored.
-	Take(results []store.Accepted)
+	// Take tells of the runs that the store has with their ends, and forgets all. It gets the same runs, and the results of the store,
+	// none if the events were not stored.
+	Take(runs []model.Intake, results []store.Accepted)
 }
 
 // NewAcceptor makes an Acceptor.
@@ -350,7 +350,7 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	results, err := a.Inbox.Accept(ctx, room.Node, runs)
 	ended()
 	if ahead != nil {
-		ahead.Take(results)
+		ahead.Take(runs, results)
 	}
 	if room.Holder != nil {
 		room.Holder.Take(room, results, err)

@@ -51,10 +51,7 @@ func (j *job) begin() bool {
 	}
 	j.def = def
 	j.observe()
-	start, err := startOf(c)
-	if one, ok := j.n.d.Memory.One(); ok {
-		start.Most = one
-	}
+	start, err := j.startValues()
 	start.Record = j.n.records(c.ID) || j.n.d.Library.Shadow().Shadows(c.ID)
 	if errors.Is(err, store.ErrDamaged) {
 		return j.setAside(err)
@@ -311,11 +308,15 @@ func (j *job) await(reason string) {
 	})
 }
 
-// startOf returns the start values of a run.
-func startOf(c *store.Claimed) (core.Start, error) {
+// startValues returns the start values of the run.
+func (j *job) startValues() (core.Start, error) {
+	c := j.claimed
 	s := core.Start{
 		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key,
 		State: c.Entity.State, Generation: c.Generation,
+	}
+	if one, ok := j.n.d.Memory.One(); ok {
+		s.Most = one
 	}
 	if len(c.Entity.Shared) == 0 {
 		return s, nil

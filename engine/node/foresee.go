@@ -28,7 +28,6 @@ const (
 type foresight struct {
 	n    *node
 	jobs []*job // one for each event; nil for a run that was not decided
-	ends []*model.Ending
 }
 
 // Foresee implements [intake.Room].
@@ -53,7 +52,7 @@ func (d *Driver) Foresee(runs []model.Intake) intake.Foresight {
 		return nil
 	}
 	defer func() { <-n.steppers }()
-	f := &foresight{n: n, jobs: make([]*job, len(runs)), ends: make([]*model.Ending, len(runs))}
+	f := &foresight{n: n, jobs: make([]*job, len(runs))}
 	for i := first; i < len(runs) && time.Since(began) < foreseeFor; i++ {
 		in := &runs[i]
 		if !n.isInstant(def, in) {
@@ -69,7 +68,7 @@ func (d *Driver) Foresee(runs []model.Intake) intake.Foresight {
 			continue
 		}
 		in.End = &model.Ending{Change: end, Began: j.run.Began()}
-		f.jobs[i], f.ends[i] = j, in.End
+		f.jobs[i] = j
 	}
 	return f
 }
@@ -115,12 +114,9 @@ func (j *job) decide() (end model.Change, ok bool) {
 	if err != nil || plan == nil {
 		return end, false
 	}
-	start, err := startOf(c)
+	start, err := j.startValues()
 	if err != nil {
 		return end, false
-	}
-	if one, ok := j.n.d.Memory.One(); ok {
-		start.Most = one
 	}
 	j.share(plan.Pipeline)
 	j.run = core.Begin(plan, start)
@@ -137,14 +133,14 @@ func (j *job) decide() (end model.Change, ok bool) {
 func (f *foresight) Node() int64 { return f.n.number }
 
 // Take implements [intake.Foresight].
-func (f *foresight) Take(results []store.Accepted) {
+func (f *foresight) Take(runs []model.Intake, results []store.Accepted) {
 	for i, j := range f.jobs {
 		if j == nil {
 			continue
 		}
 		if i < len(results) && results[i].Ended {
 			j.count()
-			j.saved(f.ends[i].Change)
+			j.saved(runs[i].End.Change)
 		}
 		j.forget()
 	}

@@ -14,11 +14,11 @@ func OnlyPrimary(c *pgx.ConnConfig) {
 	c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 }
 
-// readOnly is the code of a write where nothing may be written.
-const readOnly = "25006"
+// ReadOnly is the code of a write where nothing may be written.
+const ReadOnly = "25006"
 
 // IsReadOnly reports whether an error is the answer of a server that is a standby, or of a session that may not write.
 func IsReadOnly(err error) bool {
 	var code *pgconn.PgError
-	return errors.As(err, &code) && code.Code == readOnly
+	return errors.As(err, &code) && code.Code == ReadOnly
 }

@@ -126,7 +126,7 @@ func (a *acknowledged) check(ctx context.Context, c *pgx.Conn) (s server, err er
 		return s, nil
 	}
 	err = c.QueryRow(ctx, readServer, pgx.QueryExecModeExec, last.xid).Scan(s.answers()...)
-	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && isDenied(code.Code) {
+	if isDenied(err) {
 		a.turnOff(err)
 		return server{}, nil
 	}
@@ -187,8 +187,11 @@ func (s *server) lacks(m mark) string {
 	return ""
 }
 
-// isDenied reports whether a code means that the server has no such function, or not for this role.
-func isDenied(code string) bool { return code == "42501" || code == "42883" || code == "0A000" }
+// isDenied reports whether the server has no such function, or not for this role.
+func isDenied(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == "42501" || e.Code == "42883" || e.Code == "0A000")
+}
 
 func (a *acknowledged) turnOff(why error) {
 	a.mu.Lock()
@@ -235,7 +238,7 @@ func (d *database) intact(ctx context.Context) error {
 		}
 		if err != nil {
 			d.tables.Store("") // one of them may be gone
-			if code := (*pgconn.PgError)(nil); !answered && errors.As(err, &code) && isDenied(code.Code) {
+			if !answered && isDenied(err) {
 				d.acked.turnOff(err) // for the next beat
 			}
 			return err

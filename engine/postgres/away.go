@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine/pgkit"
 )
 
 // IsAway reports whether an error of [Open] means that the server cannot be reached now or does not
@@ -42,7 +44,7 @@ func IsAway(err error) bool {
 func passes(code string) bool {
 	switch code {
 	case "57P01", "57P02", "57P03", // the server is stopping or starting
-		"25006",          // it is a standby now
+		pgkit.ReadOnly,   // it is a standby now
 		"25P03", "25P04", // it has ended an idle transaction
 		"40001", "40P01", "55P03":
 		return true

@@ -176,7 +176,7 @@ func (d *database) once(ctx context.Context, do func(*tx) error) (err error) {
 		code := (*pgconn.PgError)(nil)
 		answered := errors.As(err, &code)
 		switch loss, _ := conn.Conn().PgConn().CustomData()[ofLoss].(error); {
-		case loss != nil && answered && code.Code == readOnly:
+		case loss != nil && answered && code.Code == pgkit.ReadOnly:
 			err = unwritten{loss}
 		case !t.committing || answered && rolledBack(code):
 			err = unwritten{readable(err)}
@@ -194,9 +194,6 @@ func (d *database) once(ctx context.Context, do func(*tx) error) (err error) {
 	}
 	return nil
 }
-
-// readOnly is the code of a write where nothing may be written.
-const readOnly = "25006"
 
 // rolledBack reports whether an error of the server, even of the commit, means that nothing was
 // written. A shutdown is not such an error, because it may come after the commit.
@@ -232,7 +229,7 @@ func (d *database) mayPass(err error) bool {
 		"25P03", "25P04", // this process was idle inside the transaction for too long
 		"23505": // another transaction was faster; the next try sees it
 		return true
-	case readOnly: // the server is no longer the primary
+	case pgkit.ReadOnly: // the server is no longer the primary
 		d.pool.Reset()
 		return true
 	}
