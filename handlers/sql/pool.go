@@ -89,7 +89,7 @@ func (p *Pool) execute(ctx context.Context, d *language.Database, x *execution) 
 		return response, nil
 	}
 	err = classified(err, x.ReadOnly)
-	if isStandby(err) && !x.ReadOnly {
+	if pgkit.IsReadOnly(err) && !x.ReadOnly {
 		c.Reset() // the server is no primary any more, and all connections go there
 	}
 	return nil, fmt.Errorf("database %s: %w", d.ID, err)

@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/pgkit"
 )
 
 // Codes of PostgreSQL that have a meaning of their own.
@@ -18,7 +19,6 @@ const (
 	undefinedTable        = "42P01"
 	insufficientPrivilege = "42501"
 	queryCanceled         = "57014"
-	readOnlyTransaction   = "25006"
 	idleTooLong           = "25P03"
 	noDatabase            = "3D000"
 )
@@ -115,7 +115,7 @@ func classOf(code string, readOnly bool) (class string, status int) {
 		return "", http.StatusForbidden
 	case noDatabase:
 		return model.ClassCredentials, 0
-	case readOnlyTransaction:
+	case pgkit.ReadOnly:
 		if readOnly {
 			return "", http.StatusBadRequest
 		}
@@ -136,10 +136,4 @@ func classOf(code string, readOnly bool) (class string, status int) {
 		return "", http.StatusInternalServerError
 	}
 	return "", http.StatusBadRequest
-}
-
-// isStandby reports whether a server takes no writes.
-func isStandby(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Code == readOnlyTransaction
 }
