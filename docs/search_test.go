@@ -1,23 +1,25 @@
-package docs
+package docs_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
+
+	"procaas/docs"
 )
 
 // Readers type words as they come to mind, and lines break anywhere.
 func TestSearchFindsAllWordsInAnyOrder(t *testing.T) {
 	t.Parallel()
-	found := func(query string) []Hit {
+	found := func(query string) []docs.Hit {
 		t.Helper()
-		hits, err := Search(query)
+		hits, err := docs.Search(query)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return hits
 	}
-	timers := func(h Hit) bool { return h.Page.Name == "authoring/timers" && strings.Contains(h.Text, "time-zone") }
+	timers := func(h docs.Hit) bool { return h.Page.Name == "authoring/timers" && strings.Contains(h.Text, "time-zone") }
 	if hits := found("UTC weekday Cron"); !slices.ContainsFunc(hits, timers) {
 		t.Errorf("want the paragraph on cron, have %v", hits)
 	}

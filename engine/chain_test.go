@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/core"
 	"procaas/engine/enginetest"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -42,7 +43,10 @@ func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		e, _ := r.start(doubling, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		const left, seconds = 50, 20
-		engine.SpendLoop(e, "tick", guard.LoopBurst-left)
+		budget := e.Guard.Bucket("tick" + guard.CauseLoop) // as if its runs had spent some of it
+		for range guard.LoopBurst - left {
+			budget.Reserve(e.Now(), guard.LoopRate, guard.LoopBurst)
+		}
 		r.submit(e, model.Event{Type: "tick"})
 		pass(seconds * time.Second)
 		// What takes the place of its run costs nothing, and each further one does.
@@ -85,8 +89,8 @@ pipelines:
 `)
 		r.submit(e, model.Event{Type: "ping"})
 		pass(time.Hour)
-		if calls := len(r.paths()); calls < engine.MaxHops || calls > 2*engine.MaxHops {
-			t.Errorf("want about %d runs, have %d", engine.MaxHops, calls)
+		if calls := len(r.paths()); calls < core.MaxHops || calls > 2*core.MaxHops {
+			t.Errorf("want about %d runs, have %d", core.MaxHops, calls)
 		}
 		failed, _, err := e.List(context.Background(), store.RunFilter{Status: model.Failed})
 		if err != nil || len(failed) != 1 {
@@ -113,7 +117,7 @@ func TestHonestChainsAreUnharmed(t *testing.T) {
 		b.WriteString("  - {id: poll, stages: [{id: a, handlers: [{id: slow, step: {}}]}, {id: b, handlers: [{id: again, send: " +
 			"{value: poll}}]}]}\n")
 		r.on("slow", func(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
-			time.Sleep(engine.HopEvery)
+			time.Sleep(time.Duration(core.HopEvery))
 			return model.Result{}, ctx.Err()
 		})
 		e, _ := r.start(b.String())
@@ -127,7 +131,7 @@ func TestHonestChainsAreUnharmed(t *testing.T) {
 		if counts["p10/s/last"] != 1 {
 			t.Errorf("want a chain of ten events at its end, have %v", counts)
 		}
-		if have := counts["poll/b/again"]; have < 2*engine.MaxHops {
+		if have := counts["poll/b/again"]; have < 2*core.MaxHops {
 			t.Errorf("want a loop with pauses to go on, have %d runs of it", have)
 		}
 		if failed, _, err := e.List(context.Background(), store.RunFilter{Status: model.Failed}); err != nil || len(failed) > 0 {

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"flag"
+	"go/build"
 	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -91,37 +93,75 @@ func TestProgramWithoutAddons(t *testing.T) {
 	}
 }
 
-// TestEachAddonIsLeftOutByItsTag checks for each product that the program builds without it, and then links nothing of it.
+// TestEachAddonIsLeftOutByItsTag checks for each product that the program builds without it, and then links nothing of it. Only the
+// list of add-ons has files with tags, so all other packages build, and import, as they do without one.
 func TestEachAddonIsLeftOutByItsTag(t *testing.T) {
 	t.Parallel()
+	imports := map[string][]string{}
+	for _, p := range listPackages(t) {
+		imports[p.ImportPath] = p.Imports
+		if p.ImportPath == listOfAddons {
+			continue
+		}
+		for _, file := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {
+			if text, err := os.ReadFile(filepath.Join(p.Dir, file)); err != nil || withTag.Match(text) {
+				t.Errorf("%s has %s with a tag of a product, or %v", p.ImportPath, file, err)
+			}
+		}
+	}
 	for name := range ofProducts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tag := "-tags=without_" + name
-			// Only this package has files with the tag, so all others build as they do without it.
-			if out, err := exec.Command("go", "build", "-trimpath", "-buildvcs=false", tag, "procaas/cmd/procaas/addons").CombinedOutput(); err != nil {
+			tag := "without_" + name
+			if out, err := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags="+tag, listOfAddons).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			out, err := exec.Command("go", "list", "-deps", tag, "procaas/cmd/procaas").Output()
+			tagged := build.Default
+			tagged.BuildTags = []string{tag}
+			list, err := tagged.ImportDir("addons", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for p := range strings.FieldsSeq(string(out)) {
-				if strings.HasPrefix(p, "procaas/handlers/"+name) {
-					t.Errorf("the program without the %s links %s", name, p)
+			linked := map[string]bool{}
+			var link func(paths []string)
+			link = func(paths []string) {
+				for _, path := range paths {
+					if path == listOfAddons || linked[path] {
+						continue
+					}
+					linked[path] = true
+					link(imports[path])
+				}
+			}
+			link(imports["procaas/cmd/procaas"])
+			link(list.Imports)
+			for _, other := range slices.Sorted(maps.Keys(ofProducts)) {
+				if linked["procaas/handlers/"+other+"/addon"] == (other == name) {
+					t.Errorf("the program with the tag %s: want it to link each product but %s, have %v", tag, name, slices.Sorted(maps.Keys(linked)))
+				}
+			}
+			for path := range linked {
+				if strings.HasPrefix(path, "procaas/handlers/"+name) {
+					t.Errorf("the program without the %s links %s", name, path)
 				}
 			}
 		})
 	}
 }
 
+// listOfAddons is the package that a tag takes a product from.
+const listOfAddons = "procaas/cmd/procaas/addons"
+
+// withTag finds such a tag.
+var withTag = regexp.MustCompile(`(?m)^//go:build .*\bwithout_`)
+
 // checkWithout builds the program without some products and checks it.
 func checkWithout(t *testing.T, missing []string) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "procaas")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
+	compile := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
 		"-tags=without_"+strings.Join(missing, ",without_"), "-o", program, "procaas/cmd/procaas")
-	if out, err := build.CombinedOutput(); err != nil {
+	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	write := func(name, text string) string {

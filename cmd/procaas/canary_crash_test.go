@@ -47,7 +47,7 @@ type rollout struct {
 
 // newRollout starts nodes whose new version calls a path.
 func newRollout(t *testing.T, path string, db string, nodes int) (*rollout, []*child) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
 	r := &rollout{T: t, ctx: ctx, dir: t.TempDir(), hook: &hookStub{}}
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

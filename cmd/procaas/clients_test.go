@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -49,7 +48,7 @@ func TestClients(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			ctx, cancel := patience.Context(t.Context(), 5*time.Minute)
 			defer cancel()
 			server, address := startProcaas(ctx, t, "", "dev", flows, "--ephemeral", "--listen", "127.0.0.1:0")
 			defer server.kill()

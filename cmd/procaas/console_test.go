@@ -21,6 +21,7 @@ import (
 
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // consoleDir has the browser test, and what it needs.
@@ -91,7 +92,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // browse runs the browser test against a demo and a shop on their stores.
 func browse(t *testing.T, chromium string, whole bool, demoStore, shopStore string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 8*time.Minute)
 	defer cancel()
 	demo, demoAddress := startProcaas(ctx, t, "", "demo", "--store", demoStore, "--listen", "127.0.0.1:0", "--rate", "5", "--incident-after",
 		"1s", "--incident-for", "1h")

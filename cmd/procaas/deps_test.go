@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -121,29 +121,31 @@ func TestRoomsOfTheCommandLine(t *testing.T) {
 }
 
 type goPackage struct {
-	ImportPath string
-	Imports    []string
+	ImportPath, Dir         string
+	Imports                 []string
+	GoFiles, IgnoredGoFiles []string
 }
 
+// listPackages returns all packages of the module.
 func listPackages(t *testing.T) []goPackage {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "procaas/...").Output()
+	packages, err := goList()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	var packages []goPackage
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	return packages
+}
+
+// goList asks once for all tests.
+var goList = sync.OnceValues(func() (packages []goPackage, err error) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles,IgnoredGoFiles", "procaas/...").Output()
+	for d := json.NewDecoder(bytes.NewReader(out)); err == nil && d.More(); {
 		var p goPackage
-		err := d.Decode(&p)
-		if errors.Is(err, io.EOF) {
-			return packages
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		err = d.Decode(&p)
 		packages = append(packages, p)
 	}
-}
+	return packages, err
+})
 
 func TestFoldersImportOnlyToTheirLeft(t *testing.T) {
 	t.Parallel()

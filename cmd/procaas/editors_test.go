@@ -20,6 +20,7 @@ import (
 
 	"procaas/cmd/procaas/internal/source"
 	"procaas/engine/api/cli"
+	"procaas/engine/enginetest/patience"
 )
 
 // yamlServer is the language server that editors such as VS Code use for YAML.
@@ -103,7 +104,7 @@ type editor struct {
 // startEditor installs the server, unless it is there, and opens a folder.
 func startEditor(t *testing.T, dir string) *editor {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "node", installServer(ctx, t), "--stdio")
 	in, err1 := cmd.StdinPipe()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"procaas/engine/clock"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -72,7 +72,7 @@ func (s *endsService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestEndsSurviveKill9(t *testing.T) {
 	t.Parallel()
 	const runs = 4
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	desk := &endsService{done: map[string]map[string]bool{}, called: make(chan struct{}, 100*runs), holds: "/release"}
 	service := httptest.NewServer(desk)

@@ -238,18 +238,19 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	// The store is away for longer than a node may make calls without it.
 	i.calm.Store(true)
 	const away, lease = 8 * time.Second, 4 * time.Second
+	begins := time.Now() // the machine may stop between this and the next line that asks for the time
 	for _, p := range i.proxies {
 		p.Refuse(away)
 	}
 	cut := time.Now()
 	clock.Pause(t.Context(), away)
-	if n := i.core.between(cut.Add(lease+time.Second/2), cut.Add(away)); n != 0 {
+	if n := i.core.between(cut.Add(lease+time.Second/2), begins.Add(away)); n != 0 {
 		t.Errorf("want no call of anything while switches cannot be known, have %d", n)
 	}
 	i.wait(fallback.Out)
 	i.calm.Store(false)
 	i.bonus.down.Store(false)
-	if n := i.bonus.between(out, until); n != 0 {
+	if n := i.bonus.between(out.Add(time.Second), until); n != 0 { // calls that had begun may arrive late
 		t.Errorf("want no call while it is out, have %d", n)
 	}
 

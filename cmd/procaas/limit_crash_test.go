@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,7 @@ import (
 
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 )
 
@@ -33,7 +33,7 @@ func TestLimitByValueSurvivesKill9(t *testing.T) {
 	t.Parallel()
 	const customers, runs, perSecond, burst = 4, 10, 2, 1
 	lag := enginetest.MeasureLag(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	calls := map[string][]time.Time{}
 	var mu sync.Mutex

@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 )
 
@@ -82,7 +83,7 @@ func TestMakingUpSurvivesKill9(t *testing.T) {
 
 func makeUpUnderKill9(t *testing.T, store string) {
 	const runs = 12
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	push := &pushService{keys: map[string]map[string]int{}, answered: map[string]int{}}
 	service := httptest.NewServer(push)

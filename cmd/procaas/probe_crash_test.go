@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +14,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/clock"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/fallback"
 	"procaas/engine/model"
 )
@@ -40,7 +40,7 @@ pipelines:
 // the service still hangs, and so does one that a killed node had. What probes come to still brings the handler back.
 func TestNoOrderWaitsForAProbe(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	var hangs, works atomic.Bool
 	probes, release := make(chan string, 1000), make(chan struct{})

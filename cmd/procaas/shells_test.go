@@ -1,12 +1,13 @@
 package main
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"procaas/engine/enginetest/patience"
 )
 
 // shells are programs that complete each of $TYPED as a person does, and print the words of the line then. zsh needs a terminal for it.
@@ -45,7 +46,7 @@ func TestShellsComplete(t *testing.T) {
 	for name, shell := range shells {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := patience.Context(t.Context(), time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, shell[0], shell[1:]...)
 			cmd.WaitDelay = time.Second // what the shell has started may have its output

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/handlers/queue/remote"
 )
@@ -43,7 +44,7 @@ func TestTaskSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 			defer cancel()
 			c := newCrashing(t, store(t), scoring, "")
 			node := c.start(ctx)
@@ -70,9 +71,9 @@ func survivesKills(ctx context.Context, t *testing.T, c *crashing, node *child) 
 	if late.Done != 0 || done.Done != 1 {
 		t.Errorf("have %+v and %+v, want only the second worker heard", late, done)
 	}
-	ended, err := c.client.AwaitRun(ctx, run, time.Minute)
-	if err != nil || ended.Status != model.Succeeded || fmt.Sprint(ended.Outputs["score"]) != "7" || ended.Handlers[0].Attempts != 1 {
-		t.Errorf("have %+v, %v, want the score of the second worker at the first attempt", ended, err)
+	ended := c.await(ctx, run, model.Succeeded, "")
+	if fmt.Sprint(ended.Outputs["score"]) != "7" || ended.Handlers[0].Attempts != 1 {
+		t.Errorf("have %+v, want the score of the second worker at the first attempt", ended)
 	}
 	if twice := tell[remote.TasksDone](ctx, t, c, "complete", remote.CompletedTasks{Results: result(again.Receipt, 8)}); twice.Done != 0 {
 		t.Errorf("have %+v, want the result counted once", twice)
@@ -84,9 +85,8 @@ func failsWithItsTask(ctx context.Context, t *testing.T, c *crashing) {
 	run := rate(ctx, t, c)
 	task := claimScore(ctx, t, c, "1m")
 	tell[remote.TasksDone](ctx, t, c, "fail", remote.FailedTasks{Tasks: []remote.FailedTask{{Receipt: task.Receipt, Error: "no such customer", Final: true}}})
-	ended, err := c.client.AwaitRun(ctx, run, time.Minute)
-	if err != nil || ended.Status != model.Failed || ended.ErrorClass != "task" || !strings.Contains(ended.Error, "no such customer") {
-		t.Errorf("have %+v, %v, want the error of the worker", ended, err)
+	if ended := c.await(ctx, run, model.Failed, "task"); !strings.Contains(ended.Error, "no such customer") {
+		t.Errorf("have %+v, want the error of the worker", ended)
 	}
 }
 
@@ -97,9 +97,7 @@ func takesItsTaskAlong(ctx context.Context, t *testing.T, c *crashing) {
 	if _, err := c.client.Cancel(ctx, run, "not wanted"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.client.AwaitRun(ctx, run, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	c.await(ctx, run, model.Cancelled, "")
 	beat := tell[remote.TasksDone](ctx, t, c, "heartbeat", remote.TaskHeartbeat{Receipts: []string{task.Receipt}})
 	if !slices.Equal(beat.Lost, []string{task.Receipt}) {
 		t.Errorf("have %+v, want the task lost", beat)

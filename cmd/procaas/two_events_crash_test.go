@@ -16,6 +16,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -39,7 +40,7 @@ pipelines:
 func TestTwoEventsSurviveKill9(t *testing.T) {
 	t.Parallel()
 	const keys, batch = 1000, 50
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	c := newCrashing(t, "sqlite:"+filepath.Join(t.TempDir(), "two.db"), twoEvents, "")
 	server := c.start(ctx)

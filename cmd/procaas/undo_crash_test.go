@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -108,7 +108,7 @@ func TestCompensationSurvivesKill9(t *testing.T) {
 
 func undoUnderKill9(t *testing.T, at string) {
 	const runs = 8
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	travel := &travelService{undone: map[string][]string{}, keys: map[string]map[string]bool{}, broken: "5"}
 	service := httptest.NewServer(travel)

@@ -14,6 +14,7 @@ import (
 
 	"procaas/engine/api/cli"
 	"procaas/engine/api/client"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/handlers/webhooks"
 	"procaas/handlers/webhooks/language"
@@ -73,7 +74,7 @@ func (p *provider) send(body, secret, delivery string, now time.Time, header ...
 // each delivery that was acknowledged has exactly one run, also after kill -9.
 func TestWebhooksBecomeRunsAndSurviveKill9(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	pipelines, secrets := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{
