@@ -3,8 +3,10 @@ GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 SOURCES := $(shell find cmd dsl engine handlers pipelines schemas -name '*.go' -o -name '*.sql' -o -name '*.yaml' -o -name '*.html' -o -name '*.css' -o -name '*.js')
 
-# All that is built takes the same flags, so that nothing is compiled twice.
+# All that is built takes the same flags, so that nothing is compiled twice, also by tests that build programs. Nobody debugs these programs,
+# and compilers end before it pays to collect their garbage: without both, they take four tenths less time.
 FLAGS   := -trimpath -buildvcs=false
+export GOFLAGS := $(GOFLAGS) -gcflags=all=-dwarf=false '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 export CGO_ENABLED ?= 0
 
 # Tests share a private PostgreSQL. They wait more than they compute, so more run at once than there are processors. What vet says of tests

@@ -163,7 +163,7 @@ func menus(t *testing.T, server string) string {
 	return b.String()
 }
 
-// The rules that people generate are those of the golden of engine/alert, with the rules of all add-ons.
+// The rules that people generate are those in testdata/alert, with the rules of all add-ons.
 func TestGeneratedAlerts(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -1,4 +1,4 @@
-package alert_test
+package addons_test
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ func plans(t *testing.T) []*planner.Plan {
 // golden compares a text with a file of testdata/alert.
 func golden(t *testing.T, name string, have []byte) {
 	t.Helper()
-	file := filepath.Join("..", "..", "testdata", "alert", name)
+	file := filepath.Join("..", "..", "..", "testdata", "alert", name)
 	if *rewrite {
 		if err := os.WriteFile(file, have, 0o644); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func golden(t *testing.T, name string, have []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(have, want) {
-		t.Errorf("%s is stale; run go test ./engine/alert -update and read the difference; have\n%s", file, have)
+		t.Errorf("%s is stale; run go test ./cmd/procaas/addons -update and read the difference; have\n%s", file, have)
 	}
 }
 
