@@ -19,7 +19,9 @@ func TestSearchFindsAllWordsInAnyOrder(t *testing.T) {
 		}
 		return hits
 	}
-	timers := func(h docs.Hit) bool { return h.Page.Name == "authoring/timers" && strings.Contains(h.Text, "time-zone") }
+	timers := func(h docs.Hit) bool {
+		return h.Page.Name == "authoring/timers" && strings.Contains(h.Text, "time-zone")
+	}
 	if hits := found("UTC weekday Cron"); !slices.ContainsFunc(hits, timers) {
 		t.Errorf("want the paragraph on cron, have %v", hits)
 	}
