@@ -20,22 +20,8 @@ import (
 // gauged reads a gauge by the values of its labels, in the order of their names.
 func gauged(t *testing.T, registry *prometheus.Registry, name string, labels ...string) (value float64, ok bool) {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			var have []string
-			for _, l := range m.GetLabel() {
-				have = append(have, l.GetValue())
-			}
-			if f.GetName() == name && strings.Join(have, " ") == strings.Join(labels, " ") {
-				return m.GetGauge().GetValue() + m.GetCounter().GetValue(), true
-			}
-		}
-	}
-	return 0, false
+	value, ok = samples(t, registry)[strings.Join(append([]string{name}, labels...), " ")]
+	return value, ok
 }
 
 // A service that every run needs is down: nothing waits in the queue, and no run fails.

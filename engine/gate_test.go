@@ -350,16 +350,8 @@ func TestServicesAreSeen(t *testing.T) {
 			r.submit(e, event("work", ""))
 		}
 		pass(2 * time.Second)
-		have := map[string]float64{}
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			if strings.HasPrefix(f.GetName(), "procaas_service_") {
-				have[f.GetName()+" "+f.GetMetric()[0].GetLabel()[0].GetValue()] = f.GetMetric()[0].GetGauge().GetValue()
-			}
-		}
+		have := samples(t, registry)
+		maps.DeleteFunc(have, func(name string, _ float64) bool { return !strings.HasPrefix(name, "procaas_service_") })
 		want := map[string]float64{
 			"procaas_service_limit orders": 3, "procaas_service_in_flight orders": 3,
 			"procaas_service_waiting orders": 2, "procaas_service_down orders": 0, "procaas_service_parked orders": 0,
