@@ -20,7 +20,9 @@ RACE    := CGO_ENABLED=1 $(TEST) -race -gcflags='modernc.org/sqlite/lib=-race=fa
 # runs all, except the playground: its process may use some hundred MiB of addresses, and the detector alone reserves terabytes.
 RACED   := $(addprefix procaas/, engine/budget engine/guard engine/intake engine/node engine/outbound engine/watch engine/writes \
 	handlers/balancer/handoff)
-LIST     = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
+# The packages with tests, those that take longest first: what is left at the end then fits on all processors.
+LONG    := $(addprefix procaas/, cmd/procaas handlers/inbox/cells handlers/sharding engine/postgres engine)
+LIST     = $(LONG) $(filter-out $(LONG), $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...))
 
 .PHONY: help demo build quick test race test-long matrix bench figures release golden lint
 
