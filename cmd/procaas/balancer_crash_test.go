@@ -86,7 +86,7 @@ func newBalanced(t *testing.T, lease string) *balanced {
 	t.Helper()
 	b := &balanced{t: t, held: make(chan struct{}, 1), open: make(chan struct{})}
 	b.letGo = sync.OnceFunc(func() { close(b.open) })
-	dsn, dir := enginetest.Postgres(t), t.TempDir()
+	dsn, dir := enginetest.MigratedPostgres(t), t.TempDir()
 	var list strings.Builder
 	for i := range 3 {
 		o := reference.DefaultOptions()

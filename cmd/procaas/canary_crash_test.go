@@ -147,7 +147,7 @@ func (r *rollout) versions(at *crashing, keys []string) map[string]string {
 // again, which is judged: it is rolled back by itself, neither begins another run with it, and an alert says why.
 func TestCanarySurvivesKill9(t *testing.T) {
 	t.Parallel()
-	r, children := newRollout(t, "/bad", enginetest.Postgres(t), 2)
+	r, children := newRollout(t, "/bad", enginetest.MigratedPostgres(t), 2)
 	one, two := r.nodes[0], r.nodes[1]
 	d, err := r.reload(one, wire.Reload{Canary: 30, Runs: 10_000, Ignore: []string{canary.Errors, canary.Failures}})
 	if err != nil {
@@ -199,7 +199,7 @@ func TestCanarySurvivesKill9(t *testing.T) {
 // rollback, none begins with the new one.
 func TestKeysNeverGoBackToTheOldVersion(t *testing.T) {
 	t.Parallel()
-	r, children := newRollout(t, "/new", enginetest.Postgres(t), 2)
+	r, children := newRollout(t, "/new", enginetest.MigratedPostgres(t), 2)
 	one := r.nodes[0]
 	d, err := r.reload(one, wire.Reload{Canary: 5, Hold: true})
 	if err != nil {
@@ -365,7 +365,7 @@ func TestCanaryIsPromoted(t *testing.T) {
 // until it is promoted.
 func TestShadowSurvivesKill9(t *testing.T) {
 	t.Parallel()
-	r, children := newRollout(t, "/new", enginetest.Postgres(t), 2)
+	r, children := newRollout(t, "/new", enginetest.MigratedPostgres(t), 2)
 	one, two := r.nodes[0], r.nodes[1]
 	d, err := r.reload(one, wire.Reload{Shadow: 100})
 	if err != nil {

@@ -47,7 +47,7 @@ func TestOrdersSurviveKill9(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		surviveKill9(t, enginetest.Postgres(t))
+		surviveKill9(t, enginetest.MigratedPostgres(t))
 	})
 }
 

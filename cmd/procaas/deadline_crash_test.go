@@ -130,7 +130,7 @@ func TestDetachedHandlerSurvivesKill9(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		detachedUnderKill9(t, enginetest.Postgres(t))
+		detachedUnderKill9(t, enginetest.MigratedPostgres(t))
 	})
 }
 

@@ -100,7 +100,7 @@ type incident struct {
 }
 
 func newIncident(t *testing.T) *incident {
-	i := &incident{t: t, dsn: enginetest.Postgres(t), dir: t.TempDir()}
+	i := &incident{t: t, dsn: enginetest.MigratedPostgres(t), dir: t.TempDir()}
 	core, bonus := httptest.NewServer(&i.core), httptest.NewServer(&i.bonus)
 	t.Cleanup(core.Close)
 	t.Cleanup(bonus.Close)

@@ -133,7 +133,7 @@ func killMoveAt(t *testing.T, step moveStep, late bool) {
 	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(stepping), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	databases := map[string]string{"home": enginetest.Postgres(t), "b": enginetest.Postgres(t)}
+	databases := map[string]string{"home": enginetest.MigratedPostgres(t), "b": enginetest.MigratedPostgres(t)}
 	c := &crashing{
 		t: t, store: databases["home"], listen: freeAddress(t), pipelines: dir, cells: []string{"b=" + databases["b"]},
 		flags: []string{"--lease", "10s"},

@@ -91,7 +91,7 @@ func TestLeverCommands(t *testing.T) {
 // The balancer of two nodes goes on when one of them ends, and heeds levers.
 func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	t.Parallel()
-	dsn, dir := enginetest.Postgres(t), t.TempDir()
+	dsn, dir := enginetest.MigratedPostgres(t), t.TempDir()
 	var workers strings.Builder
 	for i := range 3 {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -49,7 +49,7 @@ func TestLimitByValueSurvivesKill9(t *testing.T) {
 		called <- struct{}{}
 	}))
 	defer service.Close()
-	db := enginetest.Postgres(t)
+	db := enginetest.MigratedPostgres(t)
 	first := newCrashing(t, db, limitedByValue, service.URL)
 	dying := first.start(ctx)
 	second := newCrashing(t, db, limitedByValue, service.URL)

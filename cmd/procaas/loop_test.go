@@ -50,7 +50,7 @@ func TestALoopOfServingNodesIsBounded(t *testing.T) {
 	})
 	t.Run("two nodes on postgres", func(t *testing.T) {
 		t.Parallel()
-		boundLoop(t, enginetest.Postgres(t), 2)
+		boundLoop(t, enginetest.MigratedPostgres(t), 2)
 	})
 }
 
@@ -157,7 +157,7 @@ func TestEventsCarryTheLengthOfTheirChainBetweenCells(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
-	home, b := enginetest.Postgres(t), enginetest.Postgres(t)
+	home, b := enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
 	c := &crashing{t: t, store: home, cells: []string{"b=" + b}, listen: freeAddress(t), pipelines: pipelinesOf(t, passing)}
 	c.client = client.New("http://"+c.listen, "")
 	server := c.start(ctx)

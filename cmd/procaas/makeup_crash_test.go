@@ -77,7 +77,7 @@ func TestMakingUpSurvivesKill9(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		makeUpUnderKill9(t, enginetest.Postgres(t))
+		makeUpUnderKill9(t, enginetest.MigratedPostgres(t))
 	})
 }
 

@@ -191,7 +191,7 @@ func TestOutboxSurvivesKill9(t *testing.T) {
 	var writes sync.WaitGroup
 	writes.Go(func() { s.write(ctx, rows) })
 	defer writes.Wait()
-	a := newCrashing(t, enginetest.Postgres(t), outboxFlow, s.server.Addr())
+	a := newCrashing(t, enginetest.MigratedPostgres(t), outboxFlow, s.server.Addr())
 	first := a.start(ctx)
 	s.awaitTaken(ctx, 150)
 	first.kill()
@@ -339,7 +339,7 @@ func TestFigureOfOutbox(t *testing.T) {
 	s := newService(ctx, t)
 	s.exec(ctx, "insert into outbox (key, n) select 'r-' || n, n from generate_series(1, $1) n", *messagesOfFigure)
 	s.exec(ctx, "vacuum analyze outbox")
-	c := newCrashing(t, enginetest.Postgres(t), strings.Replace(outboxFlow, "    parallelism: 2\n", "    parallelism: 2\n    payload: {n: !$ message.body.n}\n", 1), s.server.Addr())
+	c := newCrashing(t, enginetest.MigratedPostgres(t), strings.Replace(outboxFlow, "    parallelism: 2\n", "    parallelism: 2\n    payload: {n: !$ message.body.n}\n", 1), s.server.Addr())
 	server := c.start(ctx)
 	began := time.Now()
 	for left := 1; left > 0; clock.Pause(ctx, 20*time.Millisecond) {

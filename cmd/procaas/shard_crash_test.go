@@ -49,7 +49,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &crashing{t: t, store: enginetest.Postgres(t), listen: freeAddress(t), pipelines: dir}
+	c := &crashing{t: t, store: enginetest.MigratedPostgres(t), listen: freeAddress(t), pipelines: dir}
 	c.client = client.New("http://"+c.listen, "")
 	server := c.start(ctx)
 	for _, s := range []string{"s1", "s2"} {

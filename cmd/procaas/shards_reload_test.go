@@ -34,7 +34,7 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 		}))
 		defer checks[i].Close()
 	}
-	dir, store := t.TempDir(), enginetest.Postgres(t)
+	dir, store := t.TempDir(), enginetest.MigratedPostgres(t)
 	write := func(check int, strategy string) {
 		t.Helper()
 		text := fmt.Sprintf("shard-maps:\n  - {id: mail, key: user, %s registration: {check: %q}, shards: [{id: s1, hosts: [{address: \"127.0.0.1:1\"}]}]}\n"+

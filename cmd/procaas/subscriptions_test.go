@@ -115,7 +115,7 @@ func TestSubscriptionsSurviveKill9(t *testing.T) {
 	defer cancel()
 	broker := brokertest.StartNATS(t)
 	js := broker.Stream(ctx, "ORDERS", "orders.>")
-	a := newCrashing(t, enginetest.Postgres(t), countedFlow, broker.URL())
+	a := newCrashing(t, enginetest.MigratedPostgres(t), countedFlow, broker.URL())
 	publish(ctx, t, js, 0, 2500)
 	first := a.start(ctx)
 	awaitAcked(ctx, t, js, 300)
@@ -245,7 +245,7 @@ func measureSubscription(t *testing.T, key string) {
 	for n := 0; n < *messagesOfFigure; n += 1000 {
 		publish(ctx, t, js, n, n+1000)
 	}
-	c := newCrashing(t, enginetest.Postgres(t), `
+	c := newCrashing(t, enginetest.MigratedPostgres(t), `
 subscriptions:
   - {id: orders, broker: nats, servers: [URL], stream: ORDERS, type: counted`+key+`}
 pipelines:

@@ -40,7 +40,7 @@ func TestARunThatKillsItsNodesIsQuarantined(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		quarantine(t, enginetest.Postgres(t))
+		quarantine(t, enginetest.MigratedPostgres(t))
 	})
 }
 

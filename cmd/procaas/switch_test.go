@@ -141,7 +141,7 @@ func TestSwitchIsForAllNodes(t *testing.T) {
 		fmt.Fprint(w, "{}")
 	}))
 	t.Cleanup(server.Close)
-	dsn, dir := enginetest.Postgres(t), t.TempDir()
+	dsn, dir := enginetest.MigratedPostgres(t), t.TempDir()
 	yaml := fmt.Sprintf(`services: [{id: push, url: %s}]
 pipelines:
   - id: work

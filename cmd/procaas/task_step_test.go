@@ -40,7 +40,7 @@ func TestTaskSteps(t *testing.T) {
 	t.Parallel()
 	for name, store := range map[string]func(*testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "p.db") },
-		"postgres": func(t *testing.T) string { return enginetest.Postgres(t) },
+		"postgres": func(t *testing.T) string { return enginetest.MigratedPostgres(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -56,7 +56,7 @@ func TestBackfillSurvivesKill9(t *testing.T) {
 	defer cancel()
 	const command = "triggers backfill night --from 2026-03-20T00:00:00Z --to 2026-04-09T22:00:00Z --forgotten --reason late"
 	const days, daily, skipped = 21, 18, 6 // from 02:00 to 02:50 on March 29, which fire with 03:00
-	node := newCrashing(t, enginetest.Postgres(t), nightShift, "")
+	node := newCrashing(t, enginetest.MigratedPostgres(t), nightShift, "")
 	first := node.start(ctx)
 	run := func() (int, string) {
 		var out bytes.Buffer
@@ -113,7 +113,7 @@ func TestPauseHoldsOnAllNodesAndSurvivesKill9(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
-	a := newCrashing(t, enginetest.Postgres(t), nightShift, "")
+	a := newCrashing(t, enginetest.MigratedPostgres(t), nightShift, "")
 	b := newCrashing(t, a.store, nightShift, "")
 	first, second := a.start(ctx), b.start(ctx)
 	tick := func(c *client.Client) triggers.TriggerView {

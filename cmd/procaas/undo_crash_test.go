@@ -102,7 +102,7 @@ func TestCompensationSurvivesKill9(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		undoUnderKill9(t, enginetest.Postgres(t))
+		undoUnderKill9(t, enginetest.MigratedPostgres(t))
 	})
 }
 

@@ -36,7 +36,7 @@ func TestWaitSurvivesKill9(t *testing.T) {
 	push := &pushService{keys: map[string]map[string]int{}, answered: map[string]int{}}
 	service := httptest.NewServer(push)
 	defer service.CloseClientConnections()
-	store := enginetest.Postgres(t)
+	store := enginetest.MigratedPostgres(t)
 	one, two := newCrashing(t, store, answering, service.URL), newCrashing(t, store, answering, service.URL)
 	two.pipelines = one.pipelines
 	first := one.start(ctx)

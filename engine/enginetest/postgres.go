@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 
 	"procaas/engine/enginetest/cluster"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/pgkit"
 	"procaas/engine/sqlstore"
 	"procaas/schemas"
 )
@@ -93,20 +95,131 @@ func Postgres(t testing.TB) string {
 	return dsn
 }
 
-// MigratedPostgres is [Postgres] with the tables of a store, created at once, for tests that need
-// many. These tables refuse rows that no statement of the engine may write.
+// MigratedPostgres is [Postgres] with the tables of a store, for tests that need many: a database of its own, which is a copy of one
+// that is migrated once. These tables refuse rows that no statement of the engine may write. The database is dropped at the end of the test.
 func MigratedPostgres(t testing.TB) string {
 	t.Helper()
-	dsn := Postgres(t)
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err == nil {
-		_, err = conn.PgConn().Exec(t.Context(), allMigrations()).ReadAll()
-		err = errors.Join(err, conn.Close(t.Context()))
-	}
+	dsn, err := migratedOnce()
 	if err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
-	return dsn
+	server, err := sharedCluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "test_" + strings.ToLower(rand.Text())
+	if err := execute(t.Context(), server.URL, "create database "+name+" template "+dsn.Path[1:]); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// A process that a test has killed may have left sessions.
+		if err := execute(context.Background(), server.URL, "drop database "+name+" with (force)"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	u := *dsn
+	u.Path = "/" + name
+	return u.String()
+}
+
+// migratedOnce makes the database that is copied, once for each server, tables and day, and returns its URL. Nobody can connect to it.
+var migratedOnce = sync.OnceValues(func() (*url.URL, error) {
+	const schema = "store"
+	server, err := sharedCluster()
+	if err != nil {
+		return nil, err
+	}
+	u, err := within(server, schema)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := patience.Context(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	var today time.Time
+	if err := conn.QueryRow(ctx, "select date_trunc('day', now(), 'UTC')").Scan(&today); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(allMigrations()))
+	name := fmt.Sprintf("migrated_%x_%s", sum[:8], today.UTC().Format("20060102"))
+	u.Path = "/" + name
+	// Packages are tested at the same time, and one of them makes it for all. One that is not whole has another name.
+	var there bool
+	if _, err := conn.Exec(ctx, "select pg_advisory_lock(hashtext($1))", name); err != nil {
+		return nil, err
+	}
+	if err := conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", name).Scan(&there); err != nil || there {
+		return u, err
+	}
+	const begun = "begun"
+	for _, sql := range []string{"drop database if exists " + begun + " with (force)", "create database " + begun} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return nil, err
+		}
+	}
+	made := *u
+	made.Path = "/" + begun
+	if err := migrate(ctx, made.String(), schema, today.UTC()); err != nil {
+		return nil, err
+	}
+	_, err = conn.Exec(ctx, "alter database "+begun+" allow_connections false")
+	if err == nil {
+		_, err = conn.Exec(ctx, "alter database "+begun+" rename to "+name)
+	}
+	return u, err
+})
+
+// migrate makes the tables of a store, and the partitions of a day and the two after it.
+func migrate(ctx context.Context, dsn, schema string, day time.Time) (err error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	for _, sql := range []string{"create schema " + schema, allMigrations()} {
+		if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+			return err
+		}
+	}
+	for _, table := range []pgkit.Days{"history", "task_history"} {
+		for i := range 3 {
+			if err := table.Make(ctx, conn, day.AddDate(0, 0, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// execute runs a statement on a database.
+func execute(ctx context.Context, dsn, sql string) error {
+	ctx, cancel := patience.Context(ctx, time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return fmt.Errorf("test cluster: %w", err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("test cluster: %w", err)
+	}
+	return nil
+}
+
+// within returns the URL of a schema of the server.
+func within(server *Cluster, schema string) (*url.URL, error) {
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		return nil, fmt.Errorf("%s: want a URL such as postgres://127.0.0.1:5432/postgres: %w", cluster.Env, err)
+	}
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return u, nil
 }
 
 // guards make a wrong statement an error in tests. Stores do without them, because the server reads constraints anew with
@@ -156,31 +269,17 @@ func ScratchPostgres(ctx context.Context) (dsn string, drop func() error, err er
 		return "", nil, err
 	}
 	schema := "test_" + strings.ToLower(rand.Text())
-	query := func(ctx context.Context, sql string) error {
-		ctx, cancel := patience.Context(ctx, time.Minute)
-		defer cancel()
-		conn, err := pgx.Connect(ctx, server.URL)
-		if err != nil {
-			return fmt.Errorf("test cluster: %w", err)
-		}
-		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("test cluster: %w", err)
-		}
-		return nil
-	}
-	u, err := url.Parse(server.URL)
+	u, err := within(server, schema)
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: want a URL such as postgres://127.0.0.1:5432/postgres: %w", cluster.Env, err)
-	}
-	if err := query(ctx, "create schema "+schema); err != nil {
 		return "", nil, err
 	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
+	if err := execute(ctx, server.URL, "create schema "+schema); err != nil {
+		return "", nil, err
+	}
 	// ctx may have ended when it is dropped.
-	return u.String(), func() error { return query(context.WithoutCancel(ctx), "drop schema "+schema+" cascade") }, nil
+	return u.String(), func() error {
+		return execute(context.WithoutCancel(ctx), server.URL, "drop schema "+schema+" cascade")
+	}, nil
 }
 
 // sharedCluster starts the cluster of this process once. The cluster ends with the process; see

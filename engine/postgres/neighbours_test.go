@@ -107,7 +107,8 @@ func TestMigrationsDoNotBlockWhoComesBehind(t *testing.T) {
 		migrated <- err
 	}()
 	c := connect(t, dsn)
-	const waits = "select exists (select from pg_locks where not granted and relation = to_regclass('marks'))"
+	const waits = `select exists (select from pg_locks where not granted and relation = to_regclass('marks')
+		and database = (select oid from pg_database where datname = current_database()))`
 	for _, want := range []bool{true, false, true} {
 		(&crew{t: t}).eventually(fmt.Sprintf("a migration waits: %v", want), func() (have bool) {
 			return c.QueryRow(t.Context(), waits).Scan(&have) == nil && have == want

@@ -85,6 +85,7 @@ func TestOlderNodesDoNotUseNewerTables(t *testing.T) {
 	}()
 	(&crew{t: t}).eventually("the node waits for the migration", func() (waits bool) {
 		const waiting = `select exists (select from pg_locks where locktype = 'advisory' and not granted
+			and database = (select oid from pg_database where datname = current_database())
 			and objid = hashtext(current_schema)::bigint & 4294967295)`
 		return c.QueryRow(t.Context(), waiting).Scan(&waits) == nil && waits
 	})

@@ -44,7 +44,8 @@ insert into tasks (id, type, payload) select id, type, payload from moved`
 	}()
 	patience.Until(t, "the listing waits for what is scheduled", func() (waits bool) {
 		err := tx.QueryRow(t.Context(),
-			"select exists (select from pg_locks where relation = 'task_schedule'::regclass and not granted)").Scan(&waits)
+			`select exists (select from pg_locks where not granted and relation = 'task_schedule'::regclass
+				and database = (select oid from pg_database where datname = current_database()))`).Scan(&waits)
 		return err == nil && waits
 	})
 	if _, err := tx.Exec(t.Context(), move); err != nil {

@@ -183,6 +183,14 @@ func TestStoresThatOpenTogetherMakeEachPartitionOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close(context.WithoutCancel(t.Context()))
+	const dropDays = `do $$ declare day regclass; begin
+		for day in select inhrelid from pg_inherits where inhparent = 'task_history'::regclass and inhrelid <> 'task_history_rest'::regclass loop
+			execute 'drop table ' || day;
+		end loop;
+	end $$`
+	if _, err := first.Exec(t.Context(), dropDays); err != nil {
+		t.Fatal(err)
+	}
 	tx, err := first.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -205,6 +213,7 @@ func TestStoresThatOpenTogetherMakeEachPartitionOnce(t *testing.T) {
 	patience.Until(t, "all wait for the first", func() bool {
 		var waiting int
 		err := first.QueryRow(t.Context(), `select count(*) from pg_locks where locktype = 'advisory' and not granted
+			and database = (select oid from pg_database where datname = current_database())
 			and classid::bigint = ('task_history'::regclass::oid::bigint - 2147483648) & 4294967295`).Scan(&waiting)
 		return err == nil && waiting == stores
 	})
