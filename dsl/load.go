@@ -70,7 +70,8 @@ func Hash(files []diag.File) string {
 	h := sha256.New()
 	for _, f := range files {
 		id := cmp.Or(f.ID, f.Name)
-		fmt.Fprintf(h, "%d:%s%d:%s", len(id), id, len(f.Data), f.Data)
+		fmt.Fprintf(h, "%d:%s%d:", len(id), id, len(f.Data))
+		h.Write(f.Data) // not formatted, which would copy it
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -67,17 +67,18 @@ var ErrUnusable = errors.New("definition cannot be used")
 // ErrMissing marks an [ErrUnusable] definition that is not in the store.
 var ErrMissing = errors.New("is not in the store")
 
-// newDefinition plans all pipelines of a bundle.
-func newDefinition(
-	b *tree.Bundle, types []tree.Type, maxConns int, targets *outbound.Targets, certificates *outbound.Certificates, log *slog.Logger,
-) (*Definition, error) {
+// newDefinition plans all pipelines of a bundle. Plans of the current definition serve again where they would be the same.
+func (l *Library) newDefinition(b *tree.Bundle) (*Definition, error) {
 	d := &Definition{
-		Bundle: b, ByID: map[string]*planner.Plan{}, Client: outbound.ForServices(b, maxConns, targets, log),
+		Bundle: b, ByID: map[string]*planner.Plan{}, Client: outbound.ForServices(b, l.MaxConns, l.Targets, l.Log),
 		Declared: map[string]any{}, contracts: map[string]*contracts.Contract{}, From: map[string]map[string][]string{},
 		Needed: map[string]bool{}, Degrades: map[string]bool{}, Instant: map[string]bool{},
 	}
-	d.Secured = certificates.Secured(d.Client, b)
-	m := planner.NewPlanner(b, types)
+	d.Secured = l.Certificates.Secured(d.Client, b)
+	m := planner.NewPlanner(b, l.Types)
+	if present := l.Present(); present != nil {
+		m.Reuse(present.Plans)
+	}
 	for _, p := range b.Pipelines {
 		plan, err := m.Plan(p)
 		if err != nil {
@@ -181,7 +182,7 @@ func (l *Library) Add(b *tree.Bundle) (*Definition, error) {
 	if d := l.cached(b.Hash); d != nil {
 		return d, nil
 	}
-	d, err := newDefinition(b, l.Types, l.MaxConns, l.Targets, &l.Certificates, l.Log)
+	d, err := l.newDefinition(b)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package definitions
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -260,13 +261,27 @@ func (f *Follower) activate(ctx context.Context, b *tree.Bundle, onlyNew bool, b
 	return current, nil
 }
 
-// encodeFiles encodes a definition for the store.
+// encodeFiles encodes a definition for the store, as a list of its files in JSON. It encodes one by one into a buffer of the right size:
+// all at once would take a multiple of their size, since a buffer grows by doubling it.
 func encodeFiles(b *tree.Bundle) ([]byte, error) {
-	files, err := json.Marshal(b.Files)
-	if err != nil {
-		return nil, fmt.Errorf("encode definition %s: %w", b.Hash, err)
+	size := 0
+	for _, f := range b.Files {
+		size += base64.StdEncoding.EncodedLen(len(f.Data)) + len(f.Name) + len(f.ID) + 64 // the names of the fields
 	}
-	return files, nil
+	var all bytes.Buffer
+	all.Grow(size)
+	one := json.NewEncoder(&all)
+	all.WriteByte('[')
+	for i, f := range b.Files {
+		if i > 0 {
+			all.WriteByte(',')
+		}
+		if err := one.Encode(f); err != nil {
+			return nil, fmt.Errorf("encode definition %s: %w", b.Hash, err)
+		}
+	}
+	all.WriteByte(']')
+	return all.Bytes(), nil
 }
 
 // swap makes d the definition for new events on this node, and returns the one before.

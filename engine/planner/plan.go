@@ -157,6 +157,8 @@ type Planner struct {
 	made   map[*tree.Pipeline]*Plan
 	hosts  map[string]*tree.Service // the first service at each host
 	others map[string]*tree.Service // what else handlers call, by id
+
+	earlier map[*tree.Pipeline]*Plan // of an earlier bundle, see Reuse; nil for none
 }
 
 // NewPlanner makes a planner for these handler types.
@@ -174,6 +176,10 @@ func NewPlanner(b *tree.Bundle, types []tree.Type) *Planner {
 // Plan makes the plan of a pipeline, as [New] does.
 func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 	if plan := m.made[p]; plan != nil {
+		return plan, nil
+	}
+	if plan := m.reused(p); plan != nil {
+		m.made[p] = plan
 		return plan, nil
 	}
 	b := m.bundle

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -31,11 +32,17 @@ func (s Streams) Input(name string) ([]byte, error) {
 
 // AtMost reads everything, or fails if there is more than most bytes.
 func AtMost(r io.Reader, most int) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
-	if err == nil && len(data) > most {
+	var data bytes.Buffer
+	if f, ok := r.(fs.File); ok { // its size is a hint, so that the buffer need not grow
+		if info, err := f.Stat(); err == nil {
+			data.Grow(int(min(info.Size(), int64(most))) + bytes.MinRead)
+		}
+	}
+	_, err := data.ReadFrom(io.LimitReader(r, int64(most)+1))
+	if err == nil && data.Len() > most {
 		err = fmt.Errorf("it has more than %d MiB", most>>20)
 	}
-	return data, err
+	return data.Bytes(), err
 }
 
 // WithoutPath returns the reason of an error without the path of the file.
