@@ -109,6 +109,59 @@ func TestPlansAreReusedOnlyIfTheyWouldBeTheSame(t *testing.T) {
 	}
 }
 
+// A plan for a bundle with the same pipelines and another service, flow or rival for the event is not that of before.
+func TestPlansAreNotReusedInOtherSurroundings(t *testing.T) {
+	t.Parallel()
+	b, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(`
+configs: {limit: 5}
+services: [{id: shop, url: "http://shop.example"}]
+flows: [{id: f, key: !$ event.key}]
+pipelines:
+- {id: p, flow: f, on: served, stages: [{id: s, handlers: [{id: h, request: {service: shop, path: /a}}]}]}
+- {id: rival, flow: f, on: other, when: !$ configs.limit > 1, stages: [{id: s, handlers: [{id: h, request: {service: shop, path: /a}}]}]}
+`)}}, dsl.Options{Types: facts()})
+	if b == nil {
+		t.Fatal(found)
+	}
+	served := b.Pipeline("p")
+	before, err := planner.New(b, served, facts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reuse := func(edit func(*tree.Bundle)) *planner.Plan {
+		next := *b
+		edit(&next)
+		m := planner.NewPlanner(&next, facts())
+		m.Reuse([]*planner.Plan{before})
+		plan, err := m.Plan(served)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
+	if same := reuse(func(*tree.Bundle) {}); same.Steps[0] != before.Steps[0] || same.Contested {
+		t.Error("want the plan of before for the same surroundings")
+	}
+	shop := *b.Services[0]
+	shop.Timeout++
+	if other := reuse(func(next *tree.Bundle) {
+		next.Services, next.Index.Services = []*tree.Service{&shop}, map[string]*tree.Service{"shop": &shop}
+	}); other.Steps[0].Service != &shop {
+		t.Error("the plan knows the service of before")
+	}
+	flow := *b.Flows[0]
+	if other := reuse(func(next *tree.Bundle) {
+		next.Flows, next.Index.Flows = []*tree.Flow{&flow}, map[string]*tree.Flow{"f": &flow}
+	}); other.Flow != &flow {
+		t.Error("the plan knows the flow of before")
+	}
+	if other := reuse(func(next *tree.Bundle) {
+		next.Index.Serving = map[string][]*tree.Pipeline{"served": {b.Pipeline("rival"), served}}
+	}); !other.Contested {
+		t.Error("the plan does not know its rival")
+	}
+}
+
 // withoutFuncs reduces the types in a plan to their names, since functions cannot be compared.
 func withoutFuncs(p *planner.Plan) {
 	for _, s := range p.Within(map[*planner.Plan]bool{}) {
