@@ -10,7 +10,7 @@ import (
 // Reuse lets the planner take over plans of an earlier bundle instead of making the same ones again. After an edit, most pipelines of a
 // bundle are those of the bundle before: see [procaas/dsl.Loader]. The plans must have been made with the same types.
 //
-// What a plan depends on, beside its pipeline, is little: the flow, whom handlers call, the plans of called pipelines and of repeated
+// What a plan depends on, beside its pipeline, is little: the flow, the services, the plans of called pipelines and of repeated
 // stages, and which other pipelines the event may start. Plans that have others inside are made anew, since those belong to a bundle.
 func (m *Planner) Reuse(plans []*Plan) {
 	if len(plans) == 0 || !samePeers(plans[0].Bundle, m.bundle) {

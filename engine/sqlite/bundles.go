@@ -7,7 +7,7 @@ import (
 )
 
 // Activate implements [store.Bundles]. The cache of the writer would keep the pages of definitions, which nobody reads, until hot ones
-// replace them. So it gives back all its memory, and reads hot pages again.
+// replace them. So it releases its memory, and reads hot pages again.
 func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (current string, err error) {
 	current, err = s.common.Activate(ctx, hash, files, onlyNew, by)
 	if err == nil {
