@@ -55,12 +55,13 @@ func contestants() []*entry {
 	}
 }
 
+// contestantNames are those of flows and latency, and those of queue-drain.
 func contestantNames() []string {
 	var names []string
 	for _, e := range contestants() {
 		names = append(names, e.name)
 	}
-	return names
+	return append(names, drainNames()...)
 }
 
 // chosen returns the contestants that -contestants names, or all.

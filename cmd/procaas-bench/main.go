@@ -97,7 +97,7 @@ func (o *options) flagSet(c *choice) *flag.FlagSet {
 	f.SetOutput(io.Discard) // main prints the error
 	f.StringVar(&c.only, "only", "flows,latency,recovery,accept,backlog,idle", "what to measure, out of "+strings.Join(partNames(), ","))
 	f.StringVar(&o.dsn, "dsn", o.dsn, "a PostgreSQL for this alone, whose schemas are dropped; a private one is started when it is left out")
-	f.StringVar(&c.match, "contestants", "", "measure only the `names` of flows and latency, separated by semicolons: "+
+	f.StringVar(&c.match, "contestants", "", "measure only the `names` of flows, latency and queue-drain, separated by semicolons: "+
 		strings.Join(contestantNames(), ";"))
 	f.StringVar(&o.binary, "binary", o.binary, "the built procaas `file`, which make build makes")
 	f.StringVar(&o.beside, "beside", o.beside, "an earlier procaas `file`, which is measured in turns with -binary; a table of both ends the output")

@@ -34,6 +34,10 @@ func TestWrongFlagsAreRefusedAtOnce(t *testing.T) {
 	if err != nil || len(o.only) != 2 || !slices.Equal(o.match, []string{"naive", "procaas on SQLite"}) {
 		t.Errorf("have %+v, %v", o, err)
 	}
+	o, err = parse([]string{"-only", "queue-drain", "-contestants", overHTTP}, io.Discard)
+	if ways := (&bench{options: o}).drainWays(); err != nil || len(ways) != 1 || ways[0].name != overHTTP {
+		t.Errorf("want the workers over HTTP alone, have %d ways, %v", len(ways), err)
+	}
 }
 
 // TestGroupsKeepTheirSizes: flags may change them, and then the command on the page says so.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -213,14 +214,26 @@ type drainWay struct {
 	of       []sample
 }
 
-// overHTTP is the name of the way that uses the built binary.
-const overHTTP = "workers over HTTP"
+// These are the names of the loops by hand without leases, and of the way that uses the built binary.
+const (
+	plainLoop = "by hand"
+	fusedLoop = "by hand, completion fused with the next claim"
+	overHTTP  = "workers over HTTP"
+)
 
-// drainWays returns all ways: first the loops by hand without leases, then the others.
+// drainNames are the names of all ways.
+func drainNames() (names []string) {
+	for _, w := range (&bench{}).drainWays() {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+// drainWays returns the ways that -contestants names, or all: first the loops by hand without leases, then the others.
 func (b *bench) drainWays() []*drainWay {
 	ways := []*drainWay{
-		{name: "by hand", drain: drainByHand("", 50)},
-		{name: "by hand, completion fused with the next claim", drain: drainByHand(handFused, 50)},
+		{name: plainLoop, drain: drainByHand("", 50)},
+		{name: fusedLoop, drain: drainByHand(handFused, 50)},
 		{name: "by hand, fused, with leases and history", drain: drainByHand(handKept, 30)},
 		{name: overHTTP, drain: drainOverHTTP},
 	}
@@ -228,7 +241,8 @@ func (b *bench) drainWays() []*drainWay {
 		ways = append(ways, &drainWay{name: overHTTP, drain: drainOverHTTP, isBefore: true})
 	}
 	goPackage := func(ctx context.Context, b *bench, n int, _ loop) (sample, error) { return b.drainQueue(ctx, n, nil) }
-	return append(ways, &drainWay{name: "Go package", drain: goPackage, isFixed: true})
+	ways = append(ways, &drainWay{name: "Go package", drain: goPackage, isFixed: true})
+	return slices.DeleteFunc(ways, func(w *drainWay) bool { return b.match != nil && !slices.Contains(b.match, w.name) })
 }
 
 // bench returns the bench whose binary a way measures.
@@ -273,12 +287,16 @@ func measureQueueDrain(ctx context.Context, b *bench) error {
 			w.of = append(w.of, s)
 		}
 	}
-	hand := ways[0].of
-	if medianOf(ways[1].of, sample.getRate) > medianOf(hand, sample.getRate) {
-		hand = ways[1].of
+	var hand []sample // of the best one without leases; nil if none is measured
+	for _, w := range ways {
+		if (w.name == plainLoop || w.name == fusedLoop) && (hand == nil || medianOf(w.of, sample.getRate) > medianOf(hand, sample.getRate)) {
+			hand = w.of
+		}
 	}
-	b.note("queue, best by hand: program and PostgreSQL", "µs", collect(hand, sample.getBoth)...)
-	b.note("queue, best by hand: log", "B", collect(hand, sample.getLog)...)
+	if hand != nil {
+		b.note("queue, best by hand: program and PostgreSQL", "µs", collect(hand, sample.getBoth)...)
+		b.note("queue, best by hand: log", "B", collect(hand, sample.getLog)...)
+	}
 	var lines []line
 	for _, w := range ways {
 		lines = append(lines, line{w.as(), w.of, []string{ratio(w.of, hand)}})
