@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 
 	"procaas/engine/store"
@@ -30,28 +31,38 @@ select d.id, d.epoch from said d where (select count(*) from gone) < (select cou
 	and not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
 
 	// One walk through the index finds the tasks, and a hash table the refs. A join of rows takes
-	// longer. Ids that lie close together are one range of the index, which takes less time still.
-	endRange = "t.id between ($1::bigint[])[1] and ($1::bigint[])[cardinality($1::bigint[])]"
-	endList  = "t.id = any ($1::bigint[])"
-	endOurs  = ` and t.state in (1, 2)
-		and case when (t.id, t.epoch) in (select * from unnest($1::bigint[], $2::int[])) then true else false end`
+	// longer.
+	endList = `
+with gone as (
+	delete from tasks t where t.id = any ($1::bigint[]) and t.state in (1, 2)
+		and case when (t.id, t.epoch) in (select * from unnest($1::bigint[], $2::int[])) then true else false end` + endReturns
 
-	keepEnded = `
+	// Ids that lie close together are one range of the index, from the first one on. The place of an
+	// epoch says whose it is, which takes less time than a hash table. It is -1 for tasks of others.
+	endRange = `
+with gone as (
+	delete from tasks t where t.id between $1::bigint and $1::bigint + (cardinality($2::int[]) - 1) and t.state in (1, 2)
+		and t.epoch = ($2::int[])[t.id - $1::bigint + 1]` + endReturns + keepEnded + freeKeys + `
+select $1::bigint + (d.place - 1), d.epoch from unnest($2::int[]) with ordinality as d (epoch, place)
+where (select count(*) from gone) < $3::bigint and d.epoch >= 0
+	and not exists (select from gone g where g.id = $1::bigint + (d.place - 1) and g.epoch = d.epoch)`
+
+	endReturns = `
 	returning t.id, t.due, t.deadline, t.begun, t.epoch, t.type, t.key, t.worker
-), kept as (
+), `
+
+	keepEnded = `kept as (
 	insert into task_history (id, due, deadline, begun, epoch, type, key, worker)
 	select id, due, deadline, begun, epoch, type, key, worker from gone
-), ` + lostEnds
+), `
 
-	keepResults = `
-	returning t.id, t.due, t.deadline, t.begun, t.epoch, t.type, t.key, t.worker
-), kept as (
+	keepResults = `kept as (
 	insert into task_history (id, due, deadline, begun, epoch, type, key, worker, result)
 	select g.id, g.due, g.deadline, g.begun, g.epoch, g.type, g.key, g.worker, d.result
 	from gone g join unnest($1::bigint[], $3::bytea[]) as d (id, result) on d.id = g.id
-), ` + lostEnds
+), `
 
-	lostEnds = freeKeys + `
+	lostOfList = freeKeys + `
 select d.id, d.epoch from unnest($1::bigint[], $2::int[]) as d (id, epoch)
 where (select count(*) from gone) < cardinality($1::bigint[]) and not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
 
@@ -154,16 +165,7 @@ func (r *reporting) queue(b *pgx.Batch, report *Report) {
 		b.Queue(lockKeysOf, all)
 	}
 	if len(done) > 0 {
-		ids, epochs := columnsOf(done)
-		if len(report.Results) == 0 {
-			b.Queue(endTasks(ids, keepEnded), ids, epochs).Query(r.read)
-		} else {
-			results := make([][]byte, len(done))
-			for i, ref := range done {
-				results[i] = report.Results[ref]
-			}
-			b.Queue(endTasks(ids, keepResults), ids, epochs, results).Query(r.read)
-		}
+		r.end(b, done, report.Results)
 	}
 	if len(dead) > 0 {
 		r.bury(b, dead)
@@ -180,18 +182,45 @@ func (r *reporting) queue(b *pgx.Batch, report *Report) {
 	})
 }
 
-// endTasks returns the statement that completes the tasks with these ids, which are in order, and keeps them with their results or without.
-func endTasks(ids []int64, keep string) string {
-	which := endList
-	if last := len(ids) - 1; ids[last]-ids[0] < rangeShare*int64(len(ids)) {
-		which = endRange
+// end completes tasks, which are in the order of their ids, and keeps them with their results or without.
+func (r *reporting) end(b *pgx.Batch, done []Ref, results map[Ref]json.RawMessage) {
+	if epochs := epochsFrom(done); epochs != nil && len(results) == 0 {
+		b.Queue(endRange, done[0].ID, epochs, len(done)).Query(r.read)
+		return
 	}
-	return "with gone as (\n\tdelete from tasks t where " + which + endOurs + keep
+	ids, epochs := columnsOf(done)
+	if len(results) == 0 {
+		b.Queue(endList+keepEnded+lostOfList, ids, epochs).Query(r.read)
+		return
+	}
+	list := make([][]byte, len(done))
+	for i, ref := range done {
+		list[i] = results[ref]
+	}
+	b.Queue(endList+keepResults+lostOfList, ids, epochs, list).Query(r.read)
 }
 
 // rangeShare is how many ids a range may have for each task of a report, so that the report reads
 // all of them.
 const rangeShare = 2
+
+// epochsFrom returns an epoch for each id from the first task to the last, and -1 between tasks. It
+// returns nil if the ids lie too far apart, if two refs have one id, or if an epoch is none.
+func epochsFrom(done []Ref) []int32 {
+	first, last := done[0].ID, done[len(done)-1].ID
+	if first < 0 || last-first >= rangeShare*int64(len(done)) {
+		return nil
+	}
+	epochs := slices.Repeat([]int32{-1}, int(last-first)+1)
+	for _, ref := range done {
+		at := &epochs[ref.ID-first]
+		if *at >= 0 || ref.Epoch < 0 {
+			return nil
+		}
+		*at = int32(ref.Epoch)
+	}
+	return epochs
+}
 
 func columnsOf(refs []Ref) (ids []int64, epochs []int32) {
 	for _, ref := range refs {

@@ -15,19 +15,24 @@ import (
 
 // viewOfTask converts a task for replies, without a receipt, because readers get none.
 func viewOfTask(t *store.QueuedTask) remote.QueuedTask {
+	return viewWithID(t, strconv.FormatInt(t.ID, 10))
+}
+
+// viewWithID is viewOfTask for callers that have the number of the task as text.
+func viewWithID(t *store.QueuedTask, id string) remote.QueuedTask {
 	return remote.QueuedTask{
-		ID: strconv.FormatInt(t.ID, 10), Type: t.Type, State: string(t.State), Payload: t.Payload, Key: t.Key, Unique: t.Unique,
+		ID: id, Type: t.Type, State: string(t.State), Payload: t.Payload, Key: t.Key, Unique: t.Unique,
 		Priority: t.Priority, Attempt: t.Attempt(), Due: t.Due, Deadline: t.Deadline, Worker: t.Worker, Error: t.Error,
-		Timeout: t.Timeout.Seconds(), Until: given(t.Until), Ended: given(t.Ended),
+		Timeout: t.Timeout.Seconds(), Until: given(&t.Until), Ended: given(&t.Ended),
 	}
 }
 
 // given converts a time to one that replies omit if it is zero.
-func given(t time.Time) *time.Time {
+func given(t *time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return &t
+	return t
 }
 
 func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[remote.QueueStats], error) {
@@ -54,8 +59,8 @@ func (g *Group) tables(c *rest.Call, _ *rest.Nothing) (wire.Page[remote.QueueTab
 func viewOfStats(t *store.TaskTypeStats) remote.QueueStats {
 	q := remote.QueueStats{
 		Type: t.Type, Mode: string(t.Mode), Reason: t.Reason, Ready: t.Ready, Waiting: t.Waiting, Starting: t.Starting,
-		Running: t.Running, Scheduled: t.Scheduled, Failed: t.Failed, Oldest: given(t.Oldest), Lag: t.Lag.Seconds(),
-		Raised: t.Raised, RaisedAt: given(t.RaisedLast), Asked: given(t.Asked), AskedBy: t.AskedBy,
+		Running: t.Running, Scheduled: t.Scheduled, Failed: t.Failed, Oldest: given(&t.Oldest), Lag: t.Lag.Seconds(),
+		Raised: t.Raised, RaisedAt: given(&t.RaisedLast), Asked: given(&t.Asked), AskedBy: t.AskedBy,
 	}
 	for _, state := range t.Estimated {
 		q.Estimated = append(q.Estimated, string(state))

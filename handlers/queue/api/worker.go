@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,17 +30,20 @@ type receipt struct {
 }
 
 // receiptOf makes the receipt of an attempt.
-func receiptOf(t *store.QueuedTask) string {
-	return receipt{t.Ref(), t.Attempt(), t.Type}.String()
-}
+func receiptOf(t *store.QueuedTask) receipt { return receipt{t.Ref(), t.Attempt(), t.Type} }
 
-// String formats a receipt. The type comes last, because it may contain dots.
-func (r receipt) String() string {
-	b := make([]byte, 0, 48+len(r.taskType))
+// String formats a receipt.
+func (r receipt) String() string { return string(r.append(make([]byte, 0, usualReceipt))) }
+
+// usualReceipt is the length of most receipts in bytes, or more.
+const usualReceipt = 64
+
+// append appends a receipt as text. The type comes last, because it may contain dots.
+func (r receipt) append(b []byte) []byte {
 	b = append(strconv.AppendInt(b, r.ID, 10), '.')
 	b = append(strconv.AppendInt(b, int64(r.Epoch), 10), '.')
 	b = append(strconv.AppendInt(b, int64(r.attempt), 10), '.')
-	return string(append(b, r.taskType...))
+	return append(b, r.taskType...)
 }
 
 // parseReceipt parses a receipt. It only checks the form. The store knows whether the attempt still
@@ -163,12 +167,27 @@ func (g *Group) claim(c *rest.Call, in *claim) (out remote.Claimed, err error) {
 	}
 	g.wake(c.Context(), waiters)
 	tasks = g.needed(c.Context(), tasks)
-	out = remote.Claimed{Items: make([]remote.QueuedTask, len(tasks)), Lost: lostReceipts(done, lost)}
+	return remote.Claimed{Items: viewsOfClaim(tasks), Lost: lostReceipts(done, lost)}, nil
+}
+
+// viewsOfClaim converts tasks for the reply to a claim. A receipt begins with the id, and all of them share their memory, since there may
+// be a thousand.
+func viewsOfClaim(tasks []store.QueuedTask) []remote.QueuedTask {
+	receipts, ends := make([]byte, 0, usualReceipt*len(tasks)), make([]int, len(tasks))
 	for i := range tasks {
-		out.Items[i] = viewOfTask(&tasks[i])
-		out.Items[i].Receipt = receiptOf(&tasks[i])
+		receipts = receiptOf(&tasks[i]).append(receipts)
+		ends[i] = len(receipts)
 	}
-	return out, nil
+	all, begin := string(receipts), 0
+	views := make([]remote.QueuedTask, len(tasks))
+	for i, end := range ends {
+		text := all[begin:end]
+		begin = end
+		id, _, _ := strings.Cut(text, ".")
+		views[i] = viewWithID(&tasks[i], id)
+		views[i].Receipt = text
+	}
+	return views
 }
 
 // claimUntil claims tasks, and waits for some until a time. It does not poll if a hint would wake
@@ -220,17 +239,14 @@ func extend(w http.ResponseWriter, d time.Duration) {
 	_ = c.SetWriteDeadline(time.Now().Add(d))
 }
 
-// refsOf returns the refs of receipts, each once.
+// refsOf returns the refs of receipts in the order of their ids. Of several of one task, the first counts.
 func refsOf(receipts []receipt) []store.TaskRef {
-	refs := make([]store.TaskRef, 0, len(receipts))
-	seen := make(map[int64]bool, len(receipts))
-	for _, r := range receipts {
-		if !seen[r.ID] {
-			refs = append(refs, r.TaskRef)
-		}
-		seen[r.ID] = true
+	refs := make([]store.TaskRef, len(receipts))
+	for i, r := range receipts {
+		refs[i] = r.TaskRef
 	}
-	return refs
+	slices.SortStableFunc(refs, func(a, b store.TaskRef) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(refs, func(a, b store.TaskRef) bool { return a.ID == b.ID })
 }
 
 // lostReceipts returns the receipts whose attempts no longer hold, in order, as they were sent.

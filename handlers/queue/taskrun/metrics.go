@@ -86,17 +86,28 @@ func (m *measuredTasks) ExchangeTasks(ctx context.Context, r store.TaskReport,
 const taskGrace = time.Second
 
 func (m *measuredTasks) count(tasks []store.QueuedTask) {
-	if len(tasks) == 0 {
-		return
-	}
-	m.naming.Lock()
-	defer m.naming.Unlock()
-	for i := range tasks {
-		t := &tasks[i]
-		within := !t.Begun.After(t.Deadline.Add(taskGrace))
-		m.started.WithLabelValues(m.label(t.Type), strconv.FormatBool(within)).Inc()
+	for len(tasks) > 0 {
+		n := alike(tasks)
+		m.naming.Lock()
+		m.started.WithLabelValues(m.label(tasks[0].Type), strconv.FormatBool(isWithin(&tasks[0]))).Add(float64(n))
+		m.naming.Unlock()
+		tasks = tasks[n:]
 	}
 }
+
+// alike returns how many of the first tasks have the same labels, since a claim may take a thousand.
+func alike(tasks []store.QueuedTask) int {
+	first := &tasks[0]
+	for i := range tasks {
+		if t := &tasks[i]; t.Type != first.Type || isWithin(t) != isWithin(first) {
+			return i
+		}
+	}
+	return len(tasks)
+}
+
+// isWithin reports whether a task was taken within its tolerance.
+func isWithin(t *store.QueuedTask) bool { return !t.Begun.After(t.Deadline.Add(taskGrace)) }
 
 // otherTypes is the label of all types beyond the first ones.
 const otherTypes = "other types"
