@@ -184,7 +184,7 @@ const (
 	lockKeysOf = `select from (select flow, key from runs where id = any ($1::text[]) and ordered
 		union all select * from unnest($2::text[], $3::text[])) u, keys k
 	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])
-	order by u.flow collate "C", u.key collate "C" for no key update of k`
+	` + inOrder + ` for no key update of k`
 	lockRuns = `select id, version, node, flow, key, ordered, block, cancel, coalesce(move, '') from runs
 	where id = any ($1::text[]) order by seq + 0 for no key update`
 	readKeysOf = `select k.flow, k.key, k.state, k.shared, false, false, false from runs r, keys k
@@ -211,8 +211,10 @@ func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
 		}
 	}
 	k := &keyring{entries: map[keyName]*keyEntry{}}
-	flows, keys := t.queueNewKeys(k, emits)
-	if len(moving) > 0 || len(keys) > 0 {
+	switch flows, keys := k.add(emits); {
+	case len(keys) > 0:
+		t.queue(makeKeysOf, flows, keys, moving).Query(k.make)
+	case len(moving) > 0:
 		t.queue(lockKeysOf, moving, flows, keys)
 	}
 	t.queue(lockRuns, all).Query(w.read)

@@ -37,6 +37,7 @@ var words = strings.NewReplacer(
 	"{priority}", "(convert_from(event, 'UTF8')::json ->> 'priority')::bigint",
 	"{listens}", "listens",
 	// These allow an index that omits rows without a value.
+	"{aside}", "place in ('parked', 'held', 'blocked', 'deferred', 'failed')",
 	"{and any due}", "and due > '-infinity'", "{and any since}", "and since > '-infinity'",
 	"{place}", "coalesce(was, place)",
 	"{signs}", "leases", "{taken}", "state in (1, 2)",

@@ -111,16 +111,15 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	keys := t.queueKeys(in)
 	t.queueKept(keys, in)
 	at := t.readNode(node) // after the locks of keys: a run begins after the one before has ended
-	serving := t.queueServing(node)
 	if err := t.send(ctx); err != nil {
 		return err
 	}
 	if node != 0 && !at.live {
 		return store.ErrFenced
 	}
-	if *serving != "" {
+	if node != 0 && at.serving != "" {
 		for _, r := range in {
-			r.Bundle = model.VersionFor(*serving, r.Flow, r.Key)
+			r.Bundle = model.VersionFor(at.serving, r.Flow, r.Key)
 		}
 	}
 	again := leaveKnown(in, *news)
@@ -144,17 +143,6 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 // while it waited. Standbys ignore what it writes.
 const writeNothing = "select pg_logical_emit_message(true, 'procaas', '')"
 
-const findServing = "select serving from settings"
-
-// queueServing reads the versions that runs begin with that a node gets at once.
-func (t *tx) queueServing(node int64) *string {
-	serving := ""
-	if node != 0 {
-		t.queue(findServing).QueryRow(value(&serving))
-	}
-	return &serving
-}
-
 // reruns lists the audit records of events that rerun runs.
 func reruns(in []*intake) (records []store.Audited) {
 	for _, r := range in {
@@ -177,13 +165,14 @@ func (k *keyring) heard(in []*intake) *keySet {
 }
 
 const (
+	// All get one time, since each new time changes the index events_accepted.
 	insertEvents = `insert into events (source, id, run, hash, accepted)
-	select e.source, e.id, e.run, e.hash, clock_timestamp()
+	select e.source, e.id, e.run, e.hash, (select clock_timestamp())
 	from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as e (source, id, run, hash, at)
 	order by e.source, e.id, e.at
 	on conflict do nothing returning run`
 	insertEventsOfCell = `insert into events (source, id, run, hash, slot, accepted)
-	select e.source, e.id, e.run, e.hash, e.slot, clock_timestamp()
+	select e.source, e.id, e.run, e.hash, e.slot, (select clock_timestamp())
 	from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int[]) with ordinality as e (source, id, run, hash, slot, at)
 	order by e.source, e.id, e.at
 	on conflict do nothing returning run`

@@ -62,19 +62,20 @@ func (k *keyring) unused() (flows, keys []string) {
 	return flows, keys
 }
 
-// isOlder leaves out the keys that this transaction has created. Nobody else sees them, and they have no runs, so there is nothing to lock
-// or to read.
-const isOlder = "k.xmin is distinct from pg_current_xact_id_if_assigned()::xid"
-
 const (
 	// Every transaction locks keys in this order, so there is no deadlock.
-	insertKeys = `insert into keys (flow, key)
-	select distinct k.flow, k.key from unnest($1::text[], $2::text[]) as k (flow, key) order by 1, 2
-	on conflict do nothing returning flow, key`
+	inOrder  = `order by u.flow collate "C", u.key collate "C"`
 	lockKeys = `select from unnest($1::text[], $2::text[]) as u (flow, key), keys k
-	where k.flow = any (array[u.flow]) and k.key = any (array[u.key]) and ` + isOlder + `
-	order by u.flow collate "C", u.key collate "C" for no key update of k`
-	// A separate statement, so that it sees what was committed while lockKeys waited.
+	where k.flow = any (array[u.flow]) and k.key = any (array[u.key]) ` + inOrder + ` for no key update of k`
+	// makeKeys locks the keys that exist, and returns those that it has made. An update whose condition is false still locks its row.
+	makeKeys = insertKeys + `(select * from unnest($1::text[], $2::text[])) u (flow, key)` + lockOld
+	// makeKeysOf also locks the keys of runs.
+	makeKeysOf = insertKeys + `(select * from unnest($1::text[], $2::text[])
+		union all select flow, key from runs where id = any ($3::text[]) and ordered) u (flow, key)` + lockOld
+	insertKeys = `insert into keys (flow, key) select distinct on (u.flow collate "C", u.key collate "C") u.flow, u.key from `
+	lockOld    = ` ` + inOrder + ` on conflict (flow, key) do update set state = keys.state where false returning flow, key`
+	// A separate statement, so that it sees what was committed while makeKeys waited. It leaves out the keys that this transaction has
+	// made: nobody else sees them, and they have no runs.
 	readKeys = `select k.flow, k.key, k.state, k.shared,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
 		and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked') offset 0) as busy,
@@ -83,36 +84,35 @@ const (
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
 		and ordered and place = 'parked' and awaits is not null offset 0) as listens
 	from unnest($1::text[], $2::text[]) as u (flow, key), keys k where k.flow = any (array[u.flow]) and k.key = any (array[u.key])
-	and ` + isOlder
+	and k.xmin is distinct from pg_current_xact_id_if_assigned()::xid`
 	deleteKeys = `delete from keys k using unnest($1::text[], $2::text[]) as u (flow, key)
 	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])`
 )
 
-// queueKeys creates, locks and reads the entities of events. After send, the keyring is filled.
+// queueKeys makes, locks and reads the entities of events. After send, the keyring is filled.
 func (t *tx) queueKeys(in []*intake) *keyring {
 	k := &keyring{entries: map[keyName]*keyEntry{}}
-	flows, keys := t.queueNewKeys(k, in)
-	if len(keys) > 0 {
-		t.queue(lockKeys, flows, keys)
+	if flows, keys := k.add(in); len(keys) > 0 {
+		t.queue(makeKeys, flows, keys).Query(k.make)
 		t.queue(readKeys, flows, keys).Query(k.read)
 	}
 	return k
 }
 
-// queueNewKeys creates the missing entities of events, and returns their names.
-func (t *tx) queueNewKeys(k *keyring, in []*intake) (flows, keys []string) {
+// add adds the entities of events, and returns their names.
+func (k *keyring) add(in []*intake) (flows, keys []string) {
 	for _, r := range in {
 		if name := (keyName{r.Flow, r.Key}); r.Ordered && k.entries[name] == nil {
 			k.entries[name] = &keyEntry{}
 			flows, keys = append(flows, r.Flow), append(keys, r.Key)
 		}
 	}
-	if len(keys) > 0 {
-		t.queue(insertKeys, flows, keys).Query(rows(&k.created, func(r pgx.CollectableRow) (n keyName, err error) {
-			return n, r.Scan(&n.flow, &n.key)
-		}))
-	}
 	return flows, keys
+}
+
+// make takes the rows of makeKeys.
+func (k *keyring) make(r pgx.Rows) error {
+	return rows(&k.created, func(r pgx.CollectableRow) (n keyName, err error) { return n, r.Scan(&n.flow, &n.key) })(r)
 }
 
 const readKept = `select u.flow, u.key, k.n, k.bytes from unnest($1::text[], $2::text[]) as u (flow, key),

@@ -152,14 +152,15 @@ func (t *tx) tryLock(ctx context.Context, l singleLock) (mine bool, err error) {
 // readNode returns the time and whether a node may write. It is a separate statement after the
 // lock, so that it sees what a takeover has committed.
 const (
-	readNode = "select clock_timestamp(), exists (select from nodes where node = $1 and gone is null)"
+	readNode = "select clock_timestamp(), exists (select from nodes where node = $1 and gone is null), serving from settings"
 	isLive   = "select exists (select from nodes where node = $1 and gone is null)"
 )
 
 // An instant is the database's time and the state of the node at the start of a transaction.
 type instant struct {
-	now  time.Time
-	live bool
+	now     time.Time
+	live    bool
+	serving string // the versions that runs begin with; empty for that of the node
 }
 
 // asNode begins a transaction that writes for a node. Read the instant after send.
@@ -171,7 +172,7 @@ func (t *tx) asNode(node int64) *instant {
 // readNode reads the clock, and the state of a locked node.
 func (t *tx) readNode(node int64) *instant {
 	var c instant
-	t.queue(readNode, node).QueryRow(value(&c.now, &c.live))
+	t.queue(readNode, node).QueryRow(value(&c.now, &c.live, &c.serving))
 	return &c
 }
 

@@ -71,6 +71,11 @@ func (t *tx) change(node int64, c model.Change, emits [][]byte) (refused, err er
 			return nil, t.emit(c.Emit, emits)
 		}
 	}
+	if c.Alone && c.IsPlainEnd() {
+		if ended, err := t.endAlone(node, &c); err != nil || ended {
+			return nil, err
+		}
+	}
 	r, found, err := t.find(c.Run)
 	if err != nil {
 		return nil, err

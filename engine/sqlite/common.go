@@ -34,6 +34,7 @@ var words = strings.NewReplacer(
 	"{priority}", "event ->> 'priority'",
 	"{listens}", "awaits is not null",
 	"{and any due}", "", "{and any since}", "",
+	"{aside}", "(place = 'parked' or place = 'held' or place = 'blocked' or place = 'deferred' or place = 'failed')", // as in runs_aside
 	"{place}", "place",
 	"{signs}", "nodes", "{taken}", "place in ('starting', 'running')",
 	"{current}", "select hash from definition",

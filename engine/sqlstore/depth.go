@@ -14,7 +14,7 @@ const (
 	union all select count(*), min(due) from runs where place in ('queued', 'deferred') {and any due}
 	union all select count(*), cast(null as {time}) from runs where place = 'scheduled' {and any due}`
 	readAside = `select pipeline, place, cause, {listens}, count(*), min(since) from runs
-	where place in ('parked', 'held', 'blocked', 'deferred', 'failed') {and any since}
+	where {aside} {and any since}
 	group by pipeline, place, cause, {listens}
 	union all select flow, 'scheduled', '', 1 = 0, count(*), min(since) from runs
 	where place = 'scheduled' and error_class = 'kept' {and any since} group by flow`
