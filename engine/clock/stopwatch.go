@@ -2,19 +2,22 @@ package clock
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
 )
 
-// A stopwatch is a context with a timeout whose time can be stopped. Each call makes one, so it needs
-// no other context below it, and no channel unless somebody asks for it.
+// A stopwatch is a context with a timeout whose time can be stopped, or without a timeout. A run has one for
+// its calls, and each call another one inside it. So it makes no channel unless somebody asks for it, and one
+// that is directly inside another is only an entry in its list.
 type stopwatch struct {
 	context.Context            // the one around it
-	outer           *stopwatch // nil for none
+	outer           *stopwatch // the next stopwatch around it; nil for none
+	at              int        // its place in the list of outer, whose lock guards it
 
-	mu      sync.Mutex // guards the following
-	timer   *time.Timer
+	mu      sync.Mutex    // guards the following
+	timer   *time.Timer   // nil without a timeout
 	end     time.Time     // when the time runs out
 	left    time.Duration // while it is stopped
 	stopped int           // how often it was stopped
@@ -22,8 +25,12 @@ type stopwatch struct {
 	err    error         // why it has ended; nil before
 	done   chan struct{} // closed when it has ended; nil until somebody asks
 	after  []*ender      // called when it ends
-	one    [1]*ender     // memory for after, since most have one
-	unlink func() bool   // stops waiting for the end of the context around it
+	inner  []*stopwatch  // directly inside it; they end when it ends
+	unlink func() bool   // stops waiting for the end of the context around it; nil directly inside outer
+
+	// Memory for the lists, since most have one entry.
+	oneAfter [1]*ender
+	oneInner [1]*stopwatch
 }
 
 // An ender is called when a stopwatch ends.
@@ -34,38 +41,100 @@ type ender struct {
 
 type stopwatchKey struct{}
 
-func newStopwatch(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	s := &stopwatch{Context: ctx, end: time.Now().Add(d)}
-	s.after = s.one[:0]
+// forever is the timeout of a stopwatch that has none.
+const forever time.Duration = math.MaxInt64
+
+func newStopwatch(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	s := &stopwatch{Context: ctx}
+	s.after, s.inner = s.oneAfter[:0], s.oneInner[:0]
 	s.outer, _ = ctx.Value(stopwatchKey{}).(*stopwatch)
+	if err := s.start(timeout); err != nil {
+		s.over(err)
+	}
+	return s, s.cancel
+}
+
+// start starts the time, and lets it end with the context around it. The error says that this one has ended.
+func (s *stopwatch) start(timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unlink = context.AfterFunc(ctx, s.follow)
-	s.timer = time.AfterFunc(d, s.expire)
-	return s, s.cancel
+	if timeout != forever {
+		s.end = time.Now().Add(timeout)
+		s.timer = time.AfterFunc(timeout, s.expire)
+	}
+	// Between two stopwatches there may be contexts that only add values.
+	if s.outer != nil && (s.Context == s.outer || s.Context.Done() == s.outer.Done()) {
+		return s.outer.add(s)
+	}
+	s.unlink = context.AfterFunc(s.Context, s.follow)
+	return nil
+}
+
+// add adds a stopwatch that ends with this one. The error says that this one has ended.
+func (s *stopwatch) add(inner *stopwatch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		inner.at = len(s.inner)
+		s.inner = append(s.inner, inner)
+	}
+	return s.err
+}
+
+// remove removes a stopwatch that has ended, if it is in the list.
+func (s *stopwatch) remove(inner *stopwatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := inner.at; at < len(s.inner) && s.inner[at] == inner {
+		last := len(s.inner) - 1
+		s.inner[at] = s.inner[last]
+		s.inner[at].at = at
+		s.inner[last] = nil
+		s.inner = s.inner[:last]
+	}
 }
 
 func (s *stopwatch) expire() { s.over(context.DeadlineExceeded) }
 func (s *stopwatch) follow() { s.over(s.Context.Err()) }
 func (s *stopwatch) cancel() { s.over(context.Canceled) }
 
-// over ends the context, unless it has ended.
+// over ends the context, unless it has ended. The locks of two stopwatches are taken from the inner one to the outer one, so those
+// inside end without the lock of this one.
 func (s *stopwatch) over(err error) {
+	inner, ok := s.finish(err)
+	if !ok {
+		return
+	}
+	for _, i := range inner {
+		i.over(err)
+	}
+	if s.unlink != nil {
+		s.unlink()
+	} else if s.outer != nil {
+		s.outer.remove(s)
+	}
+}
+
+// finish ends the context for those who look at it, and returns the stopwatches inside it. ok is false if it has ended before.
+func (s *stopwatch) finish(err error) (inner []*stopwatch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		return
+		return nil, false
 	}
 	s.err = err
-	s.timer.Stop()
-	s.unlink()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	if s.done != nil {
 		close(s.done)
 	}
 	for _, e := range s.after {
 		go e.f()
 	}
-	s.after = nil
+	inner = s.inner
+	s.after, s.inner = nil, nil
+	return inner, true
 }
 
 // Suspend stops the time of all timeouts of a call, until the returned function is called. A call that
@@ -86,7 +155,7 @@ func (s *stopwatch) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped++
-	if s.stopped == 1 {
+	if s.stopped == 1 && s.timer != nil {
 		s.timer.Stop()
 		s.left = time.Until(s.end)
 	}
@@ -96,7 +165,7 @@ func (s *stopwatch) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped--
-	if s.stopped == 0 && s.err == nil {
+	if s.stopped == 0 && s.err == nil && s.timer != nil {
 		s.end = time.Now().Add(s.left)
 		s.timer.Reset(s.left)
 	}
@@ -108,7 +177,7 @@ func (s *stopwatch) Deadline() (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.stopped > 0:
+	case s.stopped > 0 || s.timer == nil:
 		return outer, limited
 	case limited && outer.Before(s.end):
 		return outer, true

@@ -3,6 +3,7 @@ package clock_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,4 +99,83 @@ func TestTheEndOfACallIsToldOnce(t *testing.T) {
 			cancelBelow()
 		}
 	})
+}
+
+// The end of a run ends its calls, also those whose context has values, and those that begin afterwards. A call that has
+// ended is forgotten, and the others still hear of the end.
+func TestTheEndOfARunEndsItsCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		calls, over := clock.WithCancel(t.Context())
+		if _, limited := calls.Deadline(); limited {
+			t.Error("want no deadline of a run")
+		}
+		resume := clock.Suspend(calls)
+		resume()
+		var open []context.Context
+		var ended []context.CancelFunc
+		for i := range 6 {
+			around := calls
+			if i%2 == 0 {
+				around = context.WithValue(calls, key{}, i)
+			}
+			call, cancel := clock.WithTimeout(around, time.Minute)
+			inside, cancelInside := clock.WithTimeout(call, time.Hour)
+			defer cancelInside()
+			if i%3 == 0 {
+				ended = append(ended, cancel)
+				continue
+			}
+			defer cancel()
+			open = append(open, call, inside)
+		}
+		for _, end := range ended {
+			end()
+		}
+		told := 0
+		context.AfterFunc(open[1], func() { told++ })
+		for _, ctx := range open {
+			if ctx.Err() != nil {
+				t.Errorf("want the call open, have %v", ctx.Err())
+			}
+		}
+		over()
+		over()
+		synctest.Wait()
+		late, cancelLate := clock.WithTimeout(calls, time.Minute)
+		defer cancelLate()
+		for _, ctx := range append(open, late) {
+			<-ctx.Done()
+			if !errors.Is(ctx.Err(), context.Canceled) {
+				t.Errorf("want the call cancelled, have %v", ctx.Err())
+			}
+		}
+		if told != 1 {
+			t.Errorf("want the end told once, have %d", told)
+		}
+	})
+}
+
+// Calls of one run begin and end at once, while the run ends.
+func TestCallsBeginAndEndWhileTheirRunEnds(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		calls, over := clock.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				call, cancel := clock.WithTimeout(calls, time.Minute)
+				inside, cancelInside := clock.WithTimeout(call, time.Minute)
+				cancel()
+				<-inside.Done()
+				cancelInside()
+				waits, cancelWaits := clock.WithTimeout(calls, time.Minute)
+				defer cancelWaits()
+				<-waits.Done()
+			})
+		}
+		all.Go(over)
+		all.Wait()
+	}
 }

@@ -37,6 +37,11 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	return &pacedContext{Context: inner, pace: v.pace, limited: true, end: end}, cancel
 }
 
+// WithCancel is [context.WithCancel] for the calls of a run. Timeouts of [WithTimeout] cost less inside it.
+func WithCancel(ctx context.Context) (context.Context, context.CancelFunc) {
+	return newStopwatch(ctx, forever)
+}
+
 // Passed returns how much time has passed in a call in virtual time, otherwise 0.
 func Passed(ctx context.Context) time.Duration {
 	if v, ok := ctx.Value(paceKey{}).(*pacedContext); ok {
@@ -88,6 +93,9 @@ func (c *pacedContext) Err() error {
 	}
 	return c.Context.Err()
 }
+
+// AfterFunc is [context.AfterFunc] for the context around it, so that contexts below need no goroutine.
+func (c *pacedContext) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
 
 // Value implements [context.Context].
 func (c *pacedContext) Value(key any) any {

@@ -8,6 +8,7 @@ import (
 
 	"procaas/engine/budget"
 	"procaas/engine/canary"
+	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/definitions"
 	"procaas/engine/guard"
@@ -80,7 +81,7 @@ func newJob(n *node, c *store.Claimed) *job {
 		log:   lazyLog(n.log, func() []slog.Attr { return []slog.Attr{slog.String("run", c.ID), slog.String("key", c.Key)} }),
 		trace: tracing.New(n.d.Tracer, c),
 	}
-	j.calls, j.stopCalls = context.WithCancel(n.calls)
+	j.calls, j.stopCalls = clock.WithCancel(n.calls)
 	j.pass.Age = c.Accepted
 	if c.Event.At.After(j.pass.Age) {
 		j.pass.Age = c.Event.At
