@@ -46,6 +46,7 @@ type Pass struct {
 	Multiplies bool              // it has started a run in its loop, so each further one multiplies it
 	Tokens     Tokens            // of limits by value; nil if there are none
 	places     map[string]*place // by [core.Attempt.Ref]
+	spare      *place            // the last one that was returned, for the next call; nil for none
 	tokens     map[string]*token // that no call has used yet, by [core.Attempt.Ref]
 	slack      int               // how often a call could not start because its token was too old
 }
@@ -74,7 +75,9 @@ func (p *Pass) at(ref string) *place {
 	}
 	pl := p.places[ref]
 	if pl == nil {
-		pl = &place{}
+		if pl, p.spare = p.spare, nil; pl == nil {
+			pl = &place{}
+		}
 		p.places[ref] = pl
 	}
 	return pl
@@ -105,7 +108,14 @@ func (p *Pass) LeaveAll(path string, now time.Time) {
 // End returns the places of a call that has ended. It reports whether the call was a probe of its
 // service.
 func (p *Pass) End(ref string, end CallEnd, now time.Time) (probe bool) {
-	return p.Take(ref).End(end, now)
+	pl := p.Take(ref)
+	if pl == nil {
+		return false
+	}
+	probe = pl.End(end, now)
+	*pl = place{}
+	p.spare = pl
+	return probe
 }
 
 // Take removes the place of a call from the pass, so that the call may outlive the run.

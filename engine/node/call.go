@@ -58,14 +58,16 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	if j.trace != nil {
 		ctx, span = j.trace.Attempt(ctx, t)
 	}
-	trace := j.trace.Exported()
-	var sent atomic.Int64
-	began := time.Now()
-	result, err := j.n.d.Call(ctx, &Call{
-		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, Log: j.ofCall(t), TimeLeft: left,
+	c := &counted{Call: Call{
+		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, TimeLeft: left,
 		Now:         since(j.n.d.Clock.Latest(), t.Begun),
-		TraceParent: span.Parent, TraceState: span.State, Reserve: reserving(calls, mem), Sent: func(bytes int64) { sent.Add(bytes) },
-	})
+		TraceParent: span.Parent, TraceState: span.State, Reserve: reserving(calls, mem),
+	}}
+	c.log = lazyHandler{j.log.Handler(), (*attemptLog)(t)}
+	c.Log, c.Sent = slog.New(&c.log), c.count
+	trace := j.trace.Exported()
+	began := time.Now()
+	result, err := j.n.d.Call(ctx, &c.Call)
 	if err == nil {
 		err = j.checkResult(ctx, t, result, &span)
 	}
@@ -73,32 +75,48 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	span.End(result, err, err != nil && calls.Err() != nil)
 	if err != nil {
 		if calls.Err() != nil {
-			return &ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}, mem, nil} // interrupted
+			return &ended{ref: t.Ref(), outcome: core.Outcome{Err: err}, end: guard.CallEnd{Verdict: guard.CallMute}, mem: mem} // interrupted
 		}
-		j.ofCall(t).Debug("attempt failed", "error", err)
+		c.Log.Debug("attempt failed", "error", err)
 	}
-	j.n.d.Stats.Called(t.Step.Path, now.Sub(began), sent.Load(), int64(mem.Has()), j.n.d.Clock.Now())
+	e := &ended{ref: t.Ref(), outcome: core.Outcome{Result: result, Err: err}, end: guard.EndOf(t.Step, err, now.Sub(began)), mem: mem}
+	e.at, e.took, e.trace = now, now.Sub(began), trace
+	j.n.d.Stats.Called(t.Step.Path, e.took, c.sent.Load(), int64(mem.Has()), j.n.d.Clock.Now())
 	if !t.Verify { // a verification says nothing about the handler's own calls
-		if t.Beside {
-			seen.Ended(err, now.Sub(began), now, trace) // the run does not hear of it
+		switch {
+		case t.Beside:
+			seen.Ended(err, e.took, now, e.trace) // the run does not hear of it
+		case result.Again == "":
+			e.handler = seen
 		}
 		if j.def.Counted[t.Step] && !j.isOnTrial() {
-			j.n.d.Degrader.Count(t.Step, err, now.Sub(began), j.n.d.Clock.Now())
+			j.n.d.Degrader.Count(t.Step, err, e.took, j.n.d.Clock.Now())
 		}
 	}
 	if j.watch != nil && t.Attempt == 1 && t.Item <= 1 && !t.Verify {
 		j.n.d.Degrader.Tally(j.watch.Tried(t.Step.Path, err == nil, j.n.d.Clock.Now()))
 	}
-	e := &ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began)), mem, nil}
-	if !t.Verify && !t.Beside && result.Again == "" {
-		e.count = func(refused string) {
-			if err == nil && refused != "" {
-				err = errors.New(refused)
-			}
-			seen.Ended(err, now.Sub(began), now, trace)
-		}
-	}
 	return e
+}
+
+// A counted call counts what it sends.
+type counted struct {
+	Call
+	log  lazyHandler // of Call.Log
+	sent atomic.Int64
+}
+
+func (c *counted) count(bytes int64) { c.sent.Add(bytes) }
+
+// An attemptLog has the attributes of log records of a call.
+type attemptLog core.Attempt
+
+func (t *attemptLog) attrs() []slog.Attr {
+	attrs := []slog.Attr{slog.String("path", t.Step.Path)}
+	if t.Item > 0 {
+		attrs = append(attrs, slog.Int("item", t.Item-1))
+	}
+	return append(attrs, slog.Int("attempt", t.Attempt))
 }
 
 // isOnTrial reports whether the run has a version that a share of the keys tries. Its calls say
@@ -156,16 +174,26 @@ type ended struct {
 	end     guard.CallEnd
 	mem     *budget.Holder // of the reply, until the run has it
 
-	// count counts the attempt in the figures of its handler, when the run has taken its outcome or refused it. It is nil
-	// for what is no attempt of its own.
-	count func(refused string)
+	// For the figures of the handler.
+
+	handler interface { // its statistics; nil for what is no attempt of its own
+		Ended(err error, took time.Duration, now time.Time, trace string)
+	}
+	at    time.Time
+	took  time.Duration
+	trace string // id; empty if none is exported
 }
 
-// counts calls count, if there is one.
+// counts counts the attempt in the figures of its handler, when the run has taken its outcome or refused it.
 func (e *ended) counts(refused string) {
-	if e.count != nil {
-		e.count(refused)
+	if e.handler == nil {
+		return
 	}
+	err := e.outcome.Err
+	if err == nil && refused != "" {
+		err = errors.New(refused)
+	}
+	e.handler.Ended(err, e.took, e.at, e.trace)
 }
 
 // start starts calls. It returns false if the node may start none.

@@ -51,19 +51,19 @@ func (c *committer) Write(changes []model.Change) []error { return c.write(chang
 // ErrCancelled, ErrFenced, and the store's refusal of this change.
 func (c *committer) commit(change model.Change) error {
 	began := time.Now()
-	errs, err := c.shared.Call(c.ctx, []model.Change{change})
+	refused, err := c.shared.CallOne(c.ctx, change)
 	if err != nil {
 		return err
 	}
-	if mayPass(errs[0]) {
-		if errs, err = c.commitAgain(change); err != nil {
+	if mayPass(refused) {
+		if refused, err = c.commitAgain(change); err != nil {
 			return err
 		}
 	}
-	if errs[0] == nil {
+	if refused == nil {
 		c.metrics.Checkpoint.Observe(time.Since(began).Seconds())
 	}
-	return errs[0]
+	return refused
 }
 
 // damagedAgain is how often a change of a damaged row is tried, since each try spoils a transaction
@@ -78,7 +78,7 @@ func mayPass(err error) bool { return errors.Is(err, store.ErrAway) || errors.Is
 
 // commitAgain retries a change until the store accepts it, for example until the cell of the run
 // can be reached or there is room for the change. Other changes do not wait for it.
-func (c *committer) commitAgain(change model.Change) (errs []error, err error) {
+func (c *committer) commitAgain(change model.Change) (refused, err error) {
 	backoff := 10 * time.Millisecond
 	for {
 		c.metrics.Failed("commit")
@@ -88,14 +88,15 @@ func (c *committer) commitAgain(change model.Change) (errs []error, err error) {
 		if backoff < clock.MaxBackoff {
 			backoff *= 2
 		}
-		if errs, err = c.shared.Call(c.ctx, []model.Change{change}); err != nil {
+		if refused, err = c.shared.CallOne(c.ctx, change); err != nil {
 			return nil, err
 		}
-		if !mayPass(errs[0]) {
+		if !mayPass(refused) {
+			errs := []error{refused}
 			c.settle([]model.Change{change}, errs)
-			return errs, nil
+			return errs[0], nil
 		}
-		if errors.Is(errs[0], store.ErrDamaged) && backoff < damagedAgain {
+		if errors.Is(refused, store.ErrDamaged) && backoff < damagedAgain {
 			backoff = damagedAgain
 			c.stuck.Add(1)
 			defer c.stuck.Add(-1)

@@ -27,6 +27,9 @@ type turn struct {
 	rings   time.Time   // when the timer fires; zero when it is not set
 }
 
+// A ringer is called when the timer of a turn fires.
+type ringer interface{ ring() }
+
 // stir tells the run to look again. The caller must drive the run when it returns true.
 func (t *turn) stir() (drive bool) {
 	t.mu.Lock()
@@ -54,11 +57,11 @@ func (t *turn) collect() (calls []*ended, stirred bool) {
 	return calls, stirred
 }
 
-// rest gives the turn up until news comes, and lets ring fire after a delay if one is set. It
+// rest gives the turn up until news comes, and rings after a delay if one is set. It
 // returns false when news is there already: then the caller still has the turn. A timer that was
 // set for an earlier time is left alone, since a run that is stirred too early only looks once
 // more.
-func (t *turn) rest(delay time.Duration, set bool, ring func()) bool {
+func (t *turn) rest(delay time.Duration, set bool, r ringer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stirred || len(t.ended) > 0 {
@@ -71,7 +74,7 @@ func (t *turn) rest(delay time.Duration, set bool, ring func()) bool {
 	at := time.Now().Add(delay)
 	switch {
 	case t.timer == nil:
-		t.timer = time.AfterFunc(delay, ring)
+		t.timer = time.AfterFunc(delay, r.ring)
 	case t.rings.IsZero() || at.Before(t.rings):
 		t.timer.Reset(delay)
 	default:
@@ -136,7 +139,7 @@ func (j *job) on() (own *core.Attempt) {
 	for j.round() {
 		own, j.own = j.own, nil
 		delay, set := j.rests()
-		if j.turn.rest(delay, set, j.ring) {
+		if j.turn.rest(delay, set, j) {
 			return own
 		}
 		if own != nil {

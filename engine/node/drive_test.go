@@ -65,18 +65,22 @@ func TestOneGoroutineDrivesARunAndHearsAllNews(t *testing.T) {
 	}
 }
 
+type ringFunc func()
+
+func (f ringFunc) ring() { f() }
+
 func TestATimerStirsARunThatRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var turn turn
 		began, rung := time.Now(), []time.Duration{}
-		ring := func() {
+		ring := ringFunc(func() {
 			turn.rang()
 			if turn.stir() {
 				rung = append(rung, time.Since(began))
 				turn.collect()
 			}
-		}
+		})
 		rest := func(delay time.Duration) {
 			turn.collect()
 			if !turn.rest(delay, true, ring) {

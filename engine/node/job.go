@@ -78,7 +78,7 @@ type job struct {
 func newJob(n *node, c *store.Claimed) *job {
 	j := &job{
 		n: n, claimed: c, version: c.Version, came: time.Now(), turn: turn{taken: true},
-		log:   lazyLog(n.log, func() []slog.Attr { return []slog.Attr{slog.String("run", c.ID), slog.String("key", c.Key)} }),
+		log:   slog.New(&lazyHandler{n.log.Handler(), (*runLog)(c)}),
 		trace: tracing.New(n.d.Tracer, c),
 	}
 	j.calls, j.stopCalls = clock.WithCancel(n.calls)
@@ -107,15 +107,11 @@ func (j *job) at(path string) *slog.Logger {
 	return j.log.With("path", path)
 }
 
-// ofCall returns the log for a call.
-func (j *job) ofCall(t *core.Attempt) *slog.Logger {
-	return lazyLog(j.log, func() []slog.Attr {
-		attrs := []slog.Attr{slog.String("path", t.Step.Path)}
-		if t.Item > 0 {
-			attrs = append(attrs, slog.Int("item", t.Item-1))
-		}
-		return append(attrs, slog.Int("attempt", t.Attempt))
-	})
+// A runLog has the attributes of log records of a run.
+type runLog store.Claimed
+
+func (c *runLog) attrs() []slog.Attr {
+	return []slog.Attr{slog.String("run", c.ID), slog.String("key", c.Key)}
 }
 
 // cancel asks the run to end. It may be called several times.

@@ -9,15 +9,10 @@ import (
 // for their attributes.
 type lazyHandler struct {
 	slog.Handler
-	names func() []slog.Attr
+	of interface{ attrs() []slog.Attr } // of the run or the call
 }
 
-// lazyLog returns a log that adds attributes when it writes a record.
-func lazyLog(l *slog.Logger, names func() []slog.Attr) *slog.Logger {
-	return slog.New(&lazyHandler{l.Handler(), names})
-}
-
-func (h *lazyHandler) named() slog.Handler { return h.Handler.WithAttrs(h.names()) }
+func (h *lazyHandler) named() slog.Handler { return h.Handler.WithAttrs(h.of.attrs()) }
 
 // Handle implements [slog.Handler].
 func (h *lazyHandler) Handle(ctx context.Context, r slog.Record) error {

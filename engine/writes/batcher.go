@@ -27,6 +27,8 @@ type Batcher[T, R any] struct {
 	waiting int           // items in the queue
 	calls   []*call[T, R] // in flight, oldest first
 	usual   time.Duration // typical duration of a call
+
+	spare sync.Pool // tickets that nobody has any more
 }
 
 // Shared makes the shared calls of a [Batcher].
@@ -46,6 +48,7 @@ type ticket[T, R any] struct {
 	ctx   context.Context // of the caller
 	items []T
 	end   chan outcome[R] // has room for the first outcome; later ones are not sent
+	one   [1]T            // memory for items
 }
 
 // An outcome is what a caller gets.
@@ -76,20 +79,53 @@ func (b *Batcher[T, R]) Call(ctx context.Context, items []T) ([]R, error) {
 	return results, nil
 }
 
+// CallOne is Call for one item.
+func (b *Batcher[T, R]) CallOne(ctx context.Context, item T) (result R, err error) {
+	t := b.ticket(ctx)
+	t.one[0] = item
+	t.items = t.one[:]
+	results, err := b.await(t)
+	if err != nil {
+		return result, err
+	}
+	return results[0], nil
+}
+
 func (b *Batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
-	t := &ticket[T, R]{ctx: ctx, items: items, end: make(chan outcome[R], 1)}
+	t := b.ticket(ctx)
+	t.items = items
+	return b.await(t)
+}
+
+// ticket returns a ticket without items.
+func (b *Batcher[T, R]) ticket(ctx context.Context) *ticket[T, R] {
+	t, ok := b.spare.Get().(*ticket[T, R])
+	if !ok {
+		t = &ticket[T, R]{end: make(chan outcome[R], 1)}
+	}
+	t.ctx = ctx
+	return t
+}
+
+// await queues a ticket and waits for its outcome. Results come from the call that has taken the ticket, and are its last
+// use. After an error, a call may still have it.
+func (b *Batcher[T, R]) await(t *ticket[T, R]) ([]R, error) {
 	b.mu.Lock()
 	b.queue = append(b.queue, t)
-	b.waiting += len(items)
+	b.waiting += len(t.items)
 	b.promote()
 	b.mu.Unlock()
 
 	select {
 	case o := <-t.end:
+		if o.err == nil {
+			*t = ticket[T, R]{end: t.end}
+			b.spare.Put(t)
+		}
 		return o.results, o.err
-	case <-ctx.Done():
+	case <-t.ctx.Done():
 		b.leave(t)
-		return nil, context.Cause(ctx)
+		return nil, context.Cause(t.ctx)
 	}
 }
 

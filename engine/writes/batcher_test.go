@@ -189,3 +189,41 @@ func TestHealthReleasesCallersOfAWriteThatHangs(t *testing.T) {
 type waiting func(error)
 
 func (w waiting) Release(err error) { w(err) }
+
+// A caller that others have answered leaves its ticket to a call that goes on. Nobody else may get the result of that call.
+func TestBatcherGivesResultsToNobodyElse(t *testing.T) {
+	t.Parallel()
+	why := errors.New("the store hangs")
+	b := &Batcher[int, int]{Most: 4, Lanes: 2, Shared: write(func(items []int) []int {
+		out := make([]int, len(items))
+		for i, n := range items {
+			runtime.Gosched()
+			out[i] = -n
+		}
+		return out
+	})}
+	var callers sync.WaitGroup
+	var written, released atomic.Int64
+	for caller := range 8 {
+		callers.Go(func() {
+			for i := range 2000 {
+				n := caller*10_000 + i
+				switch have, err := b.CallOne(t.Context(), n); {
+				case err == nil && have == -n:
+					written.Add(1)
+				case errors.Is(err, why):
+					released.Add(1)
+				default:
+					t.Errorf("want %d or the error, have %d and %v", -n, have, err)
+				}
+				if i%3 == 0 {
+					b.Release(why)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if written.Load() == 0 || released.Load() == 0 {
+		t.Errorf("want calls with both outcomes, have %d results and %d errors", written.Load(), released.Load())
+	}
+}
