@@ -22,17 +22,21 @@ import (
 // maxReply is the largest accepted response body in bytes, unless the handler sets its own bound.
 const maxReply = 1 << 20
 
+// An attempt is the call of a handler, with the secrets that it looks up.
+type attempt struct {
+	e       *Engine
+	t       *node.Call
+	secrets secrets.Set
+	call    Call
+}
+
 // call fills the handler and calls it. A panic becomes a permanent failure of the handler.
 func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, err error) {
-	secrets := secrets.New(func(s datum.Secret) (string, error) {
-		if e.o.Secrets == nil {
-			return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
-		}
-		return e.o.Secrets(secrets.UseOf(t.Definition.Bundle, t.Step, s))
-	})
+	a := &attempt{e: e, t: t}
+	a.secrets.Source = a
 	defer func() {
 		if p := recover(); p != nil {
-			what := secrets.Hide(fmt.Sprint(p))
+			what := a.secrets.Hide(fmt.Sprint(p))
 			t.Log.Error("handler panicked", "panic", what, "stack", string(debug.Stack()))
 			err = model.Permanent(fmt.Errorf("handler panicked: %s", what))
 		}
@@ -41,31 +45,41 @@ func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, e
 	if err := fill(h, t); err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	call := &Call{
+	a.call = Call{
 		Path: t.Step.Path, Run: t.Run.ID, Flow: t.Run.Flow, Key: t.Run.Key, Event: t.Run.Event,
 		Attempt: t.Attempt.Attempt, Again: t.Again, Timeout: t.Own, TimeLeft: t.TimeLeft,
 		IdempotencyKey: t.IdempotencyKey, TraceParent: t.TraceParent, TraceState: t.TraceState, Now: t.Now,
 		Bundle: t.Definition.Bundle, HTTP: t.Definition.Client, Secured: t.Definition.Secured, Node: t.Node, Documents: e.o.Store.Documents,
-		RunStatus: e.RunStatus, Memory: &e.memory, Log: t.Log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
-		Reserve: t.Reserve, Sent: t.Sent,
-		Authorization: func(ctx context.Context, s *tree.Service, refused string) (string, error) {
-			text, err := e.authorization(ctx, s, refused, secrets)
-			if err != nil {
-				if e, ok := errors.AsType[*outbound.TokenError](err); ok && !e.Until.IsZero() {
-					err = model.AfterAtLeast(time.Until(e.Until), err)
-				}
-				err = model.WithClass(model.ClassCredentials, err)
-			}
-			return text, err
-		},
+		RunStatus: e.runStatus, Memory: &e.memory, Log: t.Log, Resolve: a.secrets.Resolve, Hide: a.secrets.Hide, MaxReply: maxReply,
+		Reserve: t.Reserve, Sent: t.Sent, Authorization: a.authorization,
 	}
-	result, err = e.o.call(ctx, t.Attempt, h, call)
-	result, err = secrets.Result(ctx, result, err)
+	result, err = e.o.call(ctx, t.Attempt, h, &a.call)
+	result, err = a.secrets.Result(ctx, result, err)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = fmt.Errorf("no end within %s: %w", t.Timeout, err)
 		result = model.Result{}
 	}
 	return result, Classify(err)
+}
+
+// Secret implements [secrets.Source].
+func (a *attempt) Secret(s datum.Secret) (string, error) {
+	if a.e.o.Secrets == nil {
+		return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
+	}
+	return a.e.o.Secrets(secrets.UseOf(a.t.Definition.Bundle, a.t.Step, s))
+}
+
+// authorization is the field Authorization of the handler's call.
+func (a *attempt) authorization(ctx context.Context, s *tree.Service, refused string) (string, error) {
+	text, err := a.e.authorization(ctx, s, refused, &a.secrets)
+	if err != nil {
+		if e, ok := errors.AsType[*outbound.TokenError](err); ok && !e.Until.IsZero() {
+			err = model.AfterAtLeast(time.Until(e.Until), err)
+		}
+		err = model.WithClass(model.ClassCredentials, err)
+	}
+	return text, err
 }
 
 // fill sets the fields of a new handler.

@@ -139,6 +139,8 @@ type Engine struct {
 	memory   Memory // of handlers
 	tokens   outbound.Tokens
 
+	runStatus func(ctx context.Context, run string) (model.Status, error) // RunStatus, made once for all calls
+
 	running   atomic.Bool
 	driver    *node.Driver
 	retention records.Retention
@@ -216,6 +218,7 @@ func New(o Options) (*Engine, error) {
 		ArchiveOptions: o.Archive, Runs: e.Runs, Log: o.Log, Name: o.Name, Keep: e.retention.Terms, IsBehind: isBehind,
 		Archived: o.Metrics.CountArchived, Failing: o.Metrics.ShowArchive, Oldest: o.Metrics.ShowOldest,
 	}
+	e.runStatus = e.RunStatus
 	e.Reruns = &intake.Reruns{Runs: e.Runs, Acceptor: e.Acceptor}
 	e.Explainer = explain.New(o.Store, &e.library, settings, e.Effects)
 	for _, t := range o.Types {

@@ -51,19 +51,30 @@ func UseOf(b *tree.Bundle, step *planner.Step, s datum.Secret) Use {
 // error, its response and its log records. Services echo what they are sent, above all in errors.
 // It lives only as long as the call.
 type Set struct {
-	source func(datum.Secret) (string, error)
+	Source Source // of the secrets; set it before use
 
 	mu    sync.Mutex // guards the following
 	forms []string   // of the secrets that were looked up, longest first
 	plain []string   // those of them to search for behind escapes
 }
 
+// A Source looks up secrets. The error of one that cannot be looked up ends the call.
+type Source interface {
+	Secret(s datum.Secret) (string, error)
+}
+
+// A SourceFunc is a [Source] of one function.
+type SourceFunc func(datum.Secret) (string, error)
+
+// Secret implements [Source].
+func (f SourceFunc) Secret(s datum.Secret) (string, error) { return f(s) }
+
 // New makes the Set of a call with a source of secrets.
-func New(source func(datum.Secret) (string, error)) *Set { return &Set{source: source} }
+func New(source SourceFunc) *Set { return &Set{Source: source} }
 
 // Resolve is the field Resolve of a handler's call.
 func (s *Set) Resolve(secret datum.Secret) (string, error) {
-	text, err := s.source(secret)
+	text, err := s.Source.Secret(secret)
 	if err == nil && text != "" {
 		s.Conceal(text)
 	}

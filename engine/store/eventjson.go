@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 )
 
@@ -43,12 +44,67 @@ func EncodeEvent(e model.Event) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(storedEvent{
-		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Labels: e.Labels, Payload: payload,
-		At: e.At, Tolerance: e.DelayTolerance, Priority: e.Priority, Identity: e.Identity, Inner: e.Inner,
-		Hops: e.Hops, ChainSince: e.ChainSince, TraceParent: e.TraceParent, TraceState: e.TraceState,
-		Rerun: e.Rerun, Start: e.Start,
-	})
+	o := object{make([]byte, 0, 256+len(payload))}
+	o.b = datum.AppendText(append(o.b, `{"id":`...), e.ID)
+	o.text("source", e.Source)
+	o.b = datum.AppendText(append(o.b, `,"type":`...), e.Type)
+	o.time("time", e.Time)
+	o.text("key", e.Key)
+	o.text("labels", e.Labels)
+	o.json("payload", payload)
+	o.time("at", e.At)
+	o.number("tolerance", int(e.DelayTolerance))
+	o.number("priority", e.Priority)
+	o.text("identity", e.Identity)
+	o.number("hops", e.Hops)
+	o.time("chain_since", e.ChainSince)
+	o.text("traceparent", e.TraceParent)
+	o.text("tracestate", e.TraceState)
+	if e.Inner {
+		o.json("inner", []byte("true"))
+	}
+	if e.Rerun != nil {
+		rerun, err := json.Marshal(e.Rerun)
+		if err != nil {
+			return nil, fmt.Errorf("rerun of event %q: %w", e.ID, err)
+		}
+		o.json("rerun", rerun)
+	}
+	o.json("start", e.Start)
+	return append(o.b, '}'), nil
+}
+
+// An object is a JSON object that is written member by member. Zero values are left out.
+type object struct{ b []byte }
+
+func (o *object) name(name string) { o.b = append(append(append(o.b, `,"`...), name...), `":`...) }
+
+func (o *object) text(name, text string) {
+	if text != "" {
+		o.name(name)
+		o.b = datum.AppendText(o.b, text)
+	}
+}
+
+func (o *object) number(name string, n int) {
+	if n != 0 {
+		o.name(name)
+		o.b = strconv.AppendInt(o.b, int64(n), 10)
+	}
+}
+
+func (o *object) time(name string, t time.Time) {
+	if !t.IsZero() {
+		o.name(name)
+		o.b = append(t.AppendFormat(append(o.b, '"'), time.RFC3339Nano), '"')
+	}
+}
+
+func (o *object) json(name string, value []byte) {
+	if len(value) > 0 {
+		o.name(name)
+		o.b = append(o.b, value...)
+	}
 }
 
 // EncodePayload encodes the payload of an event. [DecodePayload] restores it.
@@ -153,9 +209,12 @@ func appendData(b []byte, data any) ([]byte, error) {
 		return appendList(b, v)
 	case map[string]any:
 		return appendMap(b, v)
-	case nil, bool, string:
-		text, err := json.Marshal(v)
-		return append(b, text...), err
+	case nil:
+		return append(b, "null"...), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case string:
+		return datum.AppendText(b, v), nil
 	default:
 		return nil, fmt.Errorf("a %T is no data; want null, bool, int, float64, string, list or map", v)
 	}
@@ -194,10 +253,7 @@ func appendMap(b []byte, m map[string]any) (_ []byte, err error) {
 			b = append(b, ',')
 		}
 		first = false
-		if b, err = appendData(b, name); err != nil {
-			return nil, err
-		}
-		b = append(b, ':')
+		b = append(datum.AppendText(b, name), ':')
 		if b, err = appendData(b, item); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -31,11 +32,9 @@ func data(depth int) *rapid.Generator[any] {
 func TestStoredEventComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		want := model.Event{
-			ID: rapid.String().Draw(t, "id"), Source: "s", Type: "t", Key: rapid.String().Draw(t, "key"),
-			Time: time.UnixMicro(rapid.Int64Range(0, 1<<50).Draw(t, "time")).UTC(), Payload: data(3).Draw(t, "payload"),
-			DelayTolerance: time.Minute, Priority: -3, TraceParent: "00-1-2-00",
-		}
+		want := wholeEvent
+		want.ID, want.Key, want.Payload = rapid.String().Draw(t, "id"), rapid.String().Draw(t, "key"), data(3).Draw(t, "payload")
+		want.Time = time.UnixMicro(rapid.Int64Range(0, 1<<50).Draw(t, "time")).UTC()
 		text, err := store.EncodeEvent(want)
 		if err != nil {
 			t.Fatal(err)
@@ -48,6 +47,38 @@ func TestStoredEventComesBackAsItWas(t *testing.T) {
 			t.Fatalf("event changed in %s\n%s", text, d)
 		}
 	})
+}
+
+// wholeEvent has every field of an event.
+var wholeEvent = model.Event{
+	ID: "e", Source: "s <&>", Type: "t", Time: time.Unix(1, 0).UTC(), Key: "k", Labels: "a=b", Payload: map[string]any{"n": 1.0},
+	At: time.Unix(2, 3).UTC(), DelayTolerance: time.Minute, Priority: -3, Identity: "i", Hops: 2, ChainSince: time.Unix(4, 0).UTC(),
+	TraceParent: "00-1-2-00", TraceState: "v=1", Rerun: &model.Rerun{Of: "r", Stage: "g", By: "p"}, Start: []byte(`{"a":1}`), Inner: true,
+}
+
+// What is left out of a stored event is zero when it is read. So an event with every field, and those with one of them, show what
+// encoding forgets.
+func TestStoredEventHasEveryField(t *testing.T) {
+	t.Parallel()
+	events := []model.Event{wholeEvent, {}}
+	for i := range reflect.TypeFor[model.Event]().NumField() {
+		whole := reflect.ValueOf(wholeEvent).Field(i)
+		if whole.IsZero() {
+			t.Fatalf("give wholeEvent a value for %s", reflect.TypeFor[model.Event]().Field(i).Name)
+		}
+		var one model.Event
+		reflect.ValueOf(&one).Elem().Field(i).Set(whole)
+		events = append(events, one)
+	}
+	for _, want := range events {
+		text, err := store.EncodeEvent(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have, err := store.DecodeEvent(text); err != nil || !cmp.Equal(want, have) {
+			t.Errorf("the event changed in %s: %v\n%s", text, err, cmp.Diff(want, have))
+		}
+	}
 }
 
 func TestStoredEventRefusesWhatIsNoData(t *testing.T) {
