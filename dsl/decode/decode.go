@@ -271,7 +271,7 @@ func literalHint(data any, f *spec.Field) string {
 	}
 	switch x := data.(type) {
 	case int, float64, bool:
-		if kind == datum.StringKind && !datum.TextForms[f.Pattern].Numbers {
+		if kind == datum.StringKind && len(f.Enum) == 0 && !datum.TextForms[f.Pattern].Numbers {
 			return "put it in quotes: " + strconv.Quote(datum.DescribeData(x))
 		}
 		if kind == datum.DurationKind {

@@ -94,10 +94,19 @@ func (s *Source) trapHint(p diag.Pos) string {
 // FlowExpr returns the expression after its tag in a flow list or mapping. It ends at the first comma or
 // bracket that does not belong to it. ok is false if the text is not an expression.
 func FlowExpr(text string) (expr string, length int, ok bool) {
+	end := flowEnd(text)
+	expr = strings.TrimSpace(text[:end])
+	if _, flaw := syntax.Parse(expr); flaw != nil {
+		return "", 0, false
+	}
+	return expr, len(strings.TrimRight(text[:end], " \t")), true
+}
+
+// flowEnd returns where an expression in a flow list or mapping ends.
+func flowEnd(text string) int {
 	depth := 0
 	var quote byte
-	end := len(text)
-	for i := 0; i < len(text) && end == len(text); i++ {
+	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case quote != 0:
 			if c == '\\' && quote != '`' {
@@ -112,14 +121,10 @@ func FlowExpr(text string) (expr string, length int, ok bool) {
 		case depth > 0 && strings.IndexByte(")]}", c) >= 0:
 			depth--
 		case depth == 0 && (c == ',' || c == ']' || c == '}' || c == '#' && i > 0 && text[i-1] == ' '):
-			end = i
+			return i
 		}
 	}
-	expr = strings.TrimSpace(text[:end])
-	if _, flaw := syntax.Parse(expr); flaw != nil {
-		return "", 0, false
-	}
-	return expr, len(strings.TrimRight(text[:end], " \t")), true
+	return len(text)
 }
 
 // EntryIndent returns the column of a line's key.

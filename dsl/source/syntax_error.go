@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"errors"
+	"io"
 	"reflect"
 	"regexp"
 	"strings"
@@ -71,16 +72,8 @@ func markAt(v reflect.Value, field string) diag.Pos {
 
 // syntaxError reports invalid YAML. If an expression is the likely reason, it says so.
 func (s *Source) syntaxError(dec *yaml.Decoder, err error) {
-	f := failureOf(dec, err)
-	if strings.Contains(f.problem, "end of stream") || strings.Contains(f.problem, "could not find expected ':'") ||
-		strings.Contains(f.problem, "document indicator") {
-		// The parser notices the error at the end of what began before.
-		if f.context != "" {
-			f.at = f.contextAt
-		}
-	}
-	f.at = s.Lines.inside(f.at)
-	if at, ok := s.expressionNear(f.at); ok && !s.Lines.entryWithoutKey(at.Start.Line, f.at.Line) {
+	f := s.failureIn(dec, err)
+	if at, ok := s.expressionNear(f.at); ok && !s.Lines.entryWithoutKey(at.Start.Line, f.at.Line) && s.blames(at.Start, f) {
 		line := s.Lines[at.Start.Line-1]
 		why := cmp.Or(misread(string(line[min(len(line), at.Start.Column+1):])), f.wording(s.Lines))
 		s.Errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML cannot read this expression: %s", why)
@@ -95,6 +88,58 @@ func (s *Source) syntaxError(dec *yaml.Decoder, err error) {
 		d.Related = []diag.Related{{Span: s.toLineEnd(s.Lines.inside(f.contextAt)), Message: f.context}}
 	}
 	s.Report(d)
+}
+
+// failureIn returns where an author sees the failure.
+func (s *Source) failureIn(dec *yaml.Decoder, err error) failure {
+	f := failureOf(dec, err)
+	if strings.Contains(f.problem, "end of stream") || strings.Contains(f.problem, "could not find expected ':'") ||
+		strings.Contains(f.problem, "document indicator") {
+		// The parser notices the error at the end of what began before.
+		if f.context != "" {
+			f.at = f.contextAt
+		}
+	}
+	f.at = s.Lines.inside(f.at)
+	return f
+}
+
+// blames reports whether an expression is the reason of a failure: with words in its place, the parser gets further.
+func (s *Source) blames(tag diag.Pos, f failure) bool {
+	texts := make([]string, len(s.Lines))
+	for i, line := range s.Lines {
+		texts[i] = string(line)
+	}
+	words := func(text string) string {
+		return strings.Map(func(r rune) rune {
+			if IsBlank(r) {
+				return r
+			}
+			return 'x'
+		}, text)
+	}
+	first := tag.Line - 1
+	line := texts[first]
+	_, behind, _ := TagBefore(line, tag.Column)
+	if s.InBrackets(tag) {
+		end := behind + flowEnd(line[behind:])
+		texts[first] = line[:behind] + words(line[behind:end]) + line[end:]
+	} else {
+		texts[first] = line[:behind] + words(line[behind:])
+		for l := first + 1; l < len(texts) && IndentOf(s.Lines[l]) > EntryIndent(line); l++ {
+			texts[l] = words(texts[l])
+		}
+	}
+	dec := yaml.NewDecoder(strings.NewReader(strings.Join(texts, "\n") + "\n"))
+	for {
+		_, err := decodeNode(dec)
+		if errors.Is(err, io.EOF) {
+			return true
+		}
+		if err != nil {
+			return f.at.Before(s.failureIn(dec, err).at)
+		}
+	}
 }
 
 // inside moves a position after the end of the text to the end of the last non-empty line.

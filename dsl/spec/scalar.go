@@ -3,6 +3,7 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"procaas/dsl/datum"
@@ -16,7 +17,10 @@ func (f *Field) Scalar(data any) (any, error) {
 		data = strconv.Itoa(i) // such as a status in a list of names
 	}
 	v, err := datum.Convert(f.Kind, data)
-	if err != nil {
+	switch {
+	case err != nil && len(f.Enum) > 0:
+		return nil, f.notInEnum(data)
+	case err != nil:
 		return nil, err
 	}
 	return v, f.allowed(v, data)
@@ -39,19 +43,17 @@ func (f *Field) allowed(v, data any) error {
 }
 
 func (f *Field) allowedText(text string) error {
-	if len(f.Enum) > 0 {
-		found := false
-		for _, e := range f.Enum {
-			found = found || e == text
-		}
-		if !found {
-			return errors.New("want " + datum.OrList(f.Enum) + ", have " + datum.DescribeData(text))
-		}
+	if len(f.Enum) > 0 && !slices.Contains(f.Enum, text) {
+		return f.notInEnum(text)
 	}
 	if p := datum.TextForms[f.Pattern]; p.Expr != nil && !p.Expr.MatchString(text) {
 		return errors.New("want " + p.Want + ", have " + datum.DescribeData(text))
 	}
 	return nil
+}
+
+func (f *Field) notInEnum(data any) error {
+	return errors.New("want " + datum.OrList(f.Enum) + ", have " + datum.DescribeData(data))
 }
 
 // parse parses the text of a tag as a scalar of the field's kind.

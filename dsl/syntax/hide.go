@@ -97,3 +97,13 @@ var parserConfig = sync.OnceValue(func() *conf.Config {
 	}
 	return &conf.Config{MaxNodes: maxNodes, Disabled: disabled}
 })
+
+// loops lists the functions whose arguments are computed for each element.
+func loops() (names []string) {
+	for _, f := range builtin.Builtins {
+		if f.Predicate {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
 
+	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 )
 
@@ -97,6 +98,10 @@ func (s *Tree) explain(err error) *Flaw {
 	switch {
 	case t.Kind == itemToken:
 		f.Message = t.Text + " has a meaning only inside of functions such as filter"
+		if name := s.callAround(e.From); name != "" {
+			f.Message += ", and not in " + name
+			f.Hint = diag.DidYouMean(name, loops(), "")
+		}
 	case strings.Contains(e.Message, "escape"):
 		f.Message, f.Hint = "the string has an unknown escape", `write \\ for a backslash, or the string in back quotes`
 	case e.Message == "expected name":
@@ -128,6 +133,16 @@ func (s *Tree) before(from int) Token {
 		return s.Tokens[i-1]
 	}
 	return Token{}
+}
+
+// callAround returns the name of the innermost call around the parser's position, or "".
+func (s *Tree) callAround(from int) string {
+	for i := s.origin.at(from); i > 0; i-- {
+		if t := s.Tokens[i]; t.Is("(") && (t.Pair < 0 || t.Pair > s.origin.at(from)) && s.Tokens[i-1].Kind == NameToken {
+			return s.Tokens[i-1].Text
+		}
+	}
+	return ""
 }
 
 // At returns the index of the token that a node was made from.

@@ -40,7 +40,7 @@ func (p *Plan) fails() string {
 		return "the handler that calls the pipeline fails"
 	case p.Undoes:
 		return "the run is undone and ends as cancelled"
-	case p.Flow != nil && p.Flow.OnFailure == "skip":
+	case p.Flow == nil || p.Flow.OnFailure == "skip":
 		return "the run fails"
 	}
 	return "the run fails, and later events of its key wait"

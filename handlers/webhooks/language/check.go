@@ -65,7 +65,7 @@ func check(w *Webhook, c *tree.Checking) {
 		checkServed(w, c)
 	}
 	if w.Scheme != "hmac" {
-		if w.Signature != nil {
+		if w.Signature != nil && w.Scheme != "" { // another finding says that the scheme is none
 			c.Errorf(w.PlaceOf("signature", at), rules.Webhook, "drop it, or write scheme: hmac",
 				"webhook %q has a signature of its own, and scheme %s says how it is signed", w.ID, w.Scheme)
 		}

@@ -86,9 +86,6 @@ func testCommand() *cobra.Command {
 	return c
 }
 
-// isTestFile reports whether a file contains tests of pipelines.
-func isTestFile(name string) bool { return source.IsYAML(name) && strings.Contains(name, ".test.") }
-
 // A tester runs the tests below paths.
 type tester struct {
 	cli.Streams
@@ -117,7 +114,7 @@ func isRead(path string) bool { return source.IsYAML(path) || filepath.Ext(path)
 // watched lists what to watch: the tests, and the pipelines and stub services that they name elsewhere.
 func (t tester) watched() []string {
 	paths := slices.Clone(t.paths)
-	files, err := source.Files(t.paths, t.In, isTestFile)
+	files, err := source.Files(t.paths, t.In, source.IsTest)
 	if err != nil {
 		return paths // watch reports the error
 	}
@@ -132,7 +129,7 @@ func (t tester) watched() []string {
 
 // test runs the tests once.
 func (t tester) test(ctx context.Context) error {
-	files, err := source.Files(t.paths, t.In, isTestFile)
+	files, err := source.Files(t.paths, t.In, source.IsTest)
 	if err != nil {
 		return cli.Usage(err)
 	}

@@ -19,7 +19,23 @@ import (
 // IsPipeline reports whether a file belongs to a bundle: YAML that is neither a test nor a stub service, or a
 // CODEOWNERS file.
 func IsPipeline(name string) bool {
-	return IsYAML(name) && !strings.Contains(name, ".test.") && !IsStub(name) || decode.IsCodeOwners(name)
+	return IsYAML(name) && !IsTest(name) && !IsStub(name) || decode.IsCodeOwners(name)
+}
+
+// IsTest reports whether a file has tests of pipelines.
+func IsTest(name string) bool { return IsYAML(name) && strings.Contains(name, ".test.") }
+
+// besidePipelines says what checks a file among paths that has no pipelines.
+func besidePipelines(paths []string) string {
+	for _, p := range paths {
+		switch {
+		case IsTest(p):
+			return fmt.Sprintf(": %s has tests, which procaas test checks and runs", p)
+		case IsStub(p):
+			return fmt.Sprintf(": %s has stub services, which procaas test and procaas dev check", p)
+		}
+	}
+	return ""
 }
 
 // Stdin is the name of standard input in findings.
@@ -34,7 +50,7 @@ func IsYAML(name string) bool {
 }
 
 // Files reads the files below paths for which want returns true, sorted by name. It reads a path that is a file
-// in any case. "-" is stdin.
+// in any case, unless its name says that it is of another kind. "-" is stdin.
 func Files(paths []string, stdin io.Reader, want func(string) bool) ([]diag.File, error) {
 	return FilesIn(openGiven, paths, stdin, want)
 }
@@ -96,7 +112,12 @@ func filesIn(open opener, paths []string, stdin io.Reader, want func(string) boo
 		}
 		return nil
 	}
+	some := slices.ContainsFunc(paths, want)
 	for _, path := range paths {
+		// *.yaml in a shell names all kinds. Without any of the wanted kind, a person has named the file.
+		if IsYAML(path) && !want(path) && (some || IsTest(path) || IsStub(path)) {
+			continue
+		}
 		if path == "-" || path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") {
 			name, data, err := readStream(path, stdin)
 			if err != nil {
@@ -208,7 +229,7 @@ var ErrNoFiles = errors.New("no pipeline files (*.yaml, *.yml)")
 func pipelinesIn(open opener, t Trees, paths []string, stdin io.Reader) ([]diag.File, error) {
 	files, err := FilesIn(open, paths, stdin, IsPipeline)
 	if err == nil && !slices.ContainsFunc(files, func(f diag.File) bool { return !decode.IsCodeOwners(f.Name) }) {
-		err = fmt.Errorf("%w in %s", ErrNoFiles, strings.Join(paths, ", "))
+		err = fmt.Errorf("%w in %s%s", ErrNoFiles, strings.Join(paths, ", "), besidePipelines(paths))
 	}
 	if err == nil {
 		files, err = t.withCodeOwners(files)

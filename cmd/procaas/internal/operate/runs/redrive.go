@@ -279,7 +279,7 @@ func outcome(verb client.Verb, run string) cli.Outlook {
 	case client.RetryRuns:
 		return cli.Outlook{
 			Now: "each resumes from the handler that failed, by its own version, and procaas runs migrate gives it the present one; " +
-				"later events of its key run after it",
+				"later events of its key that wait for it run after it",
 			Check: show + "; retry --dry-run with the same conditions counts those that failed again",
 		}
 	case client.MakeUpRuns:

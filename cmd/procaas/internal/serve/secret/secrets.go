@@ -118,7 +118,7 @@ func (s Store) Value(use secrets.Use) (string, error) {
 
 func (s Store) read(use secrets.Use) (string, error) {
 	if s.dir == "" {
-		name := secretVariable + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(use.Name))
+		name := secretVariable + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_", "/", "_").Replace(use.Name))
 		if value, ok := os.LookupEnv(name); ok {
 			return value, nil
 		}
