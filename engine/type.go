@@ -7,6 +7,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
 	"procaas/dsl/tree"
+	"procaas/dsl/typing"
 )
 
 // A HandlerType is one kind of handler: its description for the language, and how to make one.
@@ -38,6 +39,7 @@ func Types(types []HandlerType) []tree.Type {
 //     sends.
 //   - Operation(*dsl.Value) returns which operation of a service's API it calls.
 //   - Peer(*dsl.Value) returns which declaration of an add-on it calls.
+//   - Response(*dsl.Value) returns what the response is.
 //   - Takes(*tree.Body) returns how long an attempt may take.
 //   - Waits() says that the time of Takes is a wait for somebody, which is not repeated.
 func Type[T any, P interface {
@@ -64,6 +66,11 @@ func Type[T any, P interface {
 	}
 	if p, ok := zero.(interface{ Peer(*expr.Value) string }); ok {
 		t.Peer = p.Peer
+	}
+	if r, ok := zero.(interface {
+		Response(*expr.Value) *typing.Outline
+	}); ok {
+		t.Response = r.Response
 	}
 	if e, ok := zero.(interface {
 		Emission(*expr.Value) tree.Emission

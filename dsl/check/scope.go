@@ -25,6 +25,8 @@ func (c *walk) compileHandler(i int) {
 		if p := c.Bundle.Index.Pipelines[h.Call.Pipeline]; p != nil {
 			h.Expected = p.Response
 		}
+	} else if response := c.Types[h.Type].Response; response != nil && h.Body != nil {
+		h.Expected = response(h.Body)
 	}
 	// Only its result may read its own response.
 	sc := c.scopeOf(i)

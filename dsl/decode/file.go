@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"cmp"
 	"strings"
 
 	"procaas/dsl/datum"
@@ -12,10 +13,10 @@ import (
 )
 
 // File reads a YAML file that does not contain pipelines, such as one of stub services, into the struct to
-// which into points. s is the [spec.OfFile] of that struct. Expressions in its fields of type Value may read
-// the given roots. Findings are as in dsl.Load. into has everything that is valid. Do not use it if one of the
+// which into points. s is the [spec.OfFile] of that struct. Expressions in its fields of type Value are
+// compiled in scope, which may be nil if it has none. Findings are as in dsl.Load. into has everything that is valid. Do not use it if one of the
 // findings is a [diag.Error].
-func File(f diag.File, s *spec.Spec, into any, roots []string) []diag.Diagnostic {
+func File(f diag.File, s *spec.Spec, into any, scope *expr.Scope) []diag.Diagnostic {
 	r := new(diag.Reporter)
 	src, ok := source.New(f, r)
 	if !ok {
@@ -35,6 +36,6 @@ func File(f diag.File, s *spec.Spec, into any, roots []string) []diag.Diagnostic
 	whole := &spec.Field{Kind: datum.ObjectKind, Spec: s}
 	d.check(v, whole, "", allowance{})
 	d.fill(into, s, v)
-	spec.Compile(v, whole, &expr.Scope{Roots: roots}, r)
+	spec.Compile(v, whole, cmp.Or(scope, &expr.Scope{}), r)
 	return r.Diagnostics()
 }

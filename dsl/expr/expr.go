@@ -148,7 +148,8 @@ type Scope struct {
 	Responses      map[string]*typing.Outline
 	ConfigOutlines map[string]*typing.Outline
 	Item           *typing.Outline
-	Inputs         *typing.Outline // of a called pipeline; otherwise nil
+	Inputs         *typing.Outline            // of a called pipeline; otherwise nil
+	Outlines       map[string]*typing.Outline // of roots of other files
 
 	// Undescribed are statuses of handlers, such as 404, with which a response has another type than in Responses.
 	Undescribed map[string][]string

@@ -268,7 +268,7 @@ func (b *names) rooted(root string, links []link) (o *typing.Outline, used int) 
 	case root == "run" && b.scope.Final && name(0) == "status" && len(links) == 1:
 		return ends, 1
 	}
-	return nil, 0
+	return b.scope.Outlines[root], 0
 }
 
 // What the engine itself puts into names. A comparison with anything else can never hold.

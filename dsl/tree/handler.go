@@ -163,7 +163,7 @@ func (h *Handler) CheckResponse(ctx context.Context, status int, data any) error
 		}
 		return h.ResponseContract.CheckContext(ctx, data)
 	}
-	if h.Expected == nil || status < 100 {
+	if h.Calls == nil || status < 100 {
 		return nil
 	}
 	return h.Calls.Check(ctx, status, data)

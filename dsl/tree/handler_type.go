@@ -10,6 +10,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/typing"
 )
 
 // RequestType is the handler type whose fields may be directly in the handler, such as url.
@@ -41,6 +42,9 @@ type Type struct {
 
 	// Emission returns the event or task that a body sends. It is nil for types that send none.
 	Emission func(body *expr.Value) Emission
+
+	// Response returns what the response of a body is, or nil if it may be anything. It is nil for types that know of none.
+	Response func(body *expr.Value) *typing.Outline
 
 	// Takes returns how long one attempt of a body may take, without the handler's own timeout. It is nil if
 	// that is unknown.

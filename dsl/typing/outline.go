@@ -161,6 +161,16 @@ func Of(v any) *Outline {
 // maxChoices limits the choices of an outline.
 const maxChoices = 16
 
+// Record returns the outline of a mapping that has all of these members, and no others. The members may be anything where the outline
+// is nil.
+func Record(members map[string]*Outline) *Outline {
+	o := &Outline{Shape: datum.MapShape, Closed: true, Members: make(map[string]*Member, len(members))}
+	for name, m := range members {
+		o.Members[name] = &Member{Outline: m, Required: true}
+	}
+	return o
+}
+
 // Choice returns the outline of an expression that returns either of two values.
 func Choice(a, b *Outline) *Outline {
 	choices := slices.Concat(a.choices(), b.choices())

@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl/decode"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 	"procaas/engine"
@@ -48,7 +49,7 @@ type Env struct {
 // an error.
 func Parse(f diag.File) (*File, []diag.Diagnostic) {
 	var file File
-	found := decode.File(f, Spec(), &file, []string{"request", "calls", "value"})
+	found := decode.File(f, Spec(), &file, &expr.Scope{Roots: []string{"request", "calls", "value"}})
 	if diag.HasErrors(found) {
 		return nil, found
 	}

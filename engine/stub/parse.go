@@ -7,11 +7,20 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/decode"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/typing"
 )
+
+// request is what routes know of a request: [engine.RequestData], and the parameters of the path.
+var request = typing.Record(map[string]*typing.Outline{
+	"method": typing.OfShape(datum.StringShape), "path": typing.OfShape(datum.StringShape), "query": typing.OfShape(datum.MapShape),
+	"params": typing.OfShape(datum.MapShape), "headers": typing.OfShape(datum.MapShape), "body": nil,
+})
 
 // Parse parses stub files as one spec, with the seed of the first file. The spec is nil exactly if
 // a finding is an error.
@@ -20,7 +29,7 @@ func Parse(files []diag.File) (*Spec, []diag.Diagnostic) {
 	spec := spec.OfFile(reflect.TypeFor[Spec](), spec.Read(specFiles))
 	for i, f := range files {
 		var one Spec
-		found := decode.File(f, spec, &one, []string{"request", "calls"})
+		found := decode.File(f, spec, &one, &expr.Scope{Roots: []string{"request", "calls"}, Outlines: map[string]*typing.Outline{"request": request}})
 		for _, d := range found {
 			c.Report(d)
 		}

@@ -15,6 +15,7 @@ import (
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/tree"
+	"procaas/dsl/typing"
 	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/model"
@@ -106,6 +107,16 @@ func (h *SQL) Handle(ctx context.Context, c *engine.Call) (model.Result, error) 
 func (*SQL) Peer(body *expr.Value) string {
 	id, _ := body.Get("database").Text()
 	return id
+}
+
+// Response returns what the response has.
+func (*SQL) Response(body *expr.Value) *typing.Outline {
+	row, affected := typing.OfShape(datum.MapShape), typing.OfShape(datum.NumberShape)
+	if expect, _ := body.Get("expect").Text(); expect == "one" {
+		row.Inferred = true // null for a statement that changes a row and returns nothing
+		return typing.Record(map[string]*typing.Outline{"row": row, "rows-affected": affected})
+	}
+	return typing.Record(map[string]*typing.Outline{"rows": {Shape: datum.ListShape, Elem: row}, "rows-affected": affected})
 }
 
 // Takes returns the longest time of an attempt.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/tree"
+	"procaas/dsl/typing"
 )
 
 // Section is the section subscriptions of files.
@@ -38,6 +40,13 @@ func Section() tree.Section {
 // Roots are what expressions of a subscription may read.
 var Roots = []string{"message"}
 
+// message has what a message has. Its body and its headers may be anything.
+var message = typing.Record(map[string]*typing.Outline{
+	"id": text, "subject": text, "key": text, "time": text, "headers": typing.OfShape(datum.MapShape), "body": nil,
+})
+
+var text = typing.OfShape(datum.StringShape)
+
 // check compiles the expressions of a subscription, and reports what cannot work.
 func check(s *Subscription, c *tree.Checking) {
 	fields := sectionSpec().Field(sectionName).Elem.Spec
@@ -45,7 +54,7 @@ func check(s *Subscription, c *tree.Checking) {
 		name  string
 		value *expr.Value
 	}{{"when", s.When}, {"event-id", s.EventID}, {"type", s.Type}, {"key", s.Key}, {"payload", s.Payload}} {
-		spec.Compile(f.value, fields.Field(f.name), &expr.Scope{Roots: Roots}, c.Reporter)
+		spec.Compile(f.value, fields.Field(f.name), &expr.Scope{Roots: Roots, Outlines: map[string]*typing.Outline{Roots[0]: message}}, c.Reporter)
 		checkKeyRead(s, f.value, c)
 	}
 	if kind, ok := s.Type.Literal(); ok {

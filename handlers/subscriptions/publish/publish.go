@@ -17,6 +17,7 @@ import (
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/tree"
+	"procaas/dsl/typing"
 	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/model"
@@ -108,6 +109,20 @@ func (h *Publish) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 		return model.Result{}, fmt.Errorf("publish to %s of broker %s: %w", m.To, b.ID, err)
 	}
 	return model.Result{Response: out.Place}, nil
+}
+
+// Response returns what the response has, by the broker whose fields the body has.
+func (*Publish) Response(body *expr.Value) *typing.Outline {
+	text, number := typing.OfShape(datum.StringShape), typing.OfShape(datum.NumberShape)
+	switch {
+	case body.Get("subject") != nil:
+		return typing.Record(map[string]*typing.Outline{"stream": text, "sequence": number, "duplicate": typing.OfShape(datum.BoolShape)})
+	case body.Get("topic") != nil:
+		return typing.Record(map[string]*typing.Outline{"topic": text, "partition": number, "offset": number})
+	case body.Get("routing-key") != nil:
+		return typing.Record(map[string]*typing.Outline{"exchange": text, "routing-key": text})
+	}
+	return nil
 }
 
 // message returns what each attempt of the call sends. Its errors are mistakes in the pipeline.
