@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -89,6 +90,16 @@ type Call struct {
 
 	// Sent counts bytes that the call sends, for its costs. Sent is nil in tests of pipelines.
 	Sent func(bytes int64)
+}
+
+// ErrNoNode reports that a handler needs connections which only a node has. In a test of pipelines, a mock must answer its call.
+var ErrNoNode = errors.New("there is no node")
+
+// WithoutNode returns the error of a handler that a command calls which connects to no peers, such as "databases". It wraps
+// [ErrNoNode], and no retry can mend it.
+func WithoutNode(peers string) error {
+	return model.Permanent(fmt.Errorf("%w, and only a node connects to %s: use procaas dev or serve and submit the event, "+
+		"or write a test with a mock for procaas test", ErrNoNode, peers))
 }
 
 // Classify adds the class of a network error to an error of a handler. See [model.ClassOf].

@@ -110,26 +110,36 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 		degraded, version string
 		nodes             []string
 		services          string
+		subscriptions     string
 		want              string
 	}{
-		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 3, "abc"), fmt.Sprintf(node, 2, true, 0, "abc")}, "", ""},
-		{"the cell b is away", cli.Version(), nil, "", "ready, but the cell b is away"},
-		{"", "v0.0.1", nil, "", "the server has version v0.0.1"},
-		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 0, "abc"), fmt.Sprintf(node, 2, true, 0, "def")}, "", "served by different pipelines: abc by n1; def by n2"},
-		{"", cli.Version(), nil, "", gonePath},
+		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 3, "abc"), fmt.Sprintf(node, 2, true, 0, "abc")}, "", "", ""},
+		{"the cell b is away", cli.Version(), nil, "", "", "ready, but the cell b is away"},
+		{"", "v0.0.1", nil, "", "", "the server has version v0.0.1"},
+		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 0, "abc"), fmt.Sprintf(node, 2, true, 0, "def")}, "", "", "served by different pipelines: abc by n1; def by n2"},
+		{"", cli.Version(), nil, "", "", gonePath},
 		{
-			"", cli.Version(), []string{flagged("a", "24h"), flagged("b", "48h"), flagged("c", "24h"), fmt.Sprintf(node, 1, true, 0, "abc")}, "",
+			"", cli.Version(), []string{flagged("a", "24h"), flagged("b", "48h"), flagged("c", "24h"), fmt.Sprintf(node, 1, true, 0, "abc")}, "", "",
 			"--retention differs among nodes: 24h on a, c; 48h on b; the node with the shortest one removes runs of all",
 		},
-		{"", cli.Version(), []string{fmt.Sprintf(node, 1, false, 3, "abc")}, "", "n1 is dead and still has 3 runs"},
+		{"", cli.Version(), []string{fmt.Sprintf(node, 1, false, 3, "abc")}, "", "", "n1 is dead and still has 3 runs"},
 		{
-			"", cli.Version(), nil, `{"id": "bank", "certificate": {"file": "bank.crt", "until": "2026-01-02T03:04:05Z", "renew_by": "2026-01-01T03:04:05Z"}}`,
+			"", cli.Version(), nil, `{"id": "bank", "certificate": {"file": "bank.crt", "until": "2026-01-02T03:04:05Z", "renew_by": "2026-01-01T03:04:05Z"}}`, "",
 			"what nodes show to service bank: bank.crt ends at 2026-01-02T03:04:05Z",
+		},
+		{
+			"", cli.Version(), nil, `{"id": "customers", "down": true, "failing_since": "2026-01-01T03:04:05Z", "last_error": "connection refused"}`, "",
+			"customers is down since 2026-01-01T03:04:05Z: connection refused",
+		},
+		{
+			"", cli.Version(), nil, `{"id": "customers"}`, `{"id": "orders", "state": "failing", "problem": "no servers"}, {"id": "b", "state": "reading"}`,
+			"subscription orders is not read: no servers",
 		},
 	} {
 		answers["/readyz"] = fmt.Sprintf(`{"status": "ready", "version": %q, "degraded": %q}`, c.version, c.degraded)
 		answers["/admin/v1/nodes"] = `{"items": [` + strings.Join(c.nodes, ",") + `]}`
 		answers["/admin/v1/tokens"] = `{"items": []}`
+		answers["/v1/subscriptions"] = `{"items": [` + c.subscriptions + `]}`
 		answers["/admin/v1/services"] = `{"items": [` + c.services + `]}`
 		answers["/admin/v1/controls"] = `{"items": [{"path": "a", "enabled": true, "known": ` + strconv.FormatBool(c.want != gonePath) + `}]}`
 		out := new(strings.Builder)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -163,6 +164,7 @@ func TestSubscriptionsForOperators(t *testing.T) {
 		}
 	}
 	eventually(t, "the broker is away", state(func(s remote.Subscription) bool { return s.State == remote.Failing && s.Problem != "" }))
+	command("doctor", "subscription orders is not read: ", "procaas docs runbook")
 	if h, err := o.client.Health(ctx, false); err != nil || h.Status != "ready" {
 		t.Errorf("a node whose broker is away must stay ready, have %+v (%v)", h, err)
 	}
@@ -195,12 +197,28 @@ func TestSubscriptionsForOperators(t *testing.T) {
 		t.Fatal(err)
 	}
 	command("subscriptions dead-letter orders "+letters[0].ID, "reason   want a body of JSON", "subject  orders.eu", "body\nnot JSON\n")
-	command("subscriptions dead-letter orders nothing", "is not there")
+	command("subscriptions dead-letter orders nothing", `unknown dead letter "nothing" of subscription orders`)
+	command("subscriptions dead-letters ordrs", `unknown subscription "ordrs", which no file declares; did you mean "orders"?`)
+	command("subscriptions dead-letters z", "procaas subscriptions list shows those that are declared")
 	command("subscriptions discard orders "+letters[0].ID+" --reason tried", "discard: 1 of 1")
 	eventually(t, "the fourth", state(func(s remote.Subscription) bool { return s.State == remote.Reading && s.DeadLetters == 3 }))
-	command("subscriptions discard orders "+letters[0].ID, "is not there")
+	command("subscriptions discard orders "+letters[0].ID, "unknown dead letter")
 	command("audit --kind dead-letter", "subscriptions/orders", "tried")
 
+	o.write(strings.Replace(flow, "key: !$ message.body.key", "key: !$ message.body.lost\n    dead-letters: 3", 1))
+	command("release reload")
+	eventually(t, "the reason of the last retry", func() bool {
+		if _, err := remote.Change(ctx, o.client, "orders", "retry", remote.Choice{All: true}); err != nil {
+			return false
+		}
+		all, err := remote.DeadLetters(ctx, o.client, "orders")
+		return err == nil && !slices.ContainsFunc(all, func(d remote.DeadLetter) bool { return !strings.Contains(d.Reason, "key of subscription orders") })
+	})
+
+	listed, err := remote.List(ctx, o.client)
+	if err != nil || len(listed) != 1 {
+		t.Fatalf("want one subscription, have %v (%v)", listed, err)
+	}
 	mended := strings.Replace(flow, "key: !$ message.body.key", "key: !$ message.body.key ?? 'k-1'\n    dead-letters: 3", 1)
 	o.write(mended)
 	command("release reload")
@@ -209,6 +227,7 @@ func TestSubscriptionsForOperators(t *testing.T) {
 		return err == nil && done.Changed == 3
 	})
 	command("subscriptions list", "reading")
+	eventually(t, "retried letters count as accepted", state(func(s remote.Subscription) bool { return s.Accepted == listed[0].Accepted+3 }))
 
 	command("switch hold subscriptions/orders --for 10m", "subscriptions/orders")
 	eventually(t, "held", state(func(s remote.Subscription) bool { return s.State == remote.Held }))

@@ -128,6 +128,10 @@ func TestWebhooksBecomeRunsAndSurviveKill9(t *testing.T) {
 		}
 	}
 	c.wantConsent(ctx)
+	parcel := &provider{t, "http://" + c.listen, &language.Webhook{ID: "rep", Scheme: "github"}}
+	if status, text := parcel.send(`{}`, "new", "d-9", now); status != 404 || !strings.Contains(text, `no file declares a webhook`) || strings.Contains(text, "repo") {
+		t.Errorf("a stranger must not learn which webhooks there are, have %d and %s", status, text)
+	}
 
 	_, text := push(7, "new")
 	server.kill()

@@ -57,6 +57,9 @@ type Addon struct {
 	// Alerts returns its alerting rules, whose commands name a server.
 	Alerts func(server string) []alert.Rule
 
+	// Examine asks a server how the add-on is there, for procaas doctor. A server without the add-on has no findings.
+	Examine func(*cli.Call) ([]store.Check, error)
+
 	// Commands returns its commands, new ones for each call.
 	Commands func(Tools) []Command
 

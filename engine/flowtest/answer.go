@@ -85,10 +85,15 @@ func (t *trial) handle(ctx context.Context, task *core.Attempt, h engine.Handler
 		return h.Handle(ctx, c)
 	case t.mocks(c.Path) != nil:
 	case len(alone) > 0 && !slices.Contains(alone, task.Type.Name):
-		t.unanswered(w.call, nil)
+		t.unanswered(w.call, "")
 		return model.Result{}, model.Permanent(errNoAnswer)
 	default:
-		return h.Handle(ctx, c)
+		result, err := h.Handle(ctx, c)
+		if errors.Is(err, engine.ErrNoNode) {
+			t.unanswered(w.call, task.Type.Name+" "+expr.ShowValue(w.call.Fields))
+			return model.Result{}, model.Permanent(errNoAnswer)
+		}
+		return result, err
 	}
 	whole := task.Type.Name == mockedCallName
 	if whole {
@@ -100,7 +105,7 @@ func (t *trial) handle(ctx context.Context, task *core.Attempt, h engine.Handler
 		return model.Result{}, err
 	}
 	if a == nil {
-		t.unanswered(w.call, nil)
+		t.unanswered(w.call, "")
 		return model.Result{}, model.Permanent(errNoAnswer)
 	}
 	if err := t.suffer(ctx, a); err != nil {
@@ -284,14 +289,18 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *wire) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
 	reply, ok, err := engine.Ask(ctx, w.trial.stubs, w.trial.suite.Bundle, r)
 	if !ok {
-		w.trial.unanswered(w.call, r)
+		to := r.Method + " " + r.URL.String()
+		if body, ok := w.call.Request["body"].(map[string]any); ok {
+			to += " " + expr.ShowValue(body)
+		}
+		w.trial.unanswered(w.call, to)
 		return nil, model.Permanent(errNoAnswer)
 	}
 	return reply, err
 }
 
-// unanswered reports a call without an answer, once per handler.
-func (t *trial) unanswered(call *Call, r *http.Request) {
+// unanswered reports a call without an answer, once per handler. to says what was called, and may be empty.
+func (t *trial) unanswered(call *Call, to string) {
 	if t.unhandled[call.Path] {
 		return
 	}
@@ -301,11 +310,8 @@ func (t *trial) unanswered(call *Call, r *http.Request) {
 		why = "no answer of its mock fits the request; add one without when:"
 	}
 	note := fmt.Sprintf("%s\n  mocks:\n    %s:\n      reply: {}", why, t.suite.names.short(call.Path))
-	if r != nil {
-		note += fmt.Sprintf("   # to %s %s", r.Method, r.URL)
-	}
-	if body, ok := call.Request["body"].(map[string]any); ok {
-		note += " " + expr.ShowValue(body)
+	if to != "" {
+		note += "   # to " + to
 	}
 	t.problem(t.test.Span, Difference{
 		Path: "mocks", Want: "an answer to the call of " + call.Path, Have: "none", Note: note,

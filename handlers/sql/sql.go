@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"time"
 
@@ -85,7 +84,7 @@ func (h *SQL) Handle(ctx context.Context, c *engine.Call) (model.Result, error) 
 	case d == nil:
 		return model.Result{}, model.Permanent(fmt.Errorf("database %q is not declared", h.Database))
 	case h.pool == nil:
-		return model.Result{}, model.Permanent(errors.New("this program connects to no databases"))
+		return model.Result{}, engine.WithoutNode("databases")
 	}
 	limit := cmp.Or(h.Timeout, c.Timeout, d.Timeout)
 	if h.Timeout > 0 || c.Timeout == 0 {

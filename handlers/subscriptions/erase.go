@@ -20,7 +20,7 @@ func (m *Readers) Erase(ctx context.Context, of store.Erasing) (store.Erased, er
 	for _, d := range lists {
 		ids, failed := m.lettersOf(ctx, d.Name, of)
 		if failed == nil && len(ids) > 0 && !of.Preview {
-			failed = m.letters.remove(ctx, d.Name, ids, nil)
+			failed = m.letters.settle(ctx, d.Name, ids, nil, nil)
 		}
 		if failed != nil {
 			err = failed

@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,7 +54,8 @@ func slotName(subscription string, slot int) string {
 // conflicts is how often a change of a list is tried while others change it.
 const conflicts = 20
 
-// change changes the list of a subscription. do may be called several times. It returns the new list and the messages to write.
+// change changes the list of a subscription. do may be called several times. It returns the new list, or nil for no change, and the
+// messages to write.
 func (l letters) change(ctx context.Context, subscription string, audits []store.Audited,
 	do func(all []listed) ([]listed, []store.DocumentWrite, error),
 ) error {
@@ -63,7 +65,7 @@ func (l letters) change(ctx context.Context, subscription string, audits []store
 			return err
 		}
 		all, writes, err := do(all)
-		if err != nil || len(writes) == 0 {
+		if err != nil || all == nil {
 			return err
 		}
 		writes = append(writes, store.DocumentWrite{Kind: docLetters, Name: subscription, Version: version, Value: model.EncodeJSON(all)})
@@ -110,6 +112,9 @@ func (l letters) add(ctx context.Context, subscription string, most int, message
 			return nil, nil, errFull
 		}
 		kept = len(all)
+		if len(writes) == 0 {
+			return nil, nil, nil
+		}
 		return all, writes, nil
 	})
 	return kept, err
@@ -124,19 +129,20 @@ func (l letters) message(ctx context.Context, subscription string, x listed) (m 
 	return m, err
 }
 
-// remove removes dead letters, with the audit of who did it.
-func (l letters) remove(ctx context.Context, subscription string, ids []string, audits []store.Audited) error {
+// settle removes the dead letters gone, and notes why others stay, with the audit of who did it.
+func (l letters) settle(ctx context.Context, subscription string, gone []string, stay map[string]string, audits []store.Audited) error {
 	return l.change(ctx, subscription, audits, func(all []listed) ([]listed, []store.DocumentWrite, error) {
 		var writes []store.DocumentWrite
 		left := []listed{}
 		for _, x := range all {
-			if !slices.Contains(ids, x.ID) {
-				left = append(left, x)
+			if slices.Contains(gone, x.ID) {
+				writes = append(writes, store.DocumentWrite{
+					Kind: docLetter, Name: slotName(subscription, x.Slot), Version: store.AnyVersion, Value: []byte("null"),
+				})
 				continue
 			}
-			writes = append(writes, store.DocumentWrite{
-				Kind: docLetter, Name: slotName(subscription, x.Slot), Version: store.AnyVersion, Value: []byte("null"),
-			})
+			x.Reason = cmp.Or(stay[x.ID], x.Reason)
+			left = append(left, x)
 		}
 		return left, writes, nil
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/budget"
 	"procaas/engine/intake"
@@ -134,12 +135,20 @@ func (m *Readers) patience() time.Duration {
 }
 
 // ErrUnknown reports a subscription or a dead letter that does not exist.
-var ErrUnknown = errors.New("is not there")
+var ErrUnknown = errors.New("unknown")
 
 func (m *Readers) find(id string) (*language.Subscription, error) {
 	s := language.Of(m.Engine.Bundle(), id)
 	if s == nil {
-		return nil, fmt.Errorf("subscription %q %w: a file declares it below subscriptions", id, ErrUnknown)
+		var known []string
+		for _, s := range m.declared() {
+			known = append(known, s.ID)
+		}
+		hint := "procaas subscriptions list shows those that are declared"
+		if near := diag.Suggest(id, known); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		return nil, fmt.Errorf("%w subscription %q, which no file declares; %s", ErrUnknown, id, hint)
 	}
 	return s, nil
 }
@@ -184,7 +193,7 @@ func (m *Readers) chosen(ctx context.Context, id string, c remote.Choice) ([]lis
 	for _, letter := range c.IDs {
 		i := slices.IndexFunc(all, func(x listed) bool { return x.ID == letter })
 		if i < 0 {
-			return nil, fmt.Errorf("dead letter %q of subscription %s %w", letter, id, ErrUnknown)
+			return nil, fmt.Errorf("%w dead letter %q of subscription %s; procaas subscriptions dead-letters %s lists them", ErrUnknown, letter, id, id)
 		}
 		out = append(out, all[i])
 	}
@@ -201,29 +210,34 @@ func (m *Readers) Discard(ctx context.Context, id string, c remote.Choice, by st
 	if err != nil || len(chosen) == 0 {
 		return done, err
 	}
-	return remote.Changed{Changed: len(chosen)}, m.forget(ctx, s, "discarded", chosen, by)
+	return remote.Changed{Changed: len(chosen)}, m.settle(ctx, s, "discarded", chosen, nil, by)
 }
 
-// forget removes dead letters, and audits why.
-func (m *Readers) forget(ctx context.Context, s *language.Subscription, what string, gone []listed, by store.Actor) error {
-	if len(gone) == 0 {
+// settle removes dead letters, notes why others stay, and audits what was done with the first.
+func (m *Readers) settle(ctx context.Context, s *language.Subscription, what string, gone []listed, stay map[string]string, by store.Actor) error {
+	if len(gone) == 0 && len(stay) == 0 {
 		return nil
 	}
 	ids := make([]string, len(gone))
 	for i, x := range gone {
 		ids[i] = x.ID
 	}
-	text := fmt.Sprintf("%s %d: %s", what, len(ids), ids[0])
-	if len(ids) > 1 {
-		text += " to " + ids[len(ids)-1]
+	var audits []store.Audited
+	if len(ids) > 0 {
+		text := fmt.Sprintf("%s %d: %s", what, len(ids), ids[0])
+		if len(ids) > 1 {
+			text += " to " + ids[len(ids)-1]
+		}
+		audits = []store.Audited{{Kind: store.AuditDeadLetter, Name: s.Path(), By: by, After: store.AuditText(text)}}
 	}
-	return m.letters.remove(ctx, s.ID, ids, []store.Audited{{Kind: store.AuditDeadLetter, Name: s.Path(), By: by, After: store.AuditText(text)}})
+	return m.letters.settle(ctx, s.ID, ids, stay, audits)
 }
 
 // shownReasons is how many reasons an answer has.
 const shownReasons = 10
 
-// Retry submits dead letters again, in their order, by the present definition. One that became an event is one no longer.
+// Retry submits dead letters again, in their order, by the present definition. One that became an event is one no longer. Another one
+// has the new reason why it did not.
 func (m *Readers) Retry(ctx context.Context, id string, c remote.Choice, by store.Actor) (done remote.Changed, err error) {
 	s, err := m.find(id)
 	if err != nil {
@@ -234,46 +248,64 @@ func (m *Readers) Retry(ctx context.Context, id string, c remote.Choice, by stor
 		return done, err
 	}
 	var gone []listed
+	stay := map[string]string{}
 	for _, x := range chosen {
-		why, err := m.again(ctx, s, x)
+		outcome, why, err := m.again(ctx, s, x)
 		if err != nil {
-			return done, errors.Join(err, m.forget(ctx, s, "retried", gone, by))
+			return done, errors.Join(err, m.settle(ctx, s, "retried", gone, stay, by))
 		}
 		if why == "" {
 			gone = append(gone, x)
+			m.retried(ctx, id, outcome)
 			continue
 		}
+		stay[x.ID] = why
 		done.Left++
 		if len(done.Reasons) < shownReasons {
 			done.Reasons = append(done.Reasons, x.ID+": "+why)
 		}
 	}
 	done.Changed = len(gone)
-	return done, m.forget(ctx, s, "retried", gone, by)
+	return done, m.settle(ctx, s, "retried", gone, stay, by)
 }
 
-// again submits a dead letter. It returns why that is no event, or "".
-func (m *Readers) again(ctx context.Context, s *language.Subscription, x listed) (why string, err error) {
+// retried counts a dead letter that was retried on this node. The list shows the count if this node reads the subscription.
+func (m *Readers) retried(ctx context.Context, id, outcome string) {
+	m.mu.Lock()
+	r := m.all[id]
+	m.mu.Unlock()
+	if r != nil {
+		r.seen.count(outcome, 1)
+		r.publish(ctx)
+	}
+}
+
+// again submits a dead letter. It returns what became of it, or why that is no event.
+func (m *Readers) again(ctx context.Context, s *language.Subscription, x listed) (outcome, why string, err error) {
 	if x.Cut {
-		return x.Reason, nil
+		return "", x.Reason, nil
 	}
 	message, err := m.letters.message(ctx, s.ID, x)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	in, wanted, err := Map(s, &message)
 	if err != nil {
-		return err.Error(), nil
+		return "", err.Error(), nil
 	}
 	if !wanted {
-		return "", nil
+		return outcomeIgnored, "", nil
 	}
 	results, err := m.Engine.Submit(ctx, []intake.Submission{in})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	if refused, ok := errors.AsType[*intake.Error](results[0].Err); ok {
-		return refused.Message, nil
+	result := results[0]
+	if refused, ok := errors.AsType[*intake.Error](result.Err); ok {
+		return "", refused.Message, nil
 	}
-	return "", results[0].Err
+	if result.Receipt.Duplicate {
+		return outcomeDuplicate, "", result.Err
+	}
+	return outcomeAccepted, "", result.Err
 }

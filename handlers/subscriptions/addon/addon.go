@@ -51,7 +51,7 @@ func brokersOf(h *addon.Host) map[string]broker.Kind {
 func New() addon.Addon {
 	return addon.Addon{
 		Name: "subscriptions", Sections: []tree.Section{language.Brokers(), language.Section()}, Compare: compare,
-		Problems: []problem.Kind{unknownSubscription}, Alerts: alerts,
+		Problems: []problem.Kind{unknownSubscription}, Alerts: alerts, Examine: examine,
 		Types:    func() []engine.HandlerType { return publish.Types(nil) },
 		New:      newProcess,
 		Commands: func(t addon.Tools) []addon.Command { return []addon.Command{{Command: subscriptionsCommand(t)}} },

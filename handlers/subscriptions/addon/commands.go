@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/dsl/diag"
 	"procaas/engine/addon"
 	"procaas/engine/api/cli"
+	"procaas/engine/store"
 	"procaas/handlers/subscriptions"
 	"procaas/handlers/subscriptions/broker"
 	"procaas/handlers/subscriptions/language"
@@ -58,6 +60,27 @@ stands why it is held or fails.`,
 			return err
 		})
 	})
+}
+
+// examine finds subscriptions that are not read.
+func examine(q *cli.Call) ([]store.Check, error) {
+	all, err := remote.List(q.Ctx, q.Client)
+	if err != nil {
+		return nil, err
+	}
+	var found []store.Check
+	for _, s := range all {
+		if s.State == remote.Failing {
+			found = append(found, store.Check{
+				Name: "subscriptions", Level: store.CheckWarning, Found: fmt.Sprintf("subscription %s is not read: %s", s.ID, s.Problem),
+				Remedy: "its messages stay in the broker, and the node goes on by itself: procaas docs runbook says what to look at",
+			})
+		}
+	}
+	if len(all) > 0 && len(found) == 0 {
+		found = []store.Check{{Name: "subscriptions", Level: store.CheckFine, Found: diag.Plural(len(all), "subscription") + ", none of which fails"}}
+	}
+	return found, nil
 }
 
 func lettersCommand() *cobra.Command {

@@ -5,6 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"strings"
+	"unicode"
 
 	"procaas/engine/model"
 )
@@ -53,4 +56,20 @@ func Classified(err error, of func(error) error) error {
 		return err
 	}
 	return cmp.Or(of(err), model.WithClass("connection", err))
+}
+
+// CheckSubject refuses subjects of NATS that data could have led elsewhere: to many subscribers, or to the server itself.
+func CheckSubject(subject string) error {
+	if strings.HasPrefix(subject, "$") {
+		return fmt.Errorf("subject %q belongs to the server", subject)
+	}
+	if strings.ContainsFunc(subject, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) || c == '*' || c == '>' }) {
+		return fmt.Errorf("subject %q: want words without blanks and wildcards, such as orders.paid", subject)
+	}
+	for part := range strings.SplitSeq(subject, ".") {
+		if part == "" {
+			return fmt.Errorf("subject %q: want words with a dot between them, such as orders.paid", subject)
+		}
+	}
+	return nil
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,7 +35,7 @@ func Dial(ctx context.Context, c *broker.Connection) (broker.Publisher, error) {
 
 // Publish implements [broker.Publisher]. The stream drops a message whose id it has stored within its duplicate window.
 func (p *publisher) Publish(ctx context.Context, m *broker.Outgoing) (out broker.Stored, err error) {
-	if err := checkSubject(m.To); err != nil {
+	if err := broker.CheckSubject(m.To); err != nil {
 		return out, model.Permanent(err)
 	}
 	send := &nats.Msg{Subject: m.To, Header: nats.Header{}, Data: m.Body}
@@ -53,22 +51,6 @@ func (p *publisher) Publish(ctx context.Context, m *broker.Outgoing) (out broker
 		return broker.Stored{Place: place, Duplicate: ack.Duplicate}, nil
 	}
 	return out, classified(err)
-}
-
-// checkSubject refuses subjects that data could have led elsewhere: to many subscribers, or to the server itself.
-func checkSubject(subject string) error {
-	if strings.HasPrefix(subject, "$") {
-		return fmt.Errorf("subject %q belongs to the server", subject)
-	}
-	if strings.ContainsFunc(subject, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) || c == '*' || c == '>' }) {
-		return fmt.Errorf("subject %q: want no blanks and no wildcards", subject)
-	}
-	for part := range strings.SplitSeq(subject, ".") {
-		if part == "" {
-			return fmt.Errorf("subject %q: want words with dots between them", subject)
-		}
-	}
-	return nil
 }
 
 // classified adds the class of an error of NATS, by which retries and fallbacks know it.

@@ -4,7 +4,6 @@ package publish
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,7 +89,7 @@ func (h *Publish) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	case b == nil:
 		return model.Result{}, model.Permanent(fmt.Errorf("broker %q is not declared", h.Broker))
 	case h.pool == nil:
-		return model.Result{}, model.Permanent(errors.New("this program connects to no brokers"))
+		return model.Result{}, engine.WithoutNode("brokers")
 	}
 	m, err := h.message(c)
 	if err != nil {
@@ -244,6 +243,10 @@ func checkTo(b *tree.Body, k *language.Broker) {
 			b.Errorf(v.Span, rules.Body, "write "+want+":", "broker %s is %s, which has no %s", k.ID, k.Kind, field)
 		case field == want && (v == nil || isLiteral && text == ""):
 			b.Errorf(b.Span, rules.Body, "add "+want+":", "a message for broker %s needs a %s", k.ID, want)
+		case field == "subject" && isLiteral:
+			if err := broker.CheckSubject(text); err != nil {
+				b.Errorf(v.Span, rules.Body, "", "%v", err)
+			}
 		}
 	}
 }

@@ -40,10 +40,11 @@ func newProcess() *addon.Process {
 }
 
 func (g *group) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
-	g.bundle, g.secret, g.now = h.Bundle, h.Secrets, h.Now
+	g.bundle, g.secret, g.now, g.log = h.Bundle, h.Secrets, h.Now, h.Log
 	g.seen.deliveries = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_webhook_deliveries_total",
-		Help: "Requests to webhooks, by outcome: accepted, duplicate, ignored, refused without a valid signature, or failed.",
+		Help: "Requests to webhooks, by outcome: accepted, duplicate, ignored, refused without a valid signature, failed, or unknown, without " +
+			"the label webhook, if no file declares the webhook.",
 	}, []string{"webhook", "outcome"})
 	h.Metrics.MustRegister(g.seen.deliveries)
 	return &addon.Part{Origin: g.origin}, nil

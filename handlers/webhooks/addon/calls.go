@@ -2,6 +2,7 @@ package addon
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -30,9 +31,12 @@ var (
 
 // A group serves the requests of providers, and what people ask about them.
 type group struct {
-	bundle func() *tree.Bundle // nil before open
+	// These are nil before open.
+	bundle func() *tree.Bundle
 	secret func(secrets.Use) (string, error)
 	now    func() time.Time
+	log    *slog.Logger
+
 	server api.Server
 
 	failures access.Failures // signatures that do not hold
@@ -131,14 +135,15 @@ func consent(c *rest.Call, origin string) error {
 	return nil
 }
 
-// webhook finds a webhook.
+// webhook finds the webhook of a request. The answer to an unknown one names no others, because anybody may ask.
 func (g *group) webhook(id string) (*language.Webhook, error) {
 	if g.bundle != nil {
 		if w := language.Of(g.bundle(), id); w != nil {
 			return w, nil
 		}
+		g.seen.unknown(g.log, id, g.now())
 	}
-	return nil, unknownWebhook.New("there is no webhook %q; a file declares it below webhooks", id)
+	return nil, unknownWebhook.New("no file declares a webhook %q; procaas webhooks list shows those that are declared", id)
 }
 
 // secretsOf returns the secrets of a webhook. One that is missing is left out, so that its name may be declared before it exists.

@@ -2,6 +2,7 @@ package addon
 
 import (
 	_ "embed" // the template
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -25,15 +26,42 @@ const (
 	duplicate outcome = "duplicate"
 	ignored   outcome = "ignored"
 	refused   outcome = "refused" // no valid signature
-	failed    outcome = "failed"  // a valid signature, and no event could be made or stored
+	failed    outcome = "failed"  // no event could be made or stored, or the node has no secret
+	unknown   outcome = "unknown" // no file declares the webhook
 )
 
 // seen counts requests on this node, to declared webhooks only, so that nobody can fill it. The zero value is ready to use.
 type seen struct {
 	deliveries *prometheus.CounterVec // nil for none
 
-	mu   sync.Mutex // guards the rest
-	each map[string]*remote.Webhook
+	mu     sync.Mutex // guards the rest
+	each   map[string]*remote.Webhook
+	told   time.Time // when the log last said that a webhook is unknown
+	untold int       // requests to unknown webhooks since then
+}
+
+// tellEach is the shortest time between two lines of the log about unknown webhooks: anybody may send such requests.
+const tellEach = 10 * time.Second
+
+// shownID is how much of the id of an unknown webhook the log has.
+const shownID = 64
+
+// unknown counts a request to a webhook that no file declares. The metric does not have its id, so that nobody can fill it.
+func (s *seen) unknown(log *slog.Logger, id string, now time.Time) {
+	if s.deliveries != nil {
+		s.deliveries.WithLabelValues("", string(unknown)).Inc()
+	}
+	s.mu.Lock()
+	s.untold++
+	n := s.untold
+	tell := s.told.IsZero() || now.Sub(s.told) >= tellEach
+	if tell {
+		s.told, s.untold = now, 0
+	}
+	s.mu.Unlock()
+	if tell {
+		log.Warn("a request came to a webhook that no file declares", "webhook", id[:min(len(id), shownID)], "requests", n)
+	}
 }
 
 // note counts a request. why says why it was refused or failed.

@@ -27,7 +27,7 @@ type Webhook struct {
 	Duplicate int64 `json:"duplicate" doc:"Deliveries that came again."`
 	Ignored   int64 `json:"ignored" doc:"Requests that the webhook does not want."`
 	Refused   int64 `json:"refused" doc:"Requests without a valid signature."`
-	Failed    int64 `json:"failed" doc:"Requests with a valid signature of which no event could be made or stored."`
+	Failed    int64 `json:"failed" doc:"Requests of which no event could be made or stored, or which the node has no secret to check."`
 
 	Last     *time.Time `json:"last,omitempty" doc:"When the last request came."`
 	Problem  string     `json:"problem,omitempty" doc:"Why the last refused or failed request was not taken."`

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"procaas/cmd/procaas/addons"
 	"procaas/cmd/procaas/internal/authoring"
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/dsl/diag"
@@ -36,7 +38,7 @@ func Command() *cobra.Command {
 		Use:   "doctor [PATH…]",
 		Short: "Look for what is wrong with a server and its store",
 		Long: `doctor asks a server how it is: whether it works, and whether its nodes serve the same pipelines.
-It finds tokens, logins, and certificates for services that are about to end, and switches that
+It finds services that are down, subscriptions that are not read, tokens, logins, and certificates for services that are about to end, and switches that
 contradict each other. With paths it says how the files there differ from what is current on the
 server. With --store it also does what procaas store check does. There it finds clocks that differ,
 locks that hold others up, tables that grow, and a disk that is full. With --store alone, no server
@@ -95,7 +97,7 @@ func (d *doctor) server() error {
 	if h.Degraded == "" {
 		d.note("server", store.CheckFine, "", "ready")
 	} else {
-		d.note("server", store.CheckWarning, "see docs/operating/runbook.md for what is away", "ready, but %s", h.Degraded)
+		d.note("server", store.CheckWarning, "procaas docs runbook says what to do about what is away", "ready, but %s", h.Degraded)
 	}
 	if h.Version == cli.Version() {
 		d.note("program", store.CheckFine, "", "version %s", h.Version)
@@ -103,18 +105,36 @@ func (d *doctor) server() error {
 		d.note("program", store.CheckWarning, "use the same release for both, unless you are upgrading",
 			"the server has version %s, and this program is %s", h.Version, cli.Version())
 	}
-	for _, look := range []struct {
-		name string
-		at   func() error
-	}{{"nodes", d.nodes}, {"tokens", d.tokens}, {"certificates", d.certificates}, {"login", d.login}, {"controls", d.controls}, {"definitions", d.definitions}} {
+	looks := []look{
+		{"nodes", d.nodes}, {"services", d.services}, {"tokens", d.tokens}, {"login", d.login}, {"controls", d.controls}, {"definitions", d.definitions},
+	}
+	for _, a := range addons.All() {
+		if a.Examine != nil {
+			looks = append(looks, look{a.Name, func() error {
+				found, err := a.Examine(d.Call)
+				d.all = append(d.all, found...)
+				return err
+			}})
+		}
+	}
+	for _, look := range looks {
 		err := look.at()
-		if refused, ok := errors.AsType[*problem.Problem](err); ok {
+		refused, ok := errors.AsType[*problem.Problem](err)
+		switch {
+		case ok && refused.Status == http.StatusNotFound: // the server does not have what this look is about
+		case ok:
 			d.note(look.name, store.CheckWarning, "use a token that may do that", "not looked at: %s", refused.Detail)
-		} else if err != nil {
+		case err != nil:
 			return err
 		}
 	}
 	return nil
+}
+
+// A look asks the server about one thing.
+type look struct {
+	name string
+	at   func() error
 }
 
 // nodes looks for nodes that serve other pipelines than the rest, and for dead ones whose runs nobody has taken over.
@@ -199,14 +219,23 @@ func (d *doctor) flags(all []records.NodeView) {
 	}
 }
 
-// certificates looks for those that nodes show to services and that are about to end.
-func (d *doctor) certificates() error {
+// services looks for services that are down, and for certificates that nodes show to services and that are about to end.
+func (d *doctor) services() error {
 	all, err := d.Services(d.Ctx)
 	if err != nil {
 		return err
 	}
-	shown, ending := 0, 0
+	down, shown, ending := 0, 0, 0
 	for _, s := range all {
+		if state := s.State(); state == guard.ServiceDown || state == guard.ServiceFailing {
+			down++
+			since := ""
+			if s.FailingSince != nil {
+				since = " since " + cli.Time(*s.FailingSince)
+			}
+			d.note("services", store.CheckWarning, "procaas docs runbook says what to do when a service is down",
+				"%s is %s%s: %s", s.ID, state, since, cmp.Or(s.LastError, "hardly any call succeeds"))
+		}
 		if s.Certificate == nil {
 			continue
 		}
@@ -216,6 +245,9 @@ func (d *doctor) certificates() error {
 			d.note("certificates", store.CheckWarning, "replace the files of tls of the service: nodes read them again by themselves",
 				"what nodes show to service %s: %s", s.ID, s.Certificate.Text())
 		}
+	}
+	if len(all) > 0 && down == 0 {
+		d.note("services", store.CheckFine, "", "%s, none of which is down as the node sees it", diag.Plural(len(all), "service"))
 	}
 	if shown > 0 && ending == 0 {
 		d.note("certificates", store.CheckFine, "", "%s for services, none of which ends soon", diag.Plural(shown, "certificate"))
