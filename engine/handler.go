@@ -93,7 +93,7 @@ type Call struct {
 }
 
 // ErrNoNode reports that a handler needs connections which only a node has. In a test of pipelines, a mock must answer its call.
-var ErrNoNode = errors.New("there is no node")
+var ErrNoNode = errors.New("no node runs here")
 
 // WithoutNode returns the error of a handler that a command calls which connects to no peers, such as "databases". It wraps
 // [ErrNoNode], and no retry can mend it.

@@ -38,11 +38,11 @@ func Command() *cobra.Command {
 		Use:   "doctor [PATH…]",
 		Short: "Look for what is wrong with a server and its store",
 		Long: `doctor asks a server how it is: whether it works, and whether its nodes serve the same pipelines.
-It finds services that are down, subscriptions that are not read, tokens, logins, and certificates for services that are about to end, and switches that
-contradict each other. With paths it says how the files there differ from what is current on the
-server. With --store it also does what procaas store check does. There it finds clocks that differ,
-locks that hold others up, tables that grow, and a disk that is full. With --store alone, no server
-is asked.
+It finds services that are down, and subscriptions that are not read. It finds tokens, logins, and
+certificates for services that are about to end, and switches that contradict each other. With
+paths it says how the files there differ from what is current on the server. With --store it also
+does what procaas store check does. There it finds clocks that differ, locks that hold others up,
+tables that grow, and a disk that is full. With --store alone, no server is asked.
 
 It compares the flags that nodes should have in common, such as --retention. What a node makes of
 its own flags is not asked: procaas serve --check says that. It changes nothing, and says for each
