@@ -25,6 +25,7 @@ const (
 	provenFor    = 5 * time.Second
 	shortestPoll = 20 * time.Millisecond // of the inbox while there is work
 	longestPoll  = time.Second           // of the inbox while there is none
+	sessionsEnd  = 50 * time.Millisecond // after the end of a process, until the store knows that its sessions have ended
 	claimGap     = 5 * time.Millisecond  // after a hint for which a claim found nothing
 	endGrace     = 2 * time.Second       // for goroutines to return after their context has ended
 	leaveLeast   = 5 * time.Second       // for releasing runs, however short the lease is
@@ -33,7 +34,8 @@ const (
 // beats renews the lease until the membership ends.
 func (n *node) beats() {
 	excess := 0
-	for next := time.Duration(0); n.rest(next); {
+	var suspects <-chan struct{}
+	for next := time.Duration(0); n.rest(next, suspects); {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(n.ctx, n.d.Lease/2)
 		b, err := n.d.Store.Ledger.Beat(ctx, n.number, n.d.Lease, n.d.Library.Present().Bundle.Hash)
@@ -56,6 +58,7 @@ func (n *node) beats() {
 			next = min(next, 100*time.Millisecond)
 			continue
 		}
+		suspects = b.Suspects
 		n.d.Clock.Set(b.Now, began, time.Now())
 		soon, err := n.heed(b)
 		if err != nil {
@@ -93,8 +96,8 @@ func (n *node) beats() {
 }
 
 // rest waits for the next beat. It returns false if the membership ended first. It returns sooner
-// if there are runs to wake.
-func (n *node) rest(d time.Duration) bool {
+// if there are runs to wake, or if the process of another node has ended.
+func (n *node) rest(d time.Duration, suspects <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	called := n.called
@@ -110,6 +113,9 @@ func (n *node) rest(d time.Duration) bool {
 		case <-called:
 			t.Reset(guard.Beat)
 			called = nil
+		case <-suspects:
+			t.Reset(min(d, sessionsEnd))
+			called, suspects = nil, nil
 		}
 	}
 }

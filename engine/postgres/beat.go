@@ -34,6 +34,7 @@ const (
 		where seen + silence / 2 < clock_timestamp() and at between clock_timestamp() and clock_timestamp() + interval '1 second'),
 	exists (select from presence join nodes using (node) where gone is null and node <> $1 and server = pg_postmaster_start_time()
 		and not exists (select from pg_stat_get_activity(session))),
+	(select coalesce(array_agg(process), '{}') from presence join nodes using (node) where gone is null and process not in ('', $5)),
 	(select revision from fallback), (select decided from fallback)`
 )
 
@@ -56,8 +57,9 @@ type pulse struct {
 	ends *time.Time // when the lease of a silent node ends, or when it may be judged
 	cut  bool       // the session of another node is gone, so that it may be dead
 
-	decided *time.Time
-	moves   []string // runs and definitions
+	decided   *time.Time
+	moves     []string // runs and definitions
+	processes []string // of other nodes; see nameProcess
 }
 
 // Beat implements [store.Ledger]. The order matters. First it makes sure that the server has what it has acknowledged, because no node may
@@ -72,6 +74,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		return store.Beat{Watched: p.Watched, Beats: p.Beats}, fmt.Errorf("beat: %w", err)
 	}
 	s.db.inc.renewed()
+	s.neighbours.watch(p.processes)
 	if p.cut {
 		dead, err := s.presence.judge(ctx, s.db.pool)
 		if err != nil {
@@ -98,6 +101,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		p.Moves = append(p.Moves, store.Move{Run: run, Bundle: to})
 	}
 	p.Now = p.Now.UTC()
+	p.Suspects = s.neighbours.ended
 	s.weigh(ctx, node, &p.Beat)
 	return p.Beat, nil
 }
@@ -151,9 +155,9 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bund
 			p.Watched = told.lost
 		}
 		t.queue(renewNode, node, lease.Microseconds(), bundle)
-		t.queue(readBeat, node, ready.rank, ready.at, due).QueryRow(value(&p.Now, &p.live, &p.Beats, &p.Cancelled, &p.moves, &p.Ready, &p.next,
+		t.queue(readBeat, node, ready.rank, ready.at, due, s.process).QueryRow(value(&p.Now, &p.live, &p.Beats, &p.Cancelled, &p.moves, &p.Ready, &p.next,
 			&p.Revision,
-			&p.Nodes, &p.dead, &p.ends, &p.cut, &p.Outages, &p.decided))
+			&p.Nodes, &p.dead, &p.ends, &p.cut, &p.processes, &p.Outages, &p.decided))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}

@@ -193,6 +193,37 @@ func TestEndedProcessIsTakenOverWithTheNextBeat(t *testing.T) {
 	beatUntilReady(t, s, other)
 }
 
+// The end of another process of this machine is known at once, and without another beat.
+func TestEndOfANeighbourIsTold(t *testing.T) {
+	t.Parallel()
+	neighbour := exec.Command("sleep", "1000")
+	if err := neighbour.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dsn := enginetest.MigratedPostgres(t)
+	s, other := judge(t, dsn)
+	node, _ := enlist(t, open(t, dsn), "run")
+	run(t, connect(t, dsn), "update presence set process = $2 where node = $1", node, postgres.NameProcess(neighbour.Process.Pid))
+	var told <-chan struct{}
+	for range 2 { // it is watched once, however often it is seen
+		b, err := s.Beat(t.Context(), other, time.Hour, "")
+		if told = b.Suspects; told == nil || err != nil {
+			t.Fatalf("want processes watched, have %v", err)
+		}
+	}
+	select {
+	case <-told:
+		t.Fatal("a process that lives is said to have ended")
+	default:
+	}
+	if err := neighbour.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	_ = neighbour.Wait()
+	wantAlive(t, s, other, node, "a node whose session is open")
+}
+
 // A process that is started again knows at once that the one before it has ended.
 func TestProcessThatHasEndedIsKnown(t *testing.T) {
 	t.Parallel()

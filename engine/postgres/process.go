@@ -34,19 +34,25 @@ func nameProcess(pid int) string {
 	return fmt.Sprintf("%s %s %d %s", bytes.TrimSpace(boot), numbers, pid, began)
 }
 
-// hasEnded reports whether a process was on this machine and has certainly ended.
-func hasEnded(process string) bool {
+// localPID returns the number of a process of this machine. isHere is false for one of another machine or container.
+func localPID(process string) (pid int, isHere bool) {
 	named, here := strings.Fields(process), strings.Fields(nameProcess(os.Getpid()))
 	if len(named) != 4 || len(here) != 4 || named[0] != here[0] || named[1] != here[1] {
-		return false
+		return 0, false
 	}
 	pid, err := strconv.Atoi(named[2])
-	if err != nil {
+	return pid, err == nil
+}
+
+// hasEnded reports whether a process was on this machine and has certainly ended.
+func hasEnded(process string) bool {
+	pid, isHere := localPID(process)
+	if !isHere {
 		return false
 	}
 	if state, began, err := readProcess(pid); err == nil {
 		// a zombie was killed, and its parent has not waited for it yet
-		return began != named[3] || state == "Z" || state == "X"
+		return !strings.HasSuffix(process, " "+began) || state == "Z" || state == "X"
 	}
 	// It may only be invisible to other users.
 	other, err := os.FindProcess(pid)

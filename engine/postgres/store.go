@@ -79,6 +79,8 @@ type Store struct {
 	process  string // name of this process, see nameProcess
 	presence presence
 
+	neighbours neighbours
+
 	tellChanged chan struct{}
 
 	days trimmedDays
@@ -130,6 +132,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	s := &Store{
 		db: &database{pool: pool, pooled: pooled, hints: h, acked: acked, known: known}, hints: h, log: log, tellChanged: make(chan struct{}, 1),
 		process: nameProcess(os.Getpid()), presence: presence{told: map[int64]*session{}},
+		neighbours: neighbours{ended: make(chan struct{}, 1), handles: map[string]*os.File{}},
 	}
 	s.common = sqlstore.New(s.db)
 	s.OnSettings = func() { h.hint(endOfQueue) } // makes nodes look at once
@@ -183,6 +186,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 // Close closes the connections. It waits for calls in flight.
 func (s *Store) Close() error {
 	s.stop()
+	s.neighbours.close()
 	s.helpers.Wait()
 	s.db.pool.Close()
 	return nil

@@ -301,6 +301,10 @@ type Beat struct {
 	// nil if only the lease counts. It may be set together with an error, because the beat may have
 	// been written.
 	Watched <-chan struct{}
+
+	// Suspects gets a signal when the process of another node has ended, as far as the store can watch it. The node should beat again
+	// soon: the beat finds out which nodes are dead. Nil if the store cannot tell.
+	Suspects <-chan struct{}
 }
 
 // Silence is how long a node with this lease must be silent, at least, to be considered dead: two
