@@ -156,7 +156,7 @@ func (n *novelty) load() error {
 
 // findKind asks for the kind of part.
 func (n *novelty) findKind() string {
-	if n.yes("Does it begin with an event of its own, at a time that no run decides?") {
+	if n.yes("Does an event of its own start it, and not a run that exists already?") {
 		if n.yes("Must events of the same thing, such as an order, run one after the other, with a state kept between them?") &&
 			(len(n.bundle.Flows) == 0 || !n.yes("Is the thing one of these flows: "+strings.Join(flowIDs(n.bundle), ", ")+"?")) {
 			return "flow"
