@@ -62,8 +62,26 @@ func (i *inserter) find(n *yaml.Node, path []string) {
 				return
 			}
 		}
-		i.problem = fmt.Sprintf("nothing of %s has the id %s", path[0], path[1])
+		i.problem = unknownID(list, path[0], path[1])
 	}
+}
+
+// unknownID says that no entry of a list below key has an id, and which was probably meant.
+func unknownID(list *yaml.Node, key, id string) string {
+	var known []string
+	for _, item := range list.Content {
+		if at := entryOf(item, "id"); at != nil {
+			known = append(known, at.Value)
+		}
+	}
+	text := fmt.Sprintf("no entry of %s has the id %q", key, id)
+	if near := diag.DidYouMean(id, known, `"`); near != "" {
+		return text + "; " + near
+	}
+	if len(known) > 0 {
+		text += "; there are " + strings.Join(known, ", ")
+	}
+	return text
 }
 
 // entryOf returns the value of a key.
@@ -118,7 +136,7 @@ func (i *inserter) into(parent, list *yaml.Node, key string) {
 		}
 	}
 	if i.after != "" {
-		i.problem = fmt.Sprintf("nothing of %s has the id %s", key, i.after)
+		i.problem = unknownID(list, key, i.after)
 		return
 	}
 	dash := i.dashOf(last)

@@ -275,12 +275,7 @@ func (j *judge) state(path string, e, own *Expect, r *checkpoint.RunView) {
 		if own.SharedState.Get(k.Name) == nil && j.relaxed.names[k.Name] {
 			continue
 		}
-		at := join(path+".shared-state", k.Name)
-		value, ok := r.SharedState[k.Name]
-		if !ok {
-			value = any(absent{})
-		}
-		j.found = append(j.found, match(at, items[i], value)...)
+		j.found = append(j.found, matchName(path+".shared-state", k, items[i], r.SharedState)...)
 	}
 }
 
@@ -291,11 +286,7 @@ func (j *judge) outputs(path string, e, own *Expect, r *checkpoint.RunView) {
 	}
 	items := e.Outputs.Items()
 	for i, k := range e.Outputs.Keys() {
-		value, ok := r.Outputs[k.Name]
-		if !ok {
-			value = any(absent{})
-		}
-		j.found = append(j.found, match(join(path+".outputs", k.Name), items[i], value)...)
+		j.found = append(j.found, matchName(path+".outputs", k, items[i], r.Outputs)...)
 	}
 }
 

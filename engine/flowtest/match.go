@@ -26,6 +26,13 @@ func (d *Difference) note(lines string) {
 	d.Note = strings.TrimPrefix(d.Note+"\n"+lines, "\n")
 }
 
+// noteNear notes which name of a mapping was probably meant by one that it does not have.
+func (d *Difference) noteNear(name string, have map[string]any) {
+	if near := diag.Suggest(name, slices.Sorted(maps.Keys(have))); near != "" {
+		d.note("there is " + near)
+	}
+}
+
 // absent is the missing value.
 type absent struct{}
 
@@ -80,14 +87,27 @@ func matchNames(path string, want *expr.Value, have any) []Difference {
 		item := want.Items()[i]
 		if !ok && !item.IsNull() {
 			d := differ(join(path, k.Name), item, showWant(item), absent{})[0]
-			if near := diag.Suggest(k.Name, slices.Sorted(maps.Keys(m))); near != "" {
-				d.Note = "there is " + near
-			}
+			d.noteNear(k.Name, m)
 			d.Span = k.Span
 			out = append(out, d)
 			continue
 		}
 		out = append(out, match(join(path, k.Name), item, value)...)
+	}
+	return out
+}
+
+// matchName compares a name of the shared state or the outputs.
+func matchName(path string, k expr.Key, want *expr.Value, have map[string]any) []Difference {
+	value, ok := have[k.Name]
+	if !ok {
+		value = any(absent{})
+	}
+	out := match(join(path, k.Name), want, value)
+	if !ok {
+		for i := range out {
+			out[i].noteNear(k.Name, have)
+		}
 	}
 	return out
 }

@@ -45,6 +45,8 @@ var Spec = sync.OnceValue(func() *spec.Spec {
 //	      calls:
 //	        - {handler: notify-user, body: {to: u-1}}
 type File struct {
+	spec.Places
+
 	// Pipelines lists the files and directories with the pipelines, as seen from
 	// this file. When it is left out, it is the directory of this file.
 	Pipelines spec.Names `yaml:"pipelines"`

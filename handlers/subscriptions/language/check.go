@@ -98,7 +98,7 @@ func checkServed(s *Subscription, kind string, c *tree.Checking) {
 	if c.Partial || kind == "" || len(c.Bundle.On(kind)) > 0 || len(c.Bundle.Awaiting(kind)) > 0 {
 		return
 	}
-	c.Errorf(s.PlaceOf("type", s.Span), rules.Subscription, "write it below on: of a pipeline",
+	c.Errorf(s.PlaceOf("type", s.Span), rules.Subscription, c.SuggestOr(kind, diag.NamesIn(c.Bundle.Index.Serving), "write it below on: of a pipeline"),
 		"no pipeline serves events of the type %q of subscription %q", kind, s.ID)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"procaas/dsl/datum"
+	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
@@ -89,8 +90,8 @@ func checkServed(w *Webhook, c *tree.Checking) {
 	if c.Partial || kind == "" || len(c.Bundle.On(kind)) > 0 || len(c.Bundle.Awaiting(kind)) > 0 {
 		return
 	}
-	c.Errorf(w.PlaceOf("type", w.Span), rules.Webhook, "write it below on: of a pipeline", "no pipeline serves events of the type %q of webhook %q",
-		kind, w.ID)
+	c.Errorf(w.PlaceOf("type", w.Span), rules.Webhook, c.SuggestOr(kind, diag.NamesIn(c.Bundle.Index.Serving), "write it below on: of a pipeline"),
+		"no pipeline serves events of the type %q of webhook %q", kind, w.ID)
 }
 
 func checkSignature(w *Webhook, c *tree.Checking) {

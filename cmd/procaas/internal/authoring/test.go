@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api/cli"
@@ -235,6 +238,9 @@ func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 	if !slices.Contains(l.order, about.bundle) {
 		l.order = append(l.order, about.bundle) // validate reports warnings
 	}
+	if missing := missingStubs(f, file); len(missing) > 0 {
+		return nil, l.Findings([]diag.File{f}, missing)
+	}
 	stubs, err := l.stubs(file.StubPaths(f.Name))
 	if err != nil {
 		return nil, err
@@ -296,6 +302,25 @@ func (l *testLoader) pipelines(paths []string) (*loaded, error) {
 	b, found := dsl.Load(files, dsl.Options{Language: addons.Language(), Types: addons.Types(), Read: l.trees.Read})
 	l.bundles[key] = &loaded{bundle: b, files: files, found: found}
 	return l.bundles[key], nil
+}
+
+// missingStubs reports the files of stub services that a test file names and that do not exist.
+func missingStubs(f diag.File, file *flowtest.File) []diag.Diagnostic {
+	var r diag.Reporter
+	for i, path := range file.StubPaths(f.Name) {
+		_, err := os.Stat(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			continue // reading it says what else is wrong
+		}
+		at := file.PlaceOf(fmt.Sprintf("stubs[%d]", i), file.PlaceOf("stubs", diag.Span{File: f.Name}))
+		known, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
+		known = slices.DeleteFunc(known, func(name string) bool { return !source.IsStub(name) })
+		for i, name := range known {
+			known[i] = filepath.Base(name)
+		}
+		r.Errorf(at, rules.TestName, diag.DidYouMean(filepath.Base(path), known, `"`), "there is no file %s", path)
+	}
+	return r.Diagnostics()
 }
 
 // stubs loads stub services. The returned function creates new ones for each test.
