@@ -132,7 +132,7 @@ func prepareSession(ctx context.Context, c *pgx.Conn, acked *acknowledged, poole
 		return err
 	}
 	if len(off) > 0 {
-		return fmt.Errorf("the server may lose what it acknowledges: %s is off; set it to on, or open the store as unsafe",
+		return fmt.Errorf("the server may lose what it acknowledges: %s is off; set it to on in the settings of the server",
 			strings.Join(off, ", "))
 	}
 	return nil

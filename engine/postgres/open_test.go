@@ -189,7 +189,7 @@ func TestOpenRefusesAServerThatForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	forgets := with(t, dsn, "options", "-c synchronous_commit=off")
-	wantOpenError(t, forgets, "synchronous_commit is off", "open the store as unsafe")
+	wantOpenError(t, forgets, "synchronous_commit is off", "set it to on in the settings of the server")
 	s, err := postgres.Open(t.Context(), forgets, postgres.Options{Unsafe: true})
 	if err != nil {
 		t.Fatal(err)
