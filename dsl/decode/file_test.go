@@ -61,7 +61,7 @@ func decodeOther(t *testing.T, text string) (otherFile, string) {
 	t.Helper()
 	var out otherFile
 	spec := spec.OfFile(reflect.TypeFor[otherFile](), spec.Read(otherFiles))
-	found := File(diag.File{Name: "x.yaml", Data: []byte(text)}, spec, &out, []string{"request"})
+	found := File(diag.File{Name: "x.yaml", Data: []byte(text)}, spec, &out, &expr.Scope{Roots: []string{"request"}})
 	var lines []string
 	for _, d := range found {
 		lines = append(lines, fmt.Sprintf("%s: %s", d.Span, d.Message))
