@@ -162,6 +162,11 @@ func (b *Bundle) Peers() []*Service {
 	return all
 }
 
+// HasPeersOf reports whether handlers of both bundles call the same.
+func (b *Bundle) HasPeersOf(other *Bundle) bool {
+	return slices.EqualFunc(b.Peers(), other.Peers(), func(x, y *Service) bool { return reflect.DeepEqual(x, y) })
+}
+
 func eachDeclaration(l *Language, added spec.Added, visit func(Declaration)) {
 	if len(added) == 0 {
 		return

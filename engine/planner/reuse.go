@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"reflect"
 	"slices"
 
 	"procaas/dsl/tree"
@@ -13,7 +12,7 @@ import (
 // What a plan depends on, beside its pipeline, is little: the flow, the services, the plans of called pipelines and of repeated
 // stages, and which other pipelines the event may start. Plans that have others inside are made anew, since those belong to a bundle.
 func (m *Planner) Reuse(plans []*Plan) {
-	if len(plans) == 0 || !samePeers(plans[0].Bundle, m.bundle) {
+	if len(plans) == 0 || !plans[0].Bundle.HasPeersOf(m.bundle) {
 		return
 	}
 	m.earlier = make(map[*tree.Pipeline]*Plan, len(plans))
@@ -22,11 +21,6 @@ func (m *Planner) Reuse(plans []*Plan) {
 			m.earlier[p.Pipeline] = p
 		}
 	}
-}
-
-// samePeers reports whether handlers of two bundles call the same.
-func samePeers(a, b *tree.Bundle) bool {
-	return slices.EqualFunc(a.Peers(), b.Peers(), func(x, y *tree.Service) bool { return reflect.DeepEqual(x, y) })
 }
 
 // reused returns the plan of a pipeline from the earlier bundle, for this one. It is nil if there is none that can be used.
