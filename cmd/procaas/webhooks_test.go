@@ -28,6 +28,7 @@ webhooks:
     type: !$ headers['x-github-event']
     key: !$ body.repository
   - {id: chat, scheme: slack, secrets: [new-hook], type: asked, key: !$ body.user_id}
+  - {id: bare, scheme: github, secrets: [lost-hook], type: push}
 pipelines:
   - id: work
     on: [push, asked]
@@ -133,6 +134,12 @@ func TestWebhooksBecomeRunsAndSurviveKill9(t *testing.T) {
 		t.Errorf("a stranger must not learn which webhooks there are, have %d and %s", status, text)
 	}
 
+	bare := &provider{t, "http://" + c.listen, &language.Webhook{ID: "bare", Scheme: "github"}}
+	if status, text := bare.send(`{}`, "new", "d-9", now); status != 503 || strings.Contains(text, "lost-hook") {
+		t.Errorf("a stranger must not learn which secret is not there, have %d and %s", status, text)
+	}
+	c.wantListed(ctx, "lost-hook")
+
 	_, text := push(7, "new")
 	server.kill()
 	server = c.start(ctx)
@@ -147,12 +154,18 @@ func TestWebhooksBecomeRunsAndSurviveKill9(t *testing.T) {
 	if status, text := push(8, "wrong"); status != 429 || !strings.Contains(text, "too_many_failures") {
 		t.Errorf("want guesses bounded, have %d %s", status, text)
 	}
-	var out bytes.Buffer
-	if code := Main(ctx, []string{"webhooks", "list", "--server", "http://" + c.listen}, cli.Streams{Out: &out, Err: &out}); code != cli.ExitFine ||
-		!strings.Contains(out.String(), "many requests without a valid signature") {
-		t.Errorf("want the list to say why requests were refused, have %d and %s", code, out.String())
-	}
+	c.wantListed(ctx, "many requests without a valid signature")
 	server.terminate()
+}
+
+// wantListed looks for the reason of a refusal in the list of webhooks.
+func (c *crashing) wantListed(ctx context.Context, why string) {
+	c.t.Helper()
+	var out bytes.Buffer
+	code := Main(ctx, []string{"webhooks", "list", "--server", "http://" + c.listen}, cli.Streams{Out: &out, Err: &out})
+	if code != cli.ExitFine || !strings.Contains(out.String(), why) {
+		c.t.Errorf("want %q in the list, have %d and %s", why, code, out.String())
+	}
 }
 
 // wantConsent makes the handshake by which senders of CloudEvents ask for consent.

@@ -59,9 +59,9 @@ func TestWhatJetStreamDoesNotTake(t *testing.T) {
 		retried bool
 		text    string
 	}{
-		{"orders.>", 1, "", false, "no wildcards"},
-		{"orders.a b", 1, "", false, "no blanks"},
-		{"orders.", 1, "", false, "dots between"},
+		{"orders.>", 1, "", false, "without blanks and wildcards"},
+		{"orders.a b", 1, "", false, "without blanks and wildcards"},
+		{"orders.", 1, "", false, "a dot between them"},
 		{"$JS.API.STREAM.DELETE.ORDERS", 1, "", false, "belongs to the server"},
 		{"elsewhere", 1, "connection", true, "no stream has answered"},
 		{"orders.large", 2000, "400", true, "message size exceeds"},

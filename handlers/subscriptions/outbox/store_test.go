@@ -25,15 +25,15 @@ func newStoreRig(t *testing.T, read bool) (r *rig, program *pgx.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := u.Query().Get("search_path")
-	r.exec("create role " + schema + "_app login")
-	t.Cleanup(func() { r.dropRole(schema + "_app") })
-	r.exec("grant usage on schema " + schema + " to " + schema + "_app")
-	r.exec("grant execute on function procaas_submit to " + schema + "_app")
+	role := strings.Trim(u.Path, "/") + "_app" // roles are of the server, and databases of a test
+	r.exec("create role " + role + " login")
+	t.Cleanup(func() { r.dropRole(role) })
+	r.exec("grant usage on schema " + u.Query().Get("search_path") + " to " + role)
+	r.exec("grant execute on function procaas_submit to " + role)
 	if read {
 		r.exec("insert into documents (kind, name, version, value, changed, node) values ('subscription-group', 'store/submitted/submitted', 1, 'submitted', now(), 0)")
 	}
-	u.User = url.User(schema + "_app")
+	u.User = url.User(role)
 	if program, err = pgx.Connect(r.ctx, u.String()); err != nil {
 		t.Fatal(err)
 	}

@@ -181,7 +181,11 @@ func (g *group) receive(c *rest.Call, in *webhookPath) error {
 	if why.Code == badSignature.Code || why.Code == problem.TooManyFailures {
 		became = refused
 	}
-	g.seen.note(w.ID, became, why.Detail, g.now())
+	reason := why.Detail
+	if e, ok := errors.AsType[*withoutSecret](err); ok {
+		reason = e.why.Error()
+	}
+	g.seen.note(w.ID, became, reason, g.now())
 	return err
 }
 
@@ -231,8 +235,18 @@ func (g *group) verify(r *http.Request, w *language.Webhook, body []byte) error 
 		g.failures.Note(r)
 		return badSignature.New("%s", err)
 	}
-	return problem.New(problem.NotReady, "webhook %s cannot check signatures on this node: %s", w.ID, err).With("Retry-After", "60")
+	answer := problem.New(problem.NotReady, "webhook %s cannot check signatures on this node; procaas webhooks list says why", w.ID)
+	return &withoutSecret{answer.With("Retry-After", "60"), err}
 }
+
+// A withoutSecret is the answer to a request of a webhook whose secrets cannot be read. Anybody may send one, so only operators learn why.
+type withoutSecret struct {
+	*problem.Problem
+	why error
+}
+
+// Unwrap returns what the caller gets.
+func (e *withoutSecret) Unwrap() error { return e.Problem }
 
 // settled returns the answer to a delivery whose event was submitted.
 func settled(w *language.Webhook, mapped webhooks.Mapped, result engineintake.Submitted) (*answer, error) {
