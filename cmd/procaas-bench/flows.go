@@ -51,7 +51,7 @@ func contestants() []*entry {
 		{name: "procaas, ids and keys", ways: only(openKeyed), isBinary: true},
 		{name: "procaas on SQLite", ways: only(openBinary(onSQLite)), isBinary: true},
 		{name: "in process", ways: only(openProcaas("plain", plain))},
-		{name: "in process, ids and keys", ways: only(openProcaas("keyed", keyed))},
+		{name: "in process, ids and keys", ways: only(openProcaas("keyed_inside", keyed))},
 	}
 }
 
