@@ -28,10 +28,10 @@ func IsTest(name string) bool { return IsYAML(name) && strings.Contains(name, ".
 // besidePipelines says what checks a file among paths that has no pipelines.
 func besidePipelines(paths []string) string {
 	for _, p := range paths {
-		switch {
-		case IsTest(p):
+		switch name := filepath.Base(p); {
+		case IsTest(name):
 			return fmt.Sprintf(": %s has tests, which procaas test checks and runs", p)
-		case IsStub(p):
+		case IsStub(name):
 			return fmt.Sprintf(": %s has stub services, which procaas test and procaas dev check", p)
 		}
 	}
@@ -112,10 +112,10 @@ func filesIn(open opener, paths []string, stdin io.Reader, want func(string) boo
 		}
 		return nil
 	}
-	some := slices.ContainsFunc(paths, want)
+	some := slices.ContainsFunc(paths, func(path string) bool { return want(filepath.Base(path)) })
 	for _, path := range paths {
 		// *.yaml in a shell names all kinds. Without any of the wanted kind, a person has named the file.
-		if IsYAML(path) && !want(path) && (some || IsTest(path) || IsStub(path)) {
+		if name := filepath.Base(path); IsYAML(name) && !want(name) && (some || IsTest(name) || IsStub(name)) {
 			continue
 		}
 		if path == "-" || path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") {
