@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -225,6 +226,11 @@ func AppendJSON(b []byte, data any) ([]byte, error) { return appendJSON(b, data,
 
 // AppendText appends a text as a string of JSON.
 func AppendText(b []byte, text string) []byte { return appendJSONString(b, text) }
+
+// AppendTime appends a time as a string of JSON, as encoding/json writes it.
+func AppendTime(b []byte, t time.Time) []byte {
+	return append(t.AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
+}
 
 // FormatKinds is FormatJSON for data that expressions will read again: it writes a whole float as 5.0. [ParseJSON] returns
 // the same kinds of numbers, so a sum overflows, or not, as it would have without a crash.

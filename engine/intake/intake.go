@@ -287,7 +287,7 @@ func appendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, "null"...)
 	}
-	return append(t.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
+	return datum.AppendTime(b, t.UTC())
 }
 
 // idDigits are the digits of ids, in the order of their bytes.

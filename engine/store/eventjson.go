@@ -96,7 +96,7 @@ func (o *object) number(name string, n int) {
 func (o *object) time(name string, t time.Time) {
 	if !t.IsZero() {
 		o.name(name)
-		o.b = append(t.AppendFormat(append(o.b, '"'), time.RFC3339Nano), '"')
+		o.b = datum.AppendTime(o.b, t)
 	}
 }
 

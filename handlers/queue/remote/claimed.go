@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 )
 
@@ -43,10 +43,10 @@ func (t *QueuedTask) appendJSON(b []byte) []byte {
 	b = appendGiven(b, `,"unique":`, t.Unique)
 	b = strconv.AppendInt(append(b, `,"priority":`...), int64(t.Priority), 10)
 	b = strconv.AppendInt(append(b, `,"attempt":`...), int64(t.Attempt), 10)
-	b = appendTime(append(b, `,"due":`...), t.Due)
-	b = appendTime(append(b, `,"deadline":`...), t.Deadline)
+	b = datum.AppendTime(append(b, `,"due":`...), t.Due)
+	b = datum.AppendTime(append(b, `,"deadline":`...), t.Deadline)
 	if t.Ended != nil {
-		b = appendTime(append(b, `,"ended":`...), *t.Ended)
+		b = datum.AppendTime(append(b, `,"ended":`...), *t.Ended)
 	}
 	b = appendGiven(b, `,"worker":`, t.Worker)
 	b = appendGiven(b, `,"error":`, t.Error)
@@ -54,7 +54,7 @@ func (t *QueuedTask) appendJSON(b []byte) []byte {
 		b = append(append(b, `,"timeout":`...), model.EncodeJSON(t.Timeout)...)
 	}
 	if t.Until != nil {
-		b = appendTime(append(b, `,"until":`...), *t.Until)
+		b = datum.AppendTime(append(b, `,"until":`...), *t.Until)
 	}
 	b = appendGiven(b, `,"receipt":`, t.Receipt)
 	return append(b, '}')
@@ -66,10 +66,6 @@ func appendGiven(b []byte, name, text string) []byte {
 		return b
 	}
 	return model.AppendText(append(b, name...), text)
-}
-
-func appendTime(b []byte, t time.Time) []byte {
-	return append(t.AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
 }
 
 // appendCompact appends the payload of a task without spaces between its parts. A payload that is no JSON is damaged.
