@@ -154,7 +154,7 @@ func TestStaleConnectionsAreReplaced(t *testing.T) {
 				s.endsFirst.Store(c.taken)
 				close(end)
 				if !c.taken {
-					s.gates.Range(func(_, g any) bool { <-g.(*gate).ended; return true })
+					s.waitUntilClosed()
 				}
 				r := c.request(t, s.url)
 				got, err := said(client, r)

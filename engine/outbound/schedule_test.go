@@ -53,7 +53,7 @@ func (on schedule) client(t *testing.T, s *scriptedService) (http.RoundTripper, 
 		if on.narrow {
 			_ = c.(*net.TCPConn).SetWriteBuffer(1)
 		}
-		return &scheduledConn{Conn: c, on: on, gate: s.gate(c.LocalAddr())}, nil
+		return &scheduledConn{Conn: c, on: on, gate: s.clientGate(c.LocalAddr())}, nil
 	}
 	rt.lean.dial, rt.secure.DialContext, rt.once.DialContext = dial, dial, dial
 	if on.http {
@@ -139,7 +139,8 @@ func (p scheduledPolls) Write(poll func(fd uintptr) bool) error {
 
 // A gate lets a client go on when its service has acted on what the client wrote.
 type gate struct {
-	service *scriptedService
+	service        *scriptedService
+	client, served bool // that end of the connection has taken it
 
 	wanted chan struct{} // gets a value when a write waits for ended
 	ended  chan struct{} // closed when the service has closed the connection
@@ -149,12 +150,45 @@ type gate struct {
 	done  bool          // the service does nothing any more, so the gate stays open
 }
 
-// gate returns the gate of a connection, by the client's address.
-func (s *scriptedService) gate(client net.Addr) *gate {
-	g, _ := s.gates.LoadOrStore(client.String(), &gate{
-		service: s, wanted: make(chan struct{}, 1), ended: make(chan struct{}), acted: make(chan struct{}),
-	})
-	return g.(*gate)
+// clientGate returns the gate of a connection for the client's end.
+func (s *scriptedService) clientGate(client net.Addr) *gate {
+	return s.gate(client, func(g *gate) *bool { return &g.client })
+}
+
+// serviceGate returns the gate of a connection for the service's end.
+func (s *scriptedService) serviceGate(client net.Addr) *gate {
+	return s.gate(client, func(g *gate) *bool { return &g.served })
+}
+
+// gate returns the first gate of a client's address that an end of a connection has not taken, and
+// takes it. Both ends see the connections of an address one after another, since a port is used again
+// when its connection has ended. So both take the same gate, whichever of them comes first.
+func (s *scriptedService) gate(client net.Addr, end func(g *gate) (taken *bool)) *gate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.gates[client.String()] {
+		if taken := end(g); !*taken {
+			*taken = true
+			return g
+		}
+	}
+	g := &gate{service: s, wanted: make(chan struct{}, 1), ended: make(chan struct{}), acted: make(chan struct{})}
+	*end(g) = true
+	s.gates[client.String()] = append(s.gates[client.String()], g)
+	return g
+}
+
+// waitUntilClosed returns when the service has closed all connections that there have been.
+func (s *scriptedService) waitUntilClosed() {
+	s.mu.Lock()
+	var all []*gate
+	for _, gates := range s.gates {
+		all = append(all, gates...)
+	}
+	s.mu.Unlock()
+	for _, g := range all {
+		<-g.ended
+	}
 }
 
 // write shuts the gate. It waits for the end of the connection if the service is to end it before that.
@@ -203,5 +237,21 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// TestPortIsUsedAgain has the system give the port of a connection that has ended to the next one, which
+// happens within a test when many run at once.
+func TestPortIsUsedAgain(t *testing.T) {
+	s := &scriptedService{gates: map[string][]*gate{}}
+	client := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40001}
+	first := s.clientGate(client)
+	second := s.clientGate(client) // the service has not yet seen that the first one ended
+	if first == second || s.serviceGate(client) != first || s.serviceGate(client) != second {
+		t.Error("want a gate for each connection, the same for both of its ends")
+	}
+	third := s.serviceGate(client)
+	if third == first || third == second || s.clientGate(client) != third {
+		t.Error("want the same gate when the service sees a connection before the client")
 	}
 }

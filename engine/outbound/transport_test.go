@@ -25,8 +25,10 @@ type scriptedService struct {
 	url         string
 	connections atomic.Int64
 	requests    atomic.Int64
-	gates       sync.Map    // *gate by the client's address
 	endsFirst   atomic.Bool // the next request is only written when the service has closed its connection
+
+	mu    sync.Mutex
+	gates map[string][]*gate // by the client's address, in the order of its connections
 }
 
 type exchange struct {
@@ -72,7 +74,7 @@ func startScriptedWith(t *testing.T, c net.ListenConfig, script func(e *exchange
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scriptedService{url: "http://" + l.Addr().String()}
+	s := &scriptedService{url: "http://" + l.Addr().String(), gates: map[string][]*gate{}}
 	var serving sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	serving.Go(func() {
@@ -82,7 +84,7 @@ func startScriptedWith(t *testing.T, c net.ListenConfig, script func(e *exchange
 				return
 			}
 			serving.Go(func() {
-				g := s.gate(c.RemoteAddr())
+				g := s.serviceGate(c.RemoteAddr())
 				defer func() { g.leave(); close(g.ended) }()
 				defer c.Close()
 				defer context.AfterFunc(ctx, func() { c.Close() })()
