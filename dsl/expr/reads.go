@@ -322,7 +322,8 @@ func (r *reader) loop(x *ast.BuiltinNode) {
 	if isChain(x.Arguments[0]) {
 		var space [fewLinks]link
 		base, links := unchain(x.Arguments[0], false, &space)
-		if t = r.trail(base, links); t != nil {
+		t = r.trail(base, links)
+		if t != nil {
 			t = t.extended(1)
 			t.step(datum.Wildcard, false)
 		}

@@ -144,7 +144,10 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 		if i, ok := places[after]; ok {
 			v := &all[i]
 			if v.first.IsZero() {
-				v.Since, v.Later, v.LaterBy, v.replaced = a.Changed, a.By.Reason, a.By.Name, before
+				v.Since = a.Changed
+				v.Later = a.By.Reason
+				v.LaterBy = a.By.Name
+				v.replaced = before
 			}
 			v.came(a, before)
 		}
@@ -161,7 +164,10 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 		}
 		v := &all[i]
 		if v.State == "" && e.Phase == canary.RolledBack && (v.first.IsZero() || a.Changed.After(v.Since)) {
-			v.State, v.Since, v.Later, v.LaterBy = e.Phase, a.Changed, a.By.Reason, a.By.Name
+			v.State = e.Phase
+			v.Since = a.Changed
+			v.Later = a.By.Reason
+			v.LaterBy = a.By.Name
 		}
 		v.came(a, e.Old)
 	})

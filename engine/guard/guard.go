@@ -75,7 +75,9 @@ func (p *Pass) at(ref string) *place {
 	}
 	pl := p.places[ref]
 	if pl == nil {
-		if pl, p.spare = p.spare, nil; pl == nil {
+		pl = p.spare
+		p.spare = nil
+		if pl == nil {
 			pl = &place{}
 		}
 		p.places[ref] = pl

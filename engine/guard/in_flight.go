@@ -108,7 +108,10 @@ func (g *gate) enter(s *spot, terms Terms, wake func(), now time.Time) {
 		g.lanes = shares{}
 	}
 	g.lanes.forget()
-	s.gate, s.state, s.wake, s.share = g, spotInLine, nil, g.lanes.at(2, s.lane)
+	s.gate = g
+	s.state = spotInLine
+	s.wake = nil
+	s.share = g.lanes.at(2, s.lane)
 	s.come()
 	at, _ := slices.BinarySearchFunc(g.line, s, func(a, b *spot) int { return a.age.Compare(b.age) })
 	g.line = slices.Insert(g.line, at, s)

@@ -286,7 +286,8 @@ func (a *Acceptor) reserve(runs []model.Intake, now time.Time) Reservation {
 	bundle := a.Library.Present().Bundle
 	begin := 0
 	for i := range runs {
-		if runs[i].Own = runs[i].End != nil; !runs[i].Own {
+		runs[i].Own = runs[i].End != nil
+		if !runs[i].Own {
 			begin++
 		}
 	}

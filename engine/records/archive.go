@@ -265,7 +265,10 @@ func (a *Archiver) watch(ctx context.Context, d store.Document, v archiving) err
 			"end the archive by a node with --archive none", v.Address))
 		return nil
 	}
-	v.On, v.Failing, v.Error, v.Node = false, nil, "", ""
+	v.On = false
+	v.Failing = nil
+	v.Error = ""
+	v.Node = ""
 	ended, err := a.write(ctx, 0, &d, v)
 	if ended {
 		a.note(nil)

@@ -372,7 +372,11 @@ func claimTasks(t *tx, c *store.TaskClaim) ([]store.QueuedTask, error) {
 	}
 	for i := range found {
 		one := &found[i]
-		one.State, one.Worker, one.Begun, one.Until, one.Epoch = state, c.Worker, t.now, t.now.Add(c.Lease), store.NextTaskEpoch(one.Epoch)
+		one.State = state
+		one.Worker = c.Worker
+		one.Begun = t.now
+		one.Until = t.now.Add(c.Lease)
+		one.Epoch = store.NextTaskEpoch(one.Epoch)
 		if err := t.exec(takeTask, string(state), c.Worker, t.now.UnixMicro(), one.Until.UnixMicro(), one.Epoch, one.ID); err != nil {
 			return nil, err
 		}

@@ -125,7 +125,8 @@ func (st *Steering) BackfillTrigger(ctx context.Context, id string, how Backfill
 			done.Times[i].Time = done.Times[i].Time.In(zone)
 		}
 	}
-	if done.Left = len(due) - len(done.Times); done.Left > 0 {
+	done.Left = len(due) - len(done.Times)
+	if done.Left > 0 {
 		done.Next = new(due[len(done.Times)])
 	}
 	return done, err

@@ -86,7 +86,8 @@ func NewView(t *tree.Trigger, after time.Time, next int) (TriggerView, error) {
 		return v, fmt.Errorf("trigger %s: time-zone: %w", t.ID, err)
 	}
 	for range next {
-		if after = c.next(after); after.IsZero() {
+		after = c.next(after)
+		if after.IsZero() {
 			break
 		}
 		v.Next = append(v.Next, after.In(zone))

@@ -380,7 +380,10 @@ func (c *controller) rescue(r *Report) (moves []Move) {
 // worker that may be about to stop is better than none if its own is down.
 func (c *controller) refuge(r *Report, p int, down bool) (best int, drops float64) {
 	best = -1
-	f, least, lowest, fullest := &c.loads[p], math.Inf(1), math.MaxInt, math.Inf(1)
+	f := &c.loads[p]
+	least := math.Inf(1)
+	lowest := math.MaxInt
+	fullest := math.Inf(1)
 	for _, w := range c.cluster.Allowed[p] {
 		rank := 0 // a worker that answers and does not die again and again is best
 		switch {

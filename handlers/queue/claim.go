@@ -395,7 +395,11 @@ func (s *taskScan) row(r pgx.CollectableRow) (Task, error) {
 	t.Priority = -t.Priority
 	t.State = states[s.state]
 	t.Timeout = time.Duration(s.timeout) * time.Millisecond
-	t.Created, t.Due, t.Deadline, t.Begun, t.Until = t.Created.UTC(), t.Due.UTC(), t.Deadline.UTC(), timeOf(s.begun), timeOf(s.until)
+	t.Created = t.Created.UTC()
+	t.Due = t.Due.UTC()
+	t.Deadline = t.Deadline.UTC()
+	t.Begun = timeOf(s.begun)
+	t.Until = timeOf(s.until)
 	return t, nil
 }
 

@@ -153,7 +153,11 @@ func (p *Pool) configure(d *language.Database) (*pgxpool.Config, error) {
 		return nil, err
 	}
 	c := config.ConnConfig
-	c.Host, c.Port, c.Database, c.User, c.Password = at.Host, uint16(port), at.Name, at.User, ""
+	c.Host = at.Host
+	c.Port = uint16(port)
+	c.Database = at.Name
+	c.User = at.User
+	c.Password = ""
 	c.Fallbacks, c.ConnectTimeout = nil, connectTime
 	c.RuntimeParams = map[string]string{"application_name": "procaas", "client_encoding": "UTF8"}
 	c.RequireAuth = "!password"                    // which another server could ask for

@@ -247,7 +247,11 @@ func (m *Readers) List(ctx context.Context) ([]remote.Subscription, error) {
 		if err != nil {
 			return nil, err
 		}
-		one.ID, one.Broker, one.From, one.Owner, one.DeadLetters = s.ID, s.Broker, s.From(), s.Owner, len(list)
+		one.ID = s.ID
+		one.Broker = s.Broker
+		one.From = s.From()
+		one.Owner = s.Owner
+		one.DeadLetters = len(list)
 		all = append(all, one)
 	}
 	return all, nil

@@ -74,7 +74,8 @@ func Map(w *language.Webhook, h http.Header, body []byte) (Mapped, error) {
 		}
 	}
 	if e.ID == "" {
-		if e.ID = deliveryID(w, h, fields); e.ID == "" {
+		e.ID = deliveryID(w, h, fields)
+		if e.ID == "" {
 			return Mapped{}, fmt.Errorf("event-id of webhook %s: the delivery has no id", w.ID)
 		}
 	}
@@ -144,7 +145,8 @@ func deliveryID(w *language.Webhook, h http.Header, body map[string]any) string 
 	case "stripe":
 		id = body["id"]
 	case "slack":
-		if id = body["event_id"]; id == nil {
+		id = body["event_id"]
+		if id == nil {
 			id = body["trigger_id"] // of a command or a button, which are sent once
 		}
 		if id == nil {

@@ -236,6 +236,9 @@ func (s *stage) image(platform *v1.Platform, level int) (v1.Image, error) {
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.OS, file.Architecture, file.Variant, file.Config = platform.OS, platform.Architecture, platform.Variant, s.config
+	file.OS = platform.OS
+	file.Architecture = platform.Architecture
+	file.Variant = platform.Variant
+	file.Config = s.config
 	return mutate.ConfigFile(image, file)
 }

@@ -31,7 +31,8 @@ func (r *release) documents(program []string) error {
 		return err
 	}
 	_, after, ok := bytes.Cut(text, []byte("\n# Commands\n"))
-	if text = after; !ok || !commandHead.Match(text) {
+	text = after
+	if !ok || !commandHead.Match(text) {
 		return errors.New("docs/reference/commands.md has no commands below its title")
 	}
 	man := r.in("build", "man")

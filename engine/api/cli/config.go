@@ -101,7 +101,8 @@ func setFrom(flags *pflag.FlagSet, f *pflag.Flag, value *yaml.Node) error {
 	case value.Kind == yaml.SequenceNode && repeats:
 		var elements []string
 		for _, e := range value.Content {
-			if e = resolved(e); e.Kind != yaml.ScalarNode {
+			e = resolved(e)
+			if e.Kind != yaml.ScalarNode {
 				return fmt.Errorf("line %d: want text", e.Line)
 			}
 			elements = append(elements, e.Value)

@@ -354,7 +354,10 @@ func Each(v any, most int, read func(*Fields)) (many bool, err error) {
 			faults = append(faults, noObject("/"+strconv.Itoa(i), item))
 			continue
 		}
-		f.item, f.values, f.known, f.Faults = i, m, f.known[:0], nil
+		f.item = i
+		f.values = m
+		f.known = f.known[:0]
+		f.Faults = nil
 		read(f)
 		faults = append(faults, f.Faults...)
 	}

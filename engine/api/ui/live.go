@@ -145,7 +145,8 @@ func (p *pipelineRow) read(info stats.PipelineInfo) {
 func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
 	d := c.overviewData(r.Context())
 	d.Ranges = []string{"15m", "1h", "6h", "24h"}
-	if d.Since = r.FormValue("since"); !slices.Contains(d.Ranges, d.Since) {
+	d.Since = r.FormValue("since")
+	if !slices.Contains(d.Ranges, d.Since) {
 		d.Since = "1h"
 	}
 	c.show(w, r, http.StatusOK, "overview", "Overview", d)

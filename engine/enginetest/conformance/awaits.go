@@ -112,7 +112,10 @@ var awaitCases = []storeCase{
 	}},
 	{"a run takes the events of others, which end", func(p *probe) {
 		node := p.join()
-		first, paid, sent, later := p.event("k"), p.event("k", ofType("paid")), p.event("k", ofType("sent")), p.event("k", ofType("paid"))
+		first := p.event("k")
+		paid := p.event("k", ofType("paid"))
+		sent := p.event("k", ofType("sent"))
+		later := p.event("k", ofType("paid"))
 		c := node.claimOne(p.accept(first, paid, sent, later)[0])
 		p.equal("pending", runsOf(p.pending("k", 0, "paid", "sent")), []string{paid.ID, sent.ID, later.ID})
 		some, err := p.Inbox.Pending(p.Context(), "orders", "k", []string{"paid", "sent"}, 0, 2)

@@ -39,7 +39,8 @@ var limitCases = []storeCase{
 		}
 		more := asks("a")
 		more[0].Skips = true
-		if got, granted = p.take(more, 10); granted != "-" {
+		got, granted = p.take(more, 10)
+		if granted != "-" {
 			p.Errorf("one that skips: have %v", got)
 		}
 		kept, err := p.Limits.SweepLimits(p.Context())

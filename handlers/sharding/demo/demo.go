@@ -164,7 +164,8 @@ func (d *show) loseNode(ctx context.Context, load *load) error {
 		}
 		if slices.ContainsFunc(all, func(t transfers.ShardTransfer) bool { return t.State == transfers.TransferRunning }) {
 			n, err := second()
-			if busy = n.Runs; busy > 0 || err != nil {
+			busy = n.Runs
+			if busy > 0 || err != nil {
 				return busy > 0, err
 			}
 		}

@@ -109,7 +109,8 @@ func (d *Database) Place() (p Place, remedy string, err error) {
 		p.Port = defaultPort
 	}
 	for schema := range strings.SplitSeq(u.Query().Get("search_path"), ",") {
-		if schema = strings.TrimSpace(schema); schema != "" {
+		schema = strings.TrimSpace(schema)
+		if schema != "" {
 			p.SearchPath = append(p.SearchPath, schema)
 		}
 	}

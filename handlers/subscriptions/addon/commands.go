@@ -213,7 +213,11 @@ It ends with 1 if the message would become a dead letter.`,
 		case !wanted:
 			out.Ignored = "when of the subscription does not want it"
 		default:
-			out.Type, out.ID, out.Source, out.Key, out.Payload = e.Type, e.ID, e.Source, e.Key, e.Payload
+			out.Type = e.Type
+			out.ID = e.ID
+			out.Source = e.Source
+			out.Key = e.Key
+			out.Payload = e.Payload
 			if served := slices.Concat(b.On(e.Type), b.Awaiting(e.Type)); len(served) > 0 {
 				out.Pipeline = served[0].ID
 				if err := b.Event(e.Type).Contract().Check(e.Payload); err != nil {

@@ -104,7 +104,10 @@ func (s *source) open(ctx context.Context, o broker.Options) error {
 	if err != nil {
 		return err
 	}
-	s.made, s.last, s.upTo, s.assigned = at.Created, at.AckFloor.Stream, at.Delivered.Stream, at.Delivered.Consumer
+	s.made = at.Created
+	s.last = at.AckFloor.Stream
+	s.upTo = at.Delivered.Stream
+	s.assigned = at.Delivered.Consumer
 	s.durable.Store(s.last)
 	return nil
 }

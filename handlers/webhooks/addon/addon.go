@@ -40,7 +40,10 @@ func newProcess() *addon.Process {
 }
 
 func (g *group) open(_ context.Context, h *addon.Host) (*addon.Part, error) {
-	g.bundle, g.secret, g.now, g.log = h.Bundle, h.Secrets, h.Now, h.Log
+	g.bundle = h.Bundle
+	g.secret = h.Secrets
+	g.now = h.Now
+	g.log = h.Log
 	g.seen.deliveries = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_webhook_deliveries_total",
 		Help: "Requests to webhooks, by outcome: accepted, duplicate, ignored, refused without a valid signature, failed, or unknown, without " +

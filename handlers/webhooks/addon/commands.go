@@ -161,7 +161,8 @@ func readRequest(s cli.Streams, name string) (request, error) {
 // secretIn returns the first secret of a webhook that is in the environment.
 func secretIn(t addon.Tools, w *language.Webhook) (secret string, missing error) {
 	for _, name := range w.Secrets {
-		if secret, missing = t.Secret(secrets.Use{Name: name, To: w.ID, Owner: w.Owner}); missing == nil {
+		secret, missing = t.Secret(secrets.Use{Name: name, To: w.ID, Owner: w.Owner})
+		if missing == nil {
 			return secret, nil
 		}
 	}
@@ -208,7 +209,11 @@ func trial(s cli.Streams, b *tree.Bundle, w *language.Webhook, r request, secret
 	e := mapped.Event
 	out.Ignored, out.Challenge = mapped.Ignored, mapped.Challenge
 	if e.Type != "" {
-		out.Type, out.ID, out.Source, out.Key, out.Payload = e.Type, e.ID, e.Source, e.Key, e.Payload
+		out.Type = e.Type
+		out.ID = e.ID
+		out.Source = e.Source
+		out.Key = e.Key
+		out.Payload = e.Payload
 		switch served := slices.Concat(b.On(e.Type), b.Awaiting(e.Type)); {
 		case len(served) == 0:
 			out.Ignored = "no pipeline serves events of the type " + e.Type

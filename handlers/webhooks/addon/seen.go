@@ -110,7 +110,10 @@ func (g *group) list() []remote.Webhook {
 		if s := g.seen.each[w.ID]; s != nil {
 			one = *s
 		}
-		one.ID, one.Scheme, one.Owner, one.Path = w.ID, w.Scheme, w.Owner, "/v1/webhooks/"+w.ID
+		one.ID = w.ID
+		one.Scheme = w.Scheme
+		one.Owner = w.Owner
+		one.Path = "/v1/webhooks/" + w.ID
 		all = append(all, one)
 	}
 	return all

@@ -477,7 +477,10 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o.Retention, o.AuditRetention, o.Record = f.Retention, f.Audit, n.record
 	o.Metrics, o.Tracer = stats.NewMetrics(n.metrics), n.telemetry.Tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
-	o.Targets, o.Erasers, o.Origin, o.Archive = n.targets, n.erasers(), n.origin, n.archive()
+	o.Targets = n.targets
+	o.Erasers = n.erasers()
+	o.Origin = n.origin
+	o.Archive = n.archive()
 	o.Shadow = n.shadow.Ended
 	o.Memory = n.memory
 	o.Unread = f.Unread

@@ -96,7 +96,11 @@ func targetRows(b *bytes.Buffer, s *screen, rows []stats.DurationView, width int
 	const columns = "%-*s %7s %6s %6s %6s %6s %6s %6s"
 	s.line(b, bold, fmt.Sprintf(columns, width, "RUNS, STAGES", "ENDED1H", "P99/1M", "P99/1H", "BEFORE", "TARGET", "KEPT", "BUDGET"))
 	for i := range rows {
-		took, target, isKept, left, style := shown(&rows[i]), "-", "-", "-", ""
+		took := shown(&rows[i])
+		target := "-"
+		isKept := "-"
+		left := "-"
+		style := ""
 		if t := rows[i].Target; t != nil {
 			target = millisText(new(float64(t.TargetMS)))
 			if t.Kept != nil {

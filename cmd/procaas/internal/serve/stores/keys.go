@@ -91,7 +91,8 @@ func withKeys(
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		name := ""
 		if file != nil {
-			if name = *file; name == "" {
+			name = *file
+			if name == "" {
 				return cli.Usagef("want --encryption-keys FILE; procaas store keys new FILE makes one")
 			}
 		}
