@@ -105,6 +105,7 @@ const sessionSettings = `select set_config('statement_timeout', $1, false), set_
 // asks the server after its promotion. Each statement runs once, so it is not prepared first, which would
 // take another round trip.
 func prepareSession(ctx context.Context, c *pgx.Conn, acked *acknowledged, pooled, unsafe bool) error {
+	pgkit.WriteArraysPlainly(c.TypeMap())
 	if !pooled {
 		args := append(timeouts(), seconds(keepIdle), seconds(keepInterval), fmt.Sprint(keepCount))
 		if _, err := c.Exec(ctx, sessionSettings, append([]any{pgx.QueryExecModeExec}, args...)...); err != nil {

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/engine/pgkit"
 )
 
 // A tx is a transaction. Statements are collected in its batch. send sends the batch, and commit
@@ -63,6 +65,7 @@ func (t *tx) begin() {
 func (t *tx) flush(ctx context.Context) error {
 	batch := t.batch
 	t.batch = pgx.Batch{}
+	pgkit.MakeRoom(t.conn.Conn(), &batch)
 	return t.conn.SendBatch(ctx, &batch).Close()
 }
 
