@@ -37,6 +37,8 @@ func Types(types []HandlerType) []tree.Type {
 //     nothing calls Handle.
 //   - Emits() says that the type sends events. Emission(*dsl.Value) returns which event or task it
 //     sends.
+//   - KeepsBody() says that Handle changes nothing of what the fields have, and returns nothing of it. Then
+//     they may share memory with the run.
 //   - Operation(*dsl.Value) returns which operation of a service's API it calls.
 //   - Peer(*dsl.Value) returns which declaration of an add-on it calls.
 //   - Response(*dsl.Value) returns what the response is.
@@ -78,6 +80,7 @@ func Type[T any, P interface {
 		t.Emission = e.Emission
 	}
 	_, t.SetsState = zero.(interface{ SetsState() })
+	_, t.KeepsBody = zero.(interface{ KeepsBody() })
 	_, t.Emits = zero.(interface{ Emits() })
 	_, t.Waits = zero.(interface{ Waits() })
 	return t

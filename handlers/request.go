@@ -161,6 +161,9 @@ const (
 	defaultMaxReply = 1 << 20 // bytes
 )
 
+// KeepsBody says that a request only reads what it sends, and that its result is what the service replies.
+func (r *Request) KeepsBody() {}
+
 // Handle implements [engine.Handler].
 func (r *Request) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	left := timeLeft{c.TimeLeft, time.Now()}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"procaas/dsl/datum"
+	"procaas/dsl/spec"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -148,6 +149,55 @@ func TestRequestSendsWhatItsFieldsSay(t *testing.T) {
 				if have := have.Header.Get(name); have != want {
 					t.Errorf("header %s: have %q, want %q", name, have, want)
 				}
+			}
+		})
+	}
+}
+
+// A request changes nothing of its fields, which may share memory with the run, and returns nothing of them.
+func TestRequestKeepsItsBody(t *testing.T) {
+	t.Parallel()
+	if request := handlers.All()[0]; request.Name != "request" || !request.KeepsBody {
+		t.Fatalf("want the engine to rely on it, have %+v", request.Type)
+	}
+	secret := func() any { return datum.Secret{Name: "TOKEN"} }
+	data := func() map[string]any {
+		return map[string]any{"list": []any{map[string]any{"k": secret()}, 1, nil}, "text": "s3cr3t"}
+	}
+	for name, r := range map[string]handlers.Request{
+		"body":       {Body: data(), Query: map[string]any{"q": []any{1, nil}, "n": nil}, Headers: map[string]any{"x-token": secret(), "x-none": nil}},
+		"form":       {Form: map[string]any{"a": []any{secret(), "b"}, "none": nil}},
+		"multipart":  {Multipart: []handlers.Part{{Name: "a", JSON: data()}, {Name: "b", Text: secret()}, {Name: "c", Text: nil}}},
+		"cloudevent": {CloudEvent: &handlers.CloudEvent{Type: "order.paid", Data: data()}},
+		"binary":     {CloudEvent: &handlers.CloudEvent{Type: "order.paid", Data: data(), Mode: "binary"}},
+		"redirect":   {Query: map[string]any{"q": "1"}, Headers: map[string]any{"x-token": "t"}, Redirects: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r.URL, r.Expect = "http://orders.example/", spec.Names{"2xx"}
+			show := func() string {
+				text := fmt.Sprintf("%#v %#v %#v %#v %#v", r.Body, r.Query, r.Headers, r.Form, r.Multipart)
+				if r.CloudEvent != nil {
+					text += fmt.Sprintf(" %#v", *r.CloudEvent)
+				}
+				return text
+			}
+			before := show()
+			call := newCall(transport(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/" && r.Redirects > 0 {
+					resp := reply(req, http.StatusTemporaryRedirect, "", "")
+					resp.Header.Set("Location", "/moved")
+					return resp, nil
+				}
+				return reply(req, http.StatusOK, "application/json", `{"token": "s3cr3t"}`), nil
+			}), ordersService)
+			result, err := r.Handle(t.Context(), call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result.Response.(map[string]any)["token"] = "hidden" // as the engine does with secrets
+			if after := show(); after != before {
+				t.Errorf("want %s, have %s", before, after)
 			}
 		})
 	}

@@ -32,6 +32,10 @@ type Type struct {
 	// declaration.
 	Emits bool
 
+	// KeepsBody reports whether handlers of the type change nothing of their body, and return nothing of it. Then a
+	// call needs no copy.
+	KeepsBody bool
+
 	// Operation returns the operation of a service's API that a body calls, to check the call against the
 	// service's OpenAPI document. It returns false if nothing is known before the handler runs. It is nil for
 	// types that make no calls.

@@ -213,15 +213,17 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 	return r.describe(u, a, live)
 }
 
-// describe completes the attempt of a unit. The body is a copy, because the type may change it, and
-// the next attempt sends the original.
+// describe completes the attempt of a unit. The body is a copy if the type may change it, because the
+// next attempt sends the original.
 func (r *Run) describe(u unit, a Attempt, live Live) Attempt {
 	a.Timeout = u.Handler.Live.Or("timeout", u.Handler.Timeout, live.Configs)
 	a.Own = a.Timeout
 	a.Step = u.Step
 	a.Item = u.item
 	a.within = r.within
-	a.Body = model.CopyData(a.Body)
+	if !a.Type.KeepsBody {
+		a.Body = model.CopyData(a.Body)
+	}
 	a.run = r
 	a.unit = u
 	a.Deadline = r.limitOf(u).at
@@ -273,7 +275,7 @@ type Attempt struct {
 	Verify  bool          // it asks the service for the outcome of the attempt
 	Again   string        // what the handler has asked for, see [model.Result].Again
 	Attempt int           // from 1; a verification has the number of the attempt that it verifies
-	Body    any           // evaluated; may hold [datum.Secret] values; the handler may change it
+	Body    any           // evaluated; may hold [datum.Secret] values; the handler may change it, unless Type.KeepsBody
 	// IdempotencyKey is the same for all attempts on all nodes. A call that was undone and is made
 	// again has a new one.
 	IdempotencyKey string
