@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +25,7 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/enginetest/ports"
 	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/store"
@@ -130,20 +129,15 @@ func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {
 	return server
 }
 
-// freeAddress returns an address for a process that ends and comes back at the same place.
-// Its port is below those that the system assigns to others that ask for any port, who
-// might take it in between.
+// freeAddress returns an address for a process that ends and comes back at the same place. Nobody else gets it until the test ends.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10000+rand.N(22000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
+	port, release, err := ports.Reserve()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("there is no free port among a hundred")
-	return ""
+	t.Cleanup(release)
+	return fmt.Sprint("127.0.0.1:", port)
 }
 
 // lastLines is how much of the log of a child is shown if its end is not as wanted.

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/enginetest/ports"
 )
 
 const bouncerConfig = `
@@ -56,17 +57,16 @@ func BouncerBefore(t testing.TB, db *Cluster) *Bouncer {
 	if err != nil {
 		bin = "/usr/sbin/pgbouncer"
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, release, err := ports.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := l.Addr().(*net.TCPAddr)
-	l.Close()
+	t.Cleanup(release)
 	// Not in the test's directory, which is closed to other users.
-	file := filepath.Join(os.TempDir(), fmt.Sprintf("procaas-pgbouncer-%d.ini", at.Port))
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("procaas-pgbouncer-%d.ini", port))
 	t.Cleanup(func() { _ = os.Remove(file) })
 	b := &Bouncer{
-		Direct: db.URL, URL: strings.Replace(db.URL, db.Addr(), at.String(), 1), file: file, at: at.Port, args: []string{bin, "-q", file},
+		Direct: db.URL, URL: strings.Replace(db.URL, db.Addr(), fmt.Sprint("127.0.0.1:", port), 1), file: file, at: port, args: []string{bin, "-q", file},
 	}
 	b.write(t, db)
 	if os.Getuid() == 0 { // it refuses to run as root

@@ -85,7 +85,7 @@ func Real(ctx context.Context, s Scenario, policy tree.Retry) ([]Sample, error) 
 	r.server.SetKeepAlivesEnabled(false)
 	span, end := context.WithTimeout(ctx, time.Duration(len(r.samples))*time.Second)
 	defer end()
-	if err := r.listen("127.0.0.1:0"); err != nil {
+	if err := r.open(); err != nil {
 		return nil, err
 	}
 	r.address = r.listener.Addr().String()
@@ -153,6 +153,16 @@ func (r *reality) count(change func(*Sample)) {
 	if second := int(time.Since(r.began) / time.Second); second < len(r.samples) {
 		change(&r.samples[second])
 	}
+}
+
+// open starts the service at a port below those that the system gives to others, which may be taken when the service comes back.
+func (r *reality) open() (err error) {
+	for range 100 {
+		if err = r.listen(fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000))); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // listen starts the service at an address.

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/enginetest/ports"
 )
 
 // Env is the environment variable with the URL of a server that tests share. Without it, each test
@@ -39,6 +41,7 @@ type Cluster struct {
 
 	bin, dir string
 	port     int
+	release  func() // of the port
 	as       *syscall.Credential
 	guard    *exec.Cmd
 	orders   io.WriteCloser // input of the guard; its end stops the server
@@ -97,13 +100,13 @@ func Start(ctx context.Context, settings ...string) (*Cluster, error) {
 
 // startServer starts a server on the data in dir.
 func startServer(ctx context.Context, bin, dir string, as *syscall.Credential) (*Cluster, error) {
-	port, err := freePort()
+	port, release, err := ports.Reserve()
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	c := &Cluster{
 		URL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port),
-		bin: bin, dir: dir, as: as, port: port,
+		bin: bin, dir: dir, as: as, port: port, release: release,
 	}
 	c.guard = exec.Command("sh", "-c", guardScript, "guard", dir, bin, strconv.Itoa(port))
 	c.guard.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
@@ -243,6 +246,7 @@ func (c *Cluster) Promote(ctx context.Context) error {
 
 // Stop stops the server and removes its data.
 func (c *Cluster) Stop() error {
+	defer c.release()
 	return errors.Join(c.orders.Close(), c.guard.Wait())
 }
 
@@ -361,13 +365,4 @@ func serverUser() (*syscall.Credential, error) {
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
 	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody: run the tests as another user")
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -4,15 +4,15 @@ package brokertest
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"procaas/engine/enginetest/ports"
 )
 
 // A NATS is a server of NATS with JetStream, which a test may stop and start again with what it has stored.
@@ -29,7 +29,12 @@ func StartNATS(t testing.TB) *NATS { return StartGuardedNATS(t, server.Options{}
 // StartGuardedNATS starts a server with options, which lets the test itself in as client says.
 func StartGuardedNATS(t testing.TB, o server.Options, client ...nats.Option) *NATS {
 	t.Helper()
-	o.Host, o.Port = "127.0.0.1", server.RANDOM_PORT
+	port, release, err := ports.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	o.Host, o.Port = "127.0.0.1", port
 	o.JetStream, o.StoreDir = true, t.TempDir()
 	o.NoSigs, o.NoLog = true, true
 	n := &NATS{t: t, options: o, client: client}
@@ -51,13 +56,6 @@ func (n *NATS) Start() {
 		n.t.Fatal("the server of NATS is not ready")
 	}
 	n.server = s
-	_, port, err := net.SplitHostPort(s.Addr().String())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if n.options.Port, err = strconv.Atoi(port); err != nil {
-		n.t.Fatal(err)
-	}
 }
 
 // Stop stops the server, which keeps what it has stored.

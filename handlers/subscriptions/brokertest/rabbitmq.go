@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"procaas/engine/enginetest/ports"
 )
 
 // rabbitScript runs the server and the name service of Erlang, and ends both when its input ends, also if the test is killed. That of Debian
@@ -31,6 +30,7 @@ type Rabbit struct {
 	URL string
 
 	dir     string
+	release []func() // of its ports
 	process *exec.Cmd
 	input   io.Closer
 	output  output
@@ -57,27 +57,25 @@ func (o *output) has(text string) bool {
 
 // StartRabbit starts a server with tables, a name and ports of its own. It takes seconds of a processor, so tests share it.
 func StartRabbit() (*Rabbit, error) {
-	var err error
-	for range 3 { // another process may be quicker to take a port
-		var r *Rabbit
-		if r, err = startRabbit(); err == nil {
-			return r, nil
-		}
-	}
-	return nil, err
-}
-
-func startRabbit() (*Rabbit, error) {
 	dir, err := os.MkdirTemp("", "procaas-rabbitmq-")
 	if err != nil {
 		return nil, err
 	}
-	port, between, names := freePort(), freePort(), freePort()
+	r := &Rabbit{dir: dir, process: exec.Command("sh", "-c", rabbitScript)}
+	var reserved [3]int
+	for i := range reserved {
+		at, release, err := ports.Reserve()
+		if err != nil {
+			return nil, err
+		}
+		reserved[i], r.release = at, append(r.release, release)
+	}
+	port, between, names := reserved[0], reserved[1], reserved[2]
+	r.URL = fmt.Sprint("amqp://127.0.0.1:", port)
 	plugins := filepath.Join(dir, "plugins")
 	if err := os.WriteFile(plugins, []byte("[]."), 0o600); err != nil {
 		return nil, err
 	}
-	r := &Rabbit{URL: fmt.Sprint("amqp://127.0.0.1:", port), dir: dir, process: exec.Command("sh", "-c", rabbitScript)}
 	r.process.Env = append(os.Environ(), "HOME="+dir, "ERL_EPMD_ADDRESS=127.0.0.1", fmt.Sprint("ERL_EPMD_PORT=", names),
 		"RABBITMQ_MNESIA_BASE="+dir, "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_LOGS=-", "RABBITMQ_ENABLED_PLUGINS_FILE="+plugins,
 		"RABBITMQ_CONF_ENV_FILE="+filepath.Join(dir, "none"), "RABBITMQ_CONFIG_FILE="+filepath.Join(dir, "none"),
@@ -107,16 +105,7 @@ func (r *Rabbit) Stop() {
 	r.input.Close()
 	_ = r.process.Wait()
 	_ = os.RemoveAll(r.dir)
-}
-
-// freePort returns a port that nobody listens at. It is none of those that the system hands out, so that no other test gets it meanwhile.
-func freePort() int {
-	for {
-		port := 20000 + rand.IntN(10000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			l.Close()
-			return port
-		}
+	for _, release := range r.release {
+		release()
 	}
 }
