@@ -194,6 +194,7 @@ func (b *Batcher[T, R]) drop(t *ticket[T, R], err error) {
 
 // make makes one shared call, and passes its lane on.
 func (b *Batcher[T, R]) make(c *call[T, R]) {
+	growStack()
 	// What is ready to run goes first, since much of it is about to add items. At low load there is nothing, so no time passes.
 	runtime.Gosched()
 	items := b.gather(c)
@@ -214,6 +215,15 @@ func (b *Batcher[T, R]) make(c *call[T, R]) {
 		t.answer(results[:n:n], nil)
 		results = results[n:]
 	}
+}
+
+// growStack makes the stack of a new goroutine large enough for most calls, while there is nothing on it. Otherwise it would grow
+// in several steps, and each would copy what the store and its driver have there.
+//
+//go:noinline
+func growStack() byte {
+	var space [8 << 10]byte
+	return space[runtime.NumCPU()%len(space)]
 }
 
 // usualOver is over how many calls the typical duration is averaged.
