@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 	"procaas/engine/outbound"
 )
 
@@ -91,11 +92,11 @@ func checkURL(b *tree.Body, text string) {
 		b.Errorf(at, rules.Body, hint, "%v", err)
 		return
 	}
-	if problem := tree.BadHost(u); problem != "" {
-		b.Errorf(at, rules.Body, want, "url: %s", problem)
+	if problem := urls.Problem(u); problem != "" {
+		b.Errorf(at, rules.Body, want, "url %s", problem)
 		return
 	}
-	if tree.StandsForHost(u) {
+	if urls.IsPlaceholder(u) {
 		b.Warnf(at, rules.Body, "write the host of your service, such as 127.0.0.1:9081", "url: no server has the name %s", u.Hostname())
 	}
 	if err := checkTarget(b.Bundle, u); err != nil {

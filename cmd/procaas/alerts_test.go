@@ -322,13 +322,13 @@ pipelines:
 func TestAlertFlagsAreChecked(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--alertmanager am:9093":                                     "want an absolute URL",
-		"--alert-webhook https://u:canary@":                          "want an absolute URL",
+		"--alertmanager am:9093":                                     "want an absolute http or https URL",
+		"--alert-webhook https://u:canary@":                          "want an absolute http or https URL",
 		"--alertmanager http://am --alert-label a-b=c":               "want a name of letters",
 		"--trace-url http://jaeger/trace/{id}":                       "--trace-url: want an address with {trace_id}",
 		"--trace-url javascript:alert({trace_id})":                   "--trace-url: want an address with {trace_id}",
-		"--alertmanager http://am --external-url /here":              "--external-url: want an absolute URL",
-		"--alertmanager http://am --external-url http://u:canary@am": "--external-url: want an absolute URL",
+		"--alertmanager http://am --external-url /here":              "--external-url is not an absolute http or https URL",
+		"--alertmanager http://am --external-url http://u:canary@am": "--external-url holds a password",
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(failing), 0o644); err != nil {

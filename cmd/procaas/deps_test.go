@@ -18,7 +18,7 @@ var layers = []string{"docs", "schemas", "dsl", "engine", "handlers", "pipelines
 // other parts too: they know the whole, and any room.
 var rooms = map[string][]string{
 	"dsl": {
-		"diag", "rules", "datum", "render", "ops", "typing", "library", "syntax", "expr", "source",
+		"diag", "rules", "urls", "datum", "render", "ops", "typing", "library", "syntax", "expr", "source",
 		"format", "spec", "contracts", "tree", "decode", "merge",
 		"wiring", "steps", "check", "proof", "advice",
 	},

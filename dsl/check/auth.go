@@ -1,13 +1,13 @@
 package check
 
 import (
-	"net/netip"
 	"net/url"
 	"strings"
 
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 )
 
 // checkTLS checks with which files a service is called.
@@ -58,23 +58,15 @@ func checkAuth(s *tree.Service, r *diag.Reporter) {
 func checkTokenURL(service string, o *tree.ClientCredentials, r *diag.Reporter) {
 	at := o.PlaceOf("token-url", o.Span)
 	const want = "write an address such as https://login.example.com/oauth2/token"
-	u, err := url.Parse(o.TokenURL)
+	u, err := urls.Parse(o.TokenURL)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		r.Errorf(at, rules.Auth, want, "token-url of service %q is not an absolute http or https URL: %q", service, o.TokenURL)
+	case err != nil:
+		r.Errorf(at, rules.Auth, want, "token-url of service %q %v", service, err)
 	case u.User != nil:
 		r.Errorf(at, rules.Auth, "write client-id and client-secret: !secret NAME", "token-url of service %q holds a password", service)
 	case u.Fragment != "":
 		r.Errorf(at, rules.Auth, want, "token-url of service %q has a fragment", service)
-	case tree.BadHost(u) != "":
-		r.Errorf(at, rules.Auth, want, "token-url of service %q: %s", service, tree.BadHost(u))
-	case u.Scheme == "http" && !isThisMachine(u):
+	case u.Scheme == "http" && !urls.IsThisMachine(u.Hostname()):
 		r.Warnf(at, rules.Auth, "write https://", "token-url of service %q: over http, everybody on the way can read the client secret", service)
 	}
-}
-
-// isThisMachine reports whether a URL leads to the machine of the node.
-func isThisMachine(u *url.URL) bool {
-	a, err := netip.ParseAddr(u.Hostname())
-	return strings.EqualFold(u.Hostname(), "localhost") || err == nil && a.Unmap().IsLoopback()
 }

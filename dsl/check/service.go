@@ -1,12 +1,13 @@
 package check
 
 import (
-	"net/url"
+	"errors"
 
 	"procaas/dsl/diag"
 	"procaas/dsl/merge"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 )
 
 // Services checks the addresses of services, and how calls prove who they are.
@@ -26,17 +27,15 @@ func checkService(s *tree.Service, r *diag.Reporter) {
 	}
 	at := s.PlaceOf("url", s.Span)
 	const want = "write an address such as http://127.0.0.1:9081 or https://orders.example.com/api"
-	u, err := url.Parse(s.URL)
+	u, err := urls.ParseBase(s.URL)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		r.Errorf(at, rules.ServiceURL, want, "url of service %q is not an absolute http or https URL: %q", s.ID, s.URL)
-	case u.User != nil:
-		r.Errorf(at, rules.ServiceURL, "write auth: {basic: {username: NAME, password: !secret NAME}}", "url of service %q holds a password", s.ID)
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		r.Errorf(at, rules.ServiceURL, "write it as query of the request", "url of service %q has a query or a fragment", s.ID)
-	case tree.BadHost(u) != "":
-		r.Errorf(at, rules.ServiceURL, want, "url of service %q: %s", s.ID, tree.BadHost(u))
-	case tree.StandsForHost(u):
+	case errors.Is(err, urls.ErrPassword):
+		r.Errorf(at, rules.ServiceURL, "write auth: {basic: {username: NAME, password: !secret NAME}}", "url of service %q %v", s.ID, err)
+	case errors.Is(err, urls.ErrQuery):
+		r.Errorf(at, rules.ServiceURL, "write it as query of the request", "url of service %q %v", s.ID, err)
+	case err != nil:
+		r.Errorf(at, rules.ServiceURL, want, "url of service %q %v", s.ID, err)
+	case urls.IsPlaceholder(u):
 		r.Warnf(at, rules.ServiceURL, "write the host of your service, such as 127.0.0.1:9081",
 			"url of service %q: no server has the name %s", s.ID, u.Hostname())
 	}

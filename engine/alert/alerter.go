@@ -3,7 +3,6 @@ package alert
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"procaas/dsl/urls"
 	"procaas/engine"
 	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
@@ -105,13 +105,9 @@ func New(o Options) (*Alerter, error) {
 // parseURL parses the URL of a receiver. Errors do not contain the URL, because it may have a
 // password, and that of a webhook is a secret as a whole.
 func parseURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
+	u, err := urls.Parse(text)
 	if err != nil {
-		return nil, errors.New("want an absolute URL, such as http://alertmanager:9093, have one that cannot be read")
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("want an absolute URL, such as http://alertmanager:9093, have one of the scheme %q and the host %q", u.Scheme,
-			u.Host)
+		return nil, errors.New("want an absolute http or https URL of a host that can exist, such as http://alertmanager:9093")
 	}
 	return u, nil
 }

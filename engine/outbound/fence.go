@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 )
 
 // A fence makes only allowed connections.
@@ -106,7 +106,7 @@ func (f *fence) checkRedirect(r *http.Request, host string) error {
 	if !isRedirect || f.targets != nil || f.declared[strings.ToLower(host)] || !isLocal(host) {
 		return nil
 	}
-	from := tree.HostPort(r.Response.Request.URL)
+	from := urls.HostPort(r.Response.Request.URL)
 	if strings.EqualFold(from, host) {
 		return nil
 	}
@@ -130,7 +130,7 @@ func hostsOf(addresses []string) hostSet {
 	hosts := hostSet{}
 	for _, address := range addresses {
 		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
-			hosts[tree.HostPort(u)] = true
+			hosts[urls.HostPort(u)] = true
 		}
 	}
 	return hosts

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 )
 
 // mostHeader bounds the header of a response, in bytes.
@@ -93,7 +93,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // roundTrip makes a request over the connections of a service with tls, which show its certificate. Nil is for all others.
 func (t *transport) roundTrip(r *http.Request, over *http.Transport, with *identity) (*http.Response, error) {
-	host := tree.HostPort(r.URL)
+	host := urls.HostPort(r.URL)
 	if err := cmp.Or(t.fence.checkHost(host), t.fence.checkRedirect(r, host)); err != nil {
 		if r.Body != nil {
 			r.Body.Close() // required by the interface, also on errors

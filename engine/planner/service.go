@@ -5,6 +5,7 @@ import (
 
 	"procaas/dsl/expr"
 	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 )
 
 // servicesByHost returns the first service at each host: a host:port pair in lower case.
@@ -16,7 +17,7 @@ func servicesByHost(b *tree.Bundle) map[string]*tree.Service {
 			if err != nil || u.Hostname() == "" {
 				continue
 			}
-			if host := tree.HostPort(u); hosts[host] == nil {
+			if host := urls.HostPort(u); hosts[host] == nil {
 				hosts[host] = s
 			}
 		}
@@ -55,7 +56,7 @@ func (m *Planner) peerOf(t tree.Type, body *expr.Value) (service *tree.Service, 
 	if err != nil || u.Host == "" {
 		return nil, ""
 	}
-	host := tree.HostPort(u)
+	host := urls.HostPort(u)
 	if s := m.hosts[host]; s != nil && !isNamed {
 		return s, s.ID
 	}

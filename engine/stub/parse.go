@@ -1,8 +1,6 @@
 package stub
 
 import (
-	"net"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
 	"procaas/dsl/typing"
+	"procaas/dsl/urls"
 )
 
 // request is what routes know of a request: [engine.RequestData], and the parameters of the path.
@@ -95,11 +94,8 @@ func (c *checker) once(seen map[string]diag.Span, id string, at diag.Span, what 
 
 // listen requires a loopback address, because a stub service answers everybody.
 func (c *checker) listen(s *Service) {
-	host, _, err := net.SplitHostPort(s.Listen)
-	if err == nil {
-		if addr, wrong := netip.ParseAddr(host); host == "localhost" || wrong == nil && addr.IsLoopback() {
-			return
-		}
+	if urls.OnlyThisMachine(s.Listen) {
+		return
 	}
 	c.Errorf(s.Span, rules.Body, "", "stub service %s: want a loopback address and a port to listen on, such as 127.0.0.1:9081, have %q",
 		s.ID, s.Listen)

@@ -19,6 +19,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/model"
@@ -172,9 +173,8 @@ func discover(ctx context.Context, client *http.Client, cluster *language.Cluste
 	seen := map[string]bool{}
 	var out []language.ClusterWorker
 	for _, w := range listed {
-		u, err := url.Parse(w.URL)
-		if w.ID == "" || seen[w.ID] || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
-			tooMuch(w.Capacity) {
+		_, err := urls.ParsePublic(w.URL)
+		if w.ID == "" || seen[w.ID] || err != nil || tooMuch(w.Capacity) {
 			// Its url is not shown, because it may contain a password.
 			return nil, fmt.Errorf("want workers with ids of their own, urls and capacities from 0 from %s, not as worker %q has "+
 				"them", d.URL, w.ID)

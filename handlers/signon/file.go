@@ -16,6 +16,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/urls"
 	"procaas/engine/credentials"
 )
 
@@ -152,7 +153,7 @@ func (f *File) check(r *diag.Reporter, begin diag.Span) {
 }
 
 func (i *Issuer) check(r *diag.Reporter) {
-	if u, err := url.Parse(i.Issuer); err != nil || !isSafe(u) || u.RawQuery != "" || u.Fragment != "" {
+	if u, err := urls.Parse(i.Issuer); err != nil || !isSafe(u) || u.RawQuery != "" || u.Fragment != "" {
 		r.Errorf(i.PlaceOf("issuer", i.Span), rules.Body, "want an address such as https://login.example.com; http is only for this machine",
 			"issuer: %q is no address of an issuer", i.Issuer)
 	}
@@ -164,7 +165,7 @@ func (i *Issuer) check(r *diag.Reporter) {
 		r.Errorf(i.Login.Span, rules.Body, "remove secret-file and address", "the client of the command line has neither a secret nor an address")
 	}
 	if c := i.Console; c != nil && c.Address != "" {
-		if u, err := url.Parse(c.Address); err != nil || !isSafe(u) || strings.Trim(u.Path, "/") != "" {
+		if u, err := urls.Parse(c.Address); err != nil || !isSafe(u) || strings.Trim(u.Path, "/") != "" {
 			r.Errorf(c.PlaceOf("address", c.Span), rules.Body, "want an address such as https://procaas.example.com, without a path",
 				"address: %q is no address of a console", c.Address)
 		}
@@ -183,9 +184,7 @@ func (i *Issuer) check(r *diag.Reporter) {
 
 // isSafe reports whether nobody on the way can read or change what is sent to an address.
 func isSafe(u *url.URL) bool {
-	host := u.Hostname()
-	return host != "" && u.User == nil &&
-		(u.Scheme == "https" || u.Scheme == "http" && (host == "127.0.0.1" || host == "::1" || host == "localhost"))
+	return u.User == nil && (u.Scheme == "https" || urls.IsThisMachine(u.Hostname()))
 }
 
 func (rule *Rule) check(r *diag.Reporter) {

@@ -11,11 +11,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"procaas/dsl/urls"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/credentials"
@@ -372,7 +372,7 @@ func (d *Checker) checkHost(r *http.Request) error {
 	if err := refuseForwarded(r, host, d.hosts); err != nil {
 		return err
 	}
-	if isLoopback(host) || slices.Contains(d.hosts, host) {
+	if urls.IsThisMachine(host) || slices.Contains(d.hosts, host) {
 		return nil
 	}
 	return problem.New(problem.UnknownHost, "this server is localhost, and the request is for the host %q; allow it with --host, or make "+
@@ -393,21 +393,12 @@ func refuseForwarded(r *http.Request, host string, hosts []string) error {
 		values := r.Header[name]
 		return len(values) > 0 && values[0] != ""
 	})
-	if i < 0 || slices.Contains(hosts, host) && !isLoopback(host) {
+	if i < 0 || slices.Contains(hosts, host) && !urls.IsThisMachine(host) {
 		return nil
 	}
 	return problem.New(problem.UnknownHost, "a proxy has passed the request on (%s), and this server lets callers of its own machine in "+
 		"without a token: "+
 		"make tokens, procaas token new --role admin, and send one, or let the proxy send a Host that --host names", forwardings[i])
-}
-
-// isLoopback reports whether a host, without a port, is this machine by its own names.
-func isLoopback(host string) bool {
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }
 
 // forbidden returns the problem of a role without permission.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"procaas/dsl/urls"
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
@@ -64,9 +64,8 @@ func checkServer(c *cobra.Command) error {
 	if f == nil || f.Value.String() == "" && f.DefValue == "" {
 		return nil
 	}
-	at, err := url.Parse(f.Value.String())
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return Usagef("--server %q: want the address of a server, such as http://127.0.0.1:8080", f.Value.String())
+	if _, err := urls.ParseBase(f.Value.String()); err != nil {
+		return Usagef("--server %v: want the address of a server, such as http://127.0.0.1:8080", err)
 	}
 	return nil
 }

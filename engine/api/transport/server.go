@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -64,18 +62,4 @@ func closeUnused(s *http.Server) {
 			_ = c.(net.Conn).Close() // nobody waits for an answer
 		}
 	})
-}
-
-// Loopback reports whether only this machine reaches an address to listen on, such as
-// 127.0.0.1:8080. A missing host means every address. A name other than localhost may be anything.
-func Loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/dsl/urls"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/web"
@@ -54,7 +55,7 @@ token, so the worker listens on this machine only.`,
 	tokenFile := flags.String("token-file", "", "file with the bearer token that orders must carry")
 	drain := flags.Duration("drain", 10*time.Second, "how long a stopping worker waits until its partitions have moved")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if !transport.Loopback(*listen) {
+		if !urls.OnlyThisMachine(*listen) {
 			return cli.Usagef("--listen %s can be reached from outside, and a demo-worker serves whoever calls it; listen on "+
 				"127.0.0.1", *listen)
 		}

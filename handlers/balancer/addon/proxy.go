@@ -18,6 +18,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 	"procaas/engine/addon"
 	"procaas/engine/api/access"
 	"procaas/engine/api/cli"
@@ -190,7 +191,7 @@ func (p *proxies) run(ctx context.Context, h *addon.Host, n addon.Running, of *p
 		})
 		x.web.MakeRoom(n.Free)
 		rules := n.Access
-		rules.Local = transport.Loopback(x.web.Addr())
+		rules.Local = urls.OnlyThisMachine(x.web.Addr())
 		x.web.Start(access.Guard(rules, proxy))
 		h.Log.Info("passing requests on", "cluster", x.cluster, "address", "http://"+x.web.Addr(), "key", x.key.String())
 		g.Go(func() error { return x.web.Run(ctx) })

@@ -3,7 +3,6 @@ package language
 import (
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 )
 
 // Section is the section clusters of files.
@@ -111,35 +111,18 @@ func checkWorkers(cluster *Cluster, r *diag.Reporter) bool {
 			sound = false
 		}
 		first[w.ID] = w
-		if problem := addressProblem(w.URL); problem != "" {
-			r.Errorf(w.PlaceOf("url", w.Span), rules.Cluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem,
-				w.URL)
+		if _, err := urls.ParseBase(w.URL); err != nil {
+			r.Errorf(w.PlaceOf("url", w.Span), rules.Cluster, "want such as http://127.0.0.1:9101", "url of worker %q %v", w.ID, err)
 		}
 	}
 	return sound
 }
 
-// addressProblem returns why a URL cannot be a base address, or "". The engine appends paths to it and shows it
-// to operators, so it must have no query, fragment or password.
-func addressProblem(text string) string {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return "is not an absolute http or https URL"
-	case u.User != nil:
-		return "holds a password"
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return "has a query or a fragment"
-	}
-	return ""
-}
-
 // checkDiscovery checks the addresses that list workers, and the networks in which workers may be.
 func checkDiscovery(cluster *Cluster, d *Discovery, r *diag.Reporter) {
-	u, err := url.Parse(d.URL)
-	if d.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
-		r.Errorf(d.PlaceOf("url", d.Span), rules.Cluster, "want such as http://127.0.0.1:9100/workers",
-			"discover of cluster %q has no absolute http or https URL without a password: %q", cluster.ID, d.URL)
+	if _, err := urls.ParsePublic(d.URL); d.URL != "" && err != nil {
+		r.Errorf(d.PlaceOf("url", d.Span), rules.Cluster, "want such as http://127.0.0.1:9100/workers", "url of discover of cluster %q %v",
+			cluster.ID, err)
 	}
 	for i, network := range d.Networks {
 		if _, err := netip.ParsePrefix(network); err != nil {

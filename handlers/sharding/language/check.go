@@ -3,7 +3,6 @@ package language
 import (
 	"fmt"
 	"math/bits"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 )
 
 // Section is the section shard-maps of files.
@@ -221,10 +221,9 @@ func checkRegistration(m *ShardMap, w *tree.Checking, r *diag.Reporter) {
 	if reg == nil {
 		return
 	}
-	if u, err := url.Parse(reg.Check); reg.Check != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
-		u.User != nil) {
+	if _, err := urls.ParsePublic(reg.Check); reg.Check != "" && err != nil {
 		r.Errorf(reg.PlaceOf("check", reg.Span), rules.ShardRules, "want such as http://127.0.0.1:9081/v1/users, without a password",
-			"check is not an absolute http or https URL: %q", reg.Check)
+			"check %v", err)
 	}
 	if m.Strategy != "directory" {
 		r.Errorf(m.PlaceOf("registration", reg.Span), rules.ShardRules, "drop it: hashes and ranges place all keys",

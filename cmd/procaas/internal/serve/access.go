@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/dsl/urls"
 	"procaas/engine/api"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/rest"
-	"procaas/engine/api/transport"
 	"procaas/engine/credentials"
 )
 
@@ -42,7 +42,7 @@ func (f *AccessFlags) Plain() string {
 
 // options returns the API's options for access on an address.
 func (f *AccessFlags) options(listen string) (api.Options, error) {
-	o := api.Options{Token: f.Token, Local: transport.Loopback(listen), Hosts: f.Hosts}
+	o := api.Options{Token: f.Token, Local: urls.OnlyThisMachine(listen), Hosts: f.Hosts}
 	if host, _, err := net.SplitHostPort(listen); err == nil {
 		o.Hosts = append(slices.Clone(o.Hosts), host)
 	}

@@ -1,12 +1,12 @@
 package serve
 
 import (
-	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"procaas/dsl/urls"
 	"procaas/engine/alert"
 	"procaas/engine/api/cli"
 )
@@ -32,15 +32,13 @@ func (f *AlertFlags) wanted() bool { return len(f.Alertmanagers)+len(f.Webhooks)
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// isHTTP reports whether an address is an HTTP URL without a password.
-func isHTTP(address string) bool {
-	u, err := url.Parse(address)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
-}
-
 func goodTraceURL(template string) bool {
 	const id = "{trace_id}"
-	return template == "" || strings.Contains(template, id) && isHTTP(strings.ReplaceAll(template, id, "0"))
+	if template == "" {
+		return true
+	}
+	_, err := urls.ParsePublic(strings.ReplaceAll(template, id, "0"))
+	return err == nil && strings.Contains(template, id)
 }
 
 // newAlerts returns the alerter, or nil if there are no receivers.
@@ -52,8 +50,8 @@ func (n *Node) newAlerts(f Flags, name string) (*alert.Alerter, error) {
 	}
 	server := n.URL()
 	if given := f.Alerts.ExternalURL; given != "" {
-		if !isHTTP(given) {
-			return nil, cli.Usagef("--external-url: want an absolute URL without a user, such as https://procaas.example")
+		if _, err := urls.ParseBase(given); err != nil {
+			return nil, cli.Usagef("--external-url %v: want such as https://procaas.example", err)
 		}
 		server = strings.TrimRight(given, "/")
 	}

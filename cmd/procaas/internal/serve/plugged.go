@@ -11,11 +11,11 @@ import (
 
 	"procaas/cmd/procaas/addons"
 	"procaas/dsl/tree"
+	"procaas/dsl/urls"
 	"procaas/engine"
 	"procaas/engine/addon"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
-	"procaas/engine/api/transport"
 	"procaas/engine/checkpoint"
 	"procaas/engine/pgkit"
 	"procaas/engine/records"
@@ -85,7 +85,7 @@ func (f *Flags) beyond(served api.Options) string {
 		return f.Listen
 	}
 	for _, address := range append(f.listening(), f.Admin, f.Metrics) {
-		if address != "" && !transport.Loopback(address) {
+		if address != "" && !urls.OnlyThisMachine(address) {
 			return address
 		}
 	}

@@ -1,0 +1,2 @@
+// Package urls reads the addresses of servers, and says what is wrong with them before the first call fails.
+package urls
