@@ -23,7 +23,7 @@ var rooms = map[string][]string{
 		"wiring", "steps", "check", "proof", "advice",
 	},
 	"engine": {
-		"model", "budget", "store", "sealed", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "canary", "fallback", "diagram", "diff",
+		"model", "budget", "store", "sealed", "sqlstore", "clock", "socket", "pgkit", "planner", "checkpoint", "core", "guard", "canary", "fallback", "diagram", "diff",
 		"secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
 		"records", "explain", "watch", "stats", "writes", "intake", "steering", "node",
 	},

@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"syscall"
+
+	"procaas/engine/socket"
 )
 
 // readNow reads received data without waiting. The error is errQuiet if the connection is open and
 // has no data, and [io.EOF] at its end.
 func readNow(fd uintptr, b []byte) (int, error) {
-	n, err := uninterrupted("read", func() (int, error) { return syscall.Read(int(fd), b) })
+	n, err := uninterrupted("read", func() (int, error) { return socket.Read(fd, b) })
 	if n == 0 && err == nil {
 		return 0, io.EOF
 	}
@@ -21,7 +23,7 @@ func readNow(fd uintptr, b []byte) (int, error) {
 
 // writeNow writes what the system takes without waiting. The error is errQuiet if that is nothing.
 func writeNow(fd uintptr, b []byte) (int, error) {
-	return uninterrupted("write", func() (int, error) { return syscall.Write(int(fd), b) })
+	return uninterrupted("write", func() (int, error) { return socket.Write(fd, b) })
 }
 
 // uninterrupted makes a system call that does not wait.

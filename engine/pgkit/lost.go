@@ -1,12 +1,15 @@
 package pgkit
 
 import (
+	"context"
 	"errors"
 	"net"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/socket"
 )
 
 // LostAfter is how long the other end of a connection may be silent if callers wait for an answer.
@@ -28,7 +31,13 @@ func NoticeLoss(c *pgx.ConnConfig, after time.Duration) {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: after - probeEvery, Interval: probeEvery, Count: probes},
 		Control:         boundSilence(after),
 	}
-	c.DialFunc = dialer.DialContext
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return socket.Prompt(conn), nil
+	}
 }
 
 // IsLoss reports whether an error means that the other end of a connection has vanished. Then other

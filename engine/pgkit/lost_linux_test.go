@@ -2,6 +2,7 @@ package pgkit_test
 
 import (
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +41,7 @@ func TestAConnectionToWhatHasVanishedIsLost(t *testing.T) {
 	if !pgkit.IsLoss(err) {
 		t.Errorf("want the connection lost, have %v", err)
 	}
-	raw, err := c.(*net.TCPConn).SyscallConn()
+	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

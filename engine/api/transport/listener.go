@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine/outbound"
+	"procaas/engine/socket"
 )
 
 const (
@@ -137,7 +138,7 @@ func (l *limitedListener) slot() error {
 
 // admit counts a connection for its address. It returns nil if that has too many busy ones.
 func (l *limitedListener) admit(inner net.Conn) net.Conn {
-	c := &limitedConn{Conn: inner, listener: l, address: clientOf(inner)}
+	c := &limitedConn{Conn: socket.Prompt(inner), listener: l, address: clientOf(inner)}
 	l.mu.Lock()
 	most := l.perAddress
 	if len(l.slots) > l.perAddress { // with this one

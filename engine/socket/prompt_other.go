@@ -1,0 +1,8 @@
+//go:build !linux
+
+package socket
+
+import "net"
+
+// Prompt returns c: writes are left to the runtime.
+func Prompt(c net.Conn) net.Conn { return c }
