@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// MakeRoom gives a connection the memory for what a batch sends. A connection forgets its memory after
+// MakeRoom takes the memory for what a batch sends, for a connection. A connection forgets its memory after
 // each larger batch, and would double it several times until the next one fits.
 func MakeRoom(c *pgx.Conn, b *pgx.Batch) {
 	size := 0
