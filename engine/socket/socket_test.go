@@ -68,13 +68,19 @@ func TestWritesArriveWhole(t *testing.T) {
 func TestWritesFailLikeThoseOfOtherConnections(t *testing.T) {
 	t.Parallel()
 	near, far := pair(t)
-	if err := near.SetWriteDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	much := make([]byte, 64<<20) // far reads nothing
+	much := make([]byte, 64<<20) // far reads one byte of it
+	late := make(chan error)
+	go func() {
+		_, err := far.Read(make([]byte, 1))
+		late <- errors.Join(err, near.SetWriteDeadline(time.Unix(1, 0)))
+	}()
 	n, err := near.Write(much)
-	if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "write" || !op.Timeout() || !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n == len(much) {
+	if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "write" || !op.Timeout() || !errors.Is(err, os.ErrDeadlineExceeded) ||
+		n == 0 || n == len(much) {
 		t.Errorf("want a timeout after a part, have %d, %v", n, err)
+	}
+	if err := <-late; err != nil {
+		t.Fatal(err)
 	}
 	if err := near.SetWriteDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
