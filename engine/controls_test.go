@@ -189,6 +189,29 @@ func TestHoldParksRunsAndLiftingItWakesThemInOrder(t *testing.T) {
 	})
 }
 
+// Runs of an older definition obey a control whose path the present one does not have. Whoever lifts it lets them go on.
+func TestAHoldOfAPathThatIsGoneCanBeLifted(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		ctx := context.Background()
+		e, _ := r.start(three)
+		r.set(e, "work/b", guard.ControlChange{Mode: guard.ModeHold, Forever: true})
+		pass(time.Second)
+		run := r.submit(e, event("work", "k"))
+		r.settle(e, run, model.Parked)
+		if _, err := e.Load(ctx, r.bundle(strings.Replace(three, "id: work", "id: other", 1)), operator); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.SetControl(ctx, "work/c", guard.ControlChange{Enabled: true}, -1, operator); err == nil {
+			t.Error("want a path that has neither steps nor a control refused")
+		}
+		if _, err := e.SetControl(ctx, "work/b", guard.ControlChange{Mode: guard.ModeHold, Forever: true}, -1, operator); err == nil {
+			t.Error("want no new control of a path that is gone")
+		}
+		r.set(e, "work/b", guard.ControlChange{Enabled: true})
+		r.settle(e, run, model.Succeeded)
+	})
+}
+
 func TestHeldHandlerGoesOnWhileAnotherOneIsUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		open := make(gate)

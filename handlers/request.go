@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,13 +171,43 @@ func (r *Request) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	ctx, cancel := r.bound(ctx, c)
 	defer cancel()
 	s := secrets{resolve: c.Resolve, hide: c.Hide}
-	resp, err := r.ask(ctx, c, left, &s)
+	result, err := r.answer(ctx, c, left, &s)
+	if network, ok := errors.AsType[*url.Error](err); ok && errors.Is(network.Err, context.DeadlineExceeded) {
+		network.Err = &lateError{time.Since(left.began), r.limit(c), network.Err}
+	}
+	return result, err
+}
+
+// answer makes the request and reads its reply.
+func (r *Request) answer(ctx context.Context, c *engine.Call, left timeLeft, s *secrets) (model.Result, error) {
+	resp, err := r.ask(ctx, c, left, s)
 	if err != nil {
 		return model.Result{}, err
 	}
 	defer resp.Body.Close()
-	return r.read(c, resp, &s)
+	return r.read(c, resp, s)
 }
+
+// A lateError says that a service has not answered in time.
+type lateError struct {
+	waited, limit time.Duration
+	cause         error
+}
+
+// Error implements error. A deadline of the run may have ended the call well before its timeout. The engine starts the
+// timeout of a handler a little earlier than the call begins.
+func (e *lateError) Error() string {
+	if e.waited < e.limit*9/10 {
+		return "no whole answer before the deadline"
+	}
+	return "no whole answer within " + e.limit.String()
+}
+
+// Unwrap returns the cause.
+func (e *lateError) Unwrap() error { return e.cause }
+
+// Timeout reports that this is a timeout, for [model.ClassOf].
+func (*lateError) Timeout() bool { return true }
 
 // ask makes the request with the credentials of its service, if that has any, and once more with others after a 401.
 func (r *Request) ask(ctx context.Context, c *engine.Call, left timeLeft, s *secrets) (*http.Response, error) {
@@ -239,18 +270,23 @@ func (r *Request) try(ctx context.Context, c *engine.Call, left timeLeft, s *sec
 // bound sets the timeout of the attempt. That of the handler, which is in ctx, replaces that of the
 // service.
 func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, context.CancelFunc) {
-	if r.Timeout > 0 {
-		return clock.WithTimeout(ctx, r.Timeout)
-	}
-	if c.Timeout > 0 {
+	if r.Timeout == 0 && c.Timeout > 0 {
 		return ctx, func() {}
+	}
+	return clock.WithTimeout(ctx, r.limit(c))
+}
+
+// limit returns the timeout of an attempt.
+func (r *Request) limit(c *engine.Call) time.Duration {
+	if own := cmp.Or(r.Timeout, c.Timeout); own > 0 {
+		return own
 	}
 	if r.Service != "" {
 		if s := c.Bundle.Service(r.Service); s != nil && s.Timeout > 0 {
-			return clock.WithTimeout(ctx, s.Timeout)
+			return s.Timeout
 		}
 	}
-	return clock.WithTimeout(ctx, defaultTimeout)
+	return defaultTimeout
 }
 
 // send makes the request. A client adds redirects, cookies and a timeout. If none of these is

@@ -474,8 +474,8 @@ func TestRequestTellsNetworkErrors(t *testing.T) {
 	}{
 		{name: "refused", url: "http://127.0.0.1:1", want: "refused"},
 		{name: "broken off", url: broken.URL, want: "unexpected EOF"},
-		{name: "timeout", url: silent.URL, want: "deadline " +
-			"exceeded", request: handlers.Request{Timeout: 10 * time.Millisecond}, timeout: true},
+		{name: "timeout", url: silent.URL, want: "no whole answer within " +
+			"10ms", request: handlers.Request{Timeout: 10 * time.Millisecond}, timeout: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -525,8 +525,8 @@ func TestRequestChoosesItsTimeout(t *testing.T) {
 				if have := time.Since(start); have != tc.want {
 					t.Errorf("gave up after %v, want %v", have, tc.want)
 				}
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("have %v, want deadline exceeded", err)
+				if says := "no whole answer within " + tc.want.String(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), says) {
+					t.Errorf("have %v, want deadline exceeded and %q", err, says)
 				}
 			})
 		})

@@ -77,6 +77,23 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	finds("ping/only/pong is kept in the flow, but ping is off", cli.ExitFindings, "--server", at)
 	mend("switch", "on", "ping", "--reason", "again")
 	finds("none of which contradict", cli.ExitFine, "--server", at, "--store", dsn)
+	if err := os.WriteFile(filepath.Join(flows, "stuck.yaml"), []byte(`
+flows: [{id: stuck, key: !$ event.payload.id}]
+pipelines: [{id: stuck, flow: stuck, stages: [{id: s, handlers: [{id: h, fail: {message: no stock}}]}]}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mend("release", "deploy", flows, "--reason", "more")
+	mend("submit", "--type", "stuck", "--payload", `{"id": "o-1"}`)
+	eventually(t, "doctor to find the key", func() bool {
+		text, code := run("doctor", "--server", at)
+		return code == cli.ExitFindings && strings.Contains(text, "1 run of stuck failed, which holds up") && strings.Contains(text, "runs list --status failed --pipeline stuck")
+	})
+	mend("runs", "cancel", "o-1")
+	eventually(t, "doctor to find nothing", func() bool {
+		text, code := run("doctor", "--server", at)
+		return code == cli.ExitFine && strings.Contains(text, "none holds up its key or waits for a decision; 0 failed ones are kept")
+	})
 	finds("MiB are free beside the store", cli.ExitFine, "--store", dsn)
 
 	kept := filepath.Join(dir, "config", "procaas", "tokens.json")
@@ -101,7 +118,8 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 		fmt.Fprint(w, answers[r.URL.Path])
 	}))
 	defer server.Close()
-	const gonePath = "the control of a has no effect: no pipeline has this path"
+	const gonePath = "a has a control, but the present pipelines have no such path"
+	const undecided = "2 runs of work wait for a decision, the first since "
 	const node = `{"node": %d, "name": "n%[1]d", "alive": %t, "runs": %d, "bundle": %q}`
 	flagged := func(name, retention string) string {
 		return fmt.Sprintf(`{"name": %q, "alive": true, "bundle": "abc", "flags": {"retention": %q, "lease": "4s"}}`, name, retention)
@@ -118,6 +136,7 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 		{"", "v0.0.1", nil, "", "", "the server has version v0.0.1"},
 		{"", cli.Version(), []string{fmt.Sprintf(node, 1, true, 0, "abc"), fmt.Sprintf(node, 2, true, 0, "def")}, "", "", "served by different pipelines: abc by n1; def by n2"},
 		{"", cli.Version(), nil, "", "", gonePath},
+		{"", cli.Version(), nil, "", "", undecided},
 		{
 			"", cli.Version(), []string{flagged("a", "24h"), flagged("b", "48h"), flagged("c", "24h"), fmt.Sprintf(node, 1, true, 0, "abc")}, "", "",
 			"--retention differs among nodes: 24h on a, c; 48h on b; the node with the shortest one removes runs of all",
@@ -142,6 +161,10 @@ func TestDoctorFindsWhatNodesDisagreeAbout(t *testing.T) {
 		answers["/v1/subscriptions"] = `{"items": [` + c.subscriptions + `]}`
 		answers["/admin/v1/services"] = `{"items": [` + c.services + `]}`
 		answers["/admin/v1/controls"] = `{"items": [{"path": "a", "enabled": true, "known": ` + strconv.FormatBool(c.want != gonePath) + `}]}`
+		answers["/admin/v1/backlog"] = `{"parked": []}`
+		if c.want == undecided {
+			answers["/admin/v1/backlog"] = `{"parked": [{"pipeline": "work", "reason": "operator", "runs": 2, "since": "2026-01-01T03:04:05Z"}]}`
+		}
 		out := new(strings.Builder)
 		code := Main(t.Context(), []string{"doctor", "--server", server.URL}, cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
 		want := cli.ExitFindings

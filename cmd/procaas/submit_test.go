@@ -37,10 +37,10 @@ func TestSubmitReadsLines(t *testing.T) {
 			cli.ExitFine,
 			"",
 		},
-		"a wrong line":       {line(1) + "\n" + line(2) + "\n{\"type\": }\n", nil, cli.ExitUsage, "-, line 3: invalid character '}'"},
-		"a line of text":     {line(1) + "\nhello\n", nil, cli.ExitUsage, "-, line 2: invalid character 'h'"},
-		"a list among lines": {line(1) + "\n[]\n", nil, cli.ExitUsage, "-, line 2: json: cannot unmarshal array"},
-		"one that is wrong":  {"{\n \"type\": \"x\",\n}", nil, cli.ExitUsage, "-, line 3: invalid character '}'"},
+		"a wrong line":       {line(1) + "\n" + line(2) + "\n{\"type\": }\n", nil, cli.ExitUsage, "-, line 3, column 10: invalid character '}'"},
+		"a line of text":     {line(1) + "\nhello\n", nil, cli.ExitUsage, "-, line 2, column 1: invalid character 'h'"},
+		"a list among lines": {line(1) + "\n[]\n", nil, cli.ExitUsage, "-, line 2, column 1: want an event, have other JSON"},
+		"one that is wrong":  {"{\n \"type\": \"x\",\n}", nil, cli.ExitUsage, "-, line 3, column 1: invalid character '}'"},
 		"nothing":            {"\n", nil, cli.ExitUsage, "- is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {

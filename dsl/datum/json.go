@@ -37,8 +37,10 @@ func ParseAnyJSON(data []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	end := int(d.InputOffset())
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, p.fail("want nothing after the JSON value, have more at byte %d", d.InputOffset())
+		more := len(data) - len(bytes.TrimLeft(data[end:], " \t\r\n"))
+		return nil, p.fail("want nothing after the JSON value, have more at %v", placeIn(data, more))
 	}
 	return v, nil
 }
@@ -55,6 +57,42 @@ func (e *JSONError) Error() string {
 		return "the document: " + e.Message
 	}
 	return e.Pointer + ": " + e.Message
+}
+
+// A TextPlace is a position in a text, as editors count: from 1, columns in characters.
+type TextPlace struct{ Line, Column int }
+
+// String returns the place as in "line 2, column 7".
+func (p TextPlace) String() string { return fmt.Sprintf("line %d, column %d", p.Line, p.Column) }
+
+// placeIn returns the place of a byte of a text.
+func placeIn(text []byte, offset int) TextPlace {
+	before := text[:min(max(offset, 0), len(text))]
+	line := 1 + bytes.Count(before, []byte("\n"))
+	return TextPlace{line, 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])}
+}
+
+// A JSONFault is the first place where a text is not JSON.
+type JSONFault struct {
+	TextPlace
+
+	Problem string
+}
+
+// String returns the place and the problem.
+func (f *JSONFault) String() string { return f.TextPlace.String() + ": " + f.Problem }
+
+// FindJSONFault returns where a text is not JSON, or nil if it is.
+func FindJSONFault(text []byte) *JSONFault {
+	err := json.Unmarshal(text, new(json.RawMessage))
+	if err == nil {
+		return nil
+	}
+	offset, problem := len(text), "the text ends too early"
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok && !strings.HasPrefix(wrong.Error(), "unexpected end") {
+		offset, problem = int(wrong.Offset)-1, wrong.Error() // the offset is that of the byte after the wrong one
+	}
+	return &JSONFault{placeIn(text, offset), problem}
 }
 
 // A jsonParser builds data from the tokens of a document.
@@ -80,7 +118,7 @@ func (p *jsonParser) next() (json.Token, error) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, p.fail("want a JSON value, have the end of the text")
 	case err != nil:
-		return nil, p.fail("want JSON, have at byte %d: %s", p.InputOffset(), strings.TrimPrefix(err.Error(), "json: "))
+		return nil, p.fail("want JSON, have at %v", FindJSONFault(p.data))
 	}
 	return t, nil
 }

@@ -53,21 +53,21 @@ type decider struct {
 	taken  int64  // counts includes the reports up to this one
 	mine   bool   // this node has decided last
 
-	unsent  []model.Tally // of a report with an unknown outcome
-	reports int64         // number of the last report
-	failing bool          // the last call of the store failed; logged once
+	unsent  []model.Tally   // of a report with an unknown outcome
+	reports int64           // number of the last report
+	failing map[string]bool // the last call of this kind failed at the store; logged once
 }
 
 // Decide reports and decides until ctx ends.
 func (d *Live) Decide(ctx context.Context, n Decider) {
-	at := decider{Decider: n, Live: d}
+	at := decider{Decider: n, Live: d, failing: map[string]bool{}}
 	// Nodes report one after another, not all at the same moment.
 	mine := reportAt + time.Duration(n.Node%10)*10*time.Millisecond
 	for clock.Pause(ctx, at.untilIn(mine)) {
 		f := n.Rules()
 		if f == nil {
 			d.tallies.take(n.Now().Unix() + 1)
-			at = decider{Decider: n, Live: d, reports: at.reports}
+			at = decider{Decider: n, Live: d, reports: at.reports, failing: at.failing}
 			continue
 		}
 		bad, err := at.report(ctx)
@@ -104,17 +104,17 @@ func (d *decider) isMyTurn() bool {
 	return d.mine || d.Now().Sub(last) > decideLate
 }
 
-// check logs an error, once.
+// check logs an error, once until calls of all kinds succeed again. A report of nothing asks the store for nothing.
 func (d *decider) check(ctx context.Context, what string, err error) {
 	switch {
 	case err == nil:
-		d.failing = false
+		delete(d.failing, what)
 	case ctx.Err() == nil:
 		d.Failed(what)
-		if !d.failing {
+		if len(d.failing) == 0 {
 			d.Log.Warn("handlers that fail do not go out of the flow, nor come back, until the store answers", "error", err)
 		}
-		d.failing = true
+		d.failing[what] = true
 	}
 }
 

@@ -90,6 +90,14 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
+// inWords says of a timeout whose it is. It keeps other errors, and nil.
+func inWords(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the store does not answer (%w)", err)
+	}
+	return err
+}
+
 // Healthy returns why the node cannot work now, or nil.
 func (d *Driver) Healthy() error {
 	if err := d.loss.state(); err != nil {
@@ -104,9 +112,9 @@ func (d *Driver) Healthy() error {
 	}
 	switch valid, err := n.lease.state(); {
 	case !valid:
-		return fmt.Errorf("lease is over: %w", cmp.Or(err, errors.New("it was not renewed in time")))
+		return fmt.Errorf("lease is over: %w", cmp.Or(inWords(err), errors.New("it was not renewed in time")))
 	case err != nil:
-		return fmt.Errorf("lease cannot be renewed: %w", err)
+		return fmt.Errorf("lease cannot be renewed: %w", inWords(err))
 	}
 	if err := n.stalled.state(time.Now()); err != nil {
 		return err

@@ -113,7 +113,7 @@ func (s *Stepper) Work(ctx context.Context, until time.Time) (next time.Time, er
 func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err error) {
 	b, err := s.n.d.Store.Ledger.Beat(ctx, s.n.number, s.n.d.Lease, s.n.d.Library.Present().Bundle.Hash)
 	if err != nil {
-		return 0, false, fmt.Errorf("beat: %w", err)
+		return 0, false, fmt.Errorf("renew the lease: %w", err)
 	}
 	soon, err := s.n.heed(b)
 	if err != nil {

@@ -67,11 +67,11 @@ type pulse struct {
 // is late must not take over others while it is dead itself.
 func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	if err := s.db.intact(ctx); err != nil {
-		return store.Beat{}, fmt.Errorf("beat: %w", err)
+		return store.Beat{}, fmt.Errorf("renew the lease: %w", err)
 	}
 	p, err := s.pulse(ctx, node, lease, bundle)
 	if err != nil {
-		return store.Beat{Watched: p.Watched, Beats: p.Beats}, fmt.Errorf("beat: %w", err)
+		return store.Beat{Watched: p.Watched, Beats: p.Beats}, fmt.Errorf("renew the lease: %w", err)
 	}
 	s.db.inc.renewed()
 	s.neighbours.watch(p.processes)
@@ -84,7 +84,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 	}
 	if overdue := p.next != nil && !p.next.After(p.Now); p.dead || overdue {
 		if p, err = s.sweepAndPulse(ctx, p, node, lease, bundle); err != nil {
-			return store.Beat{Watched: p.Watched, Beats: p.Beats}, fmt.Errorf("beat: %w", err)
+			return store.Beat{Watched: p.Watched, Beats: p.Beats}, fmt.Errorf("renew the lease: %w", err)
 		}
 	}
 	if p.ends != nil && (p.next == nil || p.ends.Before(*p.next)) {

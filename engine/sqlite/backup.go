@@ -25,6 +25,9 @@ func room(path string, size int64) []store.Check {
 	if err := unix.Statfs(path, &fs); err != nil {
 		return nil
 	}
+	if log, err := os.Stat(path + "-wal"); err == nil { // what a node has written since it copied its log to the file
+		size += log.Size()
+	}
 	return []store.Check{roomFor(size, uint64(fs.Bavail)*uint64(fs.Bsize))}
 }
 

@@ -49,6 +49,14 @@ func explain(file string, err error) error {
 	return err
 }
 
+// full marks the error of a disk without room.
+func full(err error) error {
+	if code, ok := errors.AsType[*sqlite.Error](err); ok && code.Code()&0xff == sqlite3.SQLITE_FULL {
+		return fmt.Errorf("%w: %w", store.ErrNoRoom, err)
+	}
+	return err
+}
+
 func (t *tx) explain(err error) error { return explain(t.file, err) }
 
 // isDamage reports whether a careful write may leave out what it could not read.

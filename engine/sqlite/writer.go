@@ -145,6 +145,7 @@ func (w *writer) commit(group []*op) {
 		if o.err == nil {
 			o.err = fmt.Errorf("store: %w", err)
 		}
+		o.err = full(o.err)
 	}
 }
 

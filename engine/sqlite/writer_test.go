@@ -44,6 +44,9 @@ func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
 		if err == nil {
 			t.Errorf("write %d of the transaction is said to be durable", i)
 		}
+		if i == 1 && !store.IsOutOfRoom(err) {
+			t.Errorf("want it said that the disk is full, have %v", err)
+		}
 	}
 	if rest, err := s.PeekTasks(t.Context(), store.TaskFilter{}); err != nil || len(rest) != 0 {
 		t.Errorf("have %+v, %v, want nothing of what has failed", rest, err)

@@ -145,10 +145,19 @@ func (st *Steering) checkControl(path string, change guard.ControlChange) (guard
 	if len(steps) == 0 && d.Declares(path) {
 		return guard.NewHold(path, change, st.Clock.Now())
 	}
-	if len(steps) == 0 {
+	c, err := guard.NewControl(steps, path, change, st.Clock.Now())
+	// A path that is gone may still have a control, which runs of older definitions obey until somebody lifts it.
+	lifts := err == nil && c.IsFree() && st.hasControl(path)
+	if len(steps) == 0 && !lifts {
 		return guard.Control{}, d.UnknownPath(path)
 	}
-	return guard.NewControl(steps, path, change, st.Clock.Now())
+	return c, err
+}
+
+// hasControl reports whether a path has a control, as far as the node has read.
+func (st *Steering) hasControl(path string) bool {
+	c := st.Settings.Controls()
+	return c != nil && c.ByPath[path] != nil
 }
 
 // A ControlEffect is the effect that a control would have.

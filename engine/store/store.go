@@ -39,6 +39,9 @@ var (
 	// has changed it. Other data may be sound.
 	ErrDamaged = errors.New("the store cannot read what it has kept")
 
+	// ErrNoRoom reports that the disk of the store has no room for a change.
+	ErrNoRoom = errors.New("the disk of the store is full")
+
 	// ErrSealed reports that a search looks into texts that the store has only in an encrypted form.
 	ErrSealed = errors.New("the store is encrypted, so it cannot search in payloads and errors")
 
@@ -64,6 +67,18 @@ var (
 	// ErrCursor reports that a cursor is not from this listing.
 	ErrCursor = errors.New("cursor is not one that a listing gave")
 )
+
+// diskFull is the SQLSTATE of a database server without room.
+const diskFull = "53100"
+
+// IsOutOfRoom reports whether an error means that the disk of the store has no room.
+func IsOutOfRoom(err error) bool {
+	server, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	return errors.Is(err, ErrNoRoom) || ok && server.SQLState() == diskFull
+}
 
 // A Store holds all data of nodes. It has one port for each concern, and callers take only the ports that they need.
 // Tests replace a port to change what a store does.

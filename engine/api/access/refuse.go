@@ -16,6 +16,9 @@ import (
 // and net/http would send 200.
 func (d *Checker) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.Of(err)
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		p = problem.OfRead(err)
+	}
 	switch {
 	// metrics count these
 	case errors.As(err, new(*problem.Problem)), errors.Is(err, clock.ErrTooLong), p.Code == problem.Overloaded:

@@ -136,6 +136,10 @@ func advise(w io.Writer, err error) {
 	if errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, new(*url.Error)) {
 		fmt.Fprintln(w, "Is a server running there? Start one with procaas serve, or name another with --server.")
 	}
+	if call, ok := errors.AsType[*url.Error](err); ok && call.Timeout() {
+		fmt.Fprintln(w, "The server does not answer: its process may stand still, or have too much to do. Its log and procaas top say more; or "+
+			"name another node of the same store with --server.")
+	}
 	var refused *problem.Problem
 	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
 		fmt.Fprintln(w, "Give a token with --token or PROCAAS_TOKEN; an admin makes one by procaas token new.")

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -17,6 +19,16 @@ func TestGraverErrorDecides(t *testing.T) {
 		if want := []error{refused, refused, broken, broken}[i]; !errors.Is(have, want) {
 			t.Errorf("pair %d: have %v, want %v", i, have, want)
 		}
+	}
+}
+
+// A server that does not answer in time has a remedy, too.
+func TestASilentServerHasARemedy(t *testing.T) {
+	t.Parallel()
+	var errs bytes.Buffer
+	err := &url.Error{Op: "Get", URL: "http://127.0.0.1:1/v1/runs", Err: context.DeadlineExceeded}
+	if code := End(Streams{Err: &errs}, err); code != ExitBroken || !strings.Contains(errs.String(), "name another node of the same store") {
+		t.Errorf("want exit code %d and a remedy, have %d and %s", ExitBroken, code, errs.String())
 	}
 }
 

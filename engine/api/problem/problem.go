@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"procaas/dsl/diag"
@@ -255,22 +256,28 @@ func Of(err error) *Problem {
 	case errors.Is(err, store.ErrSealed):
 		return New(InvalidParameter, "%s; search by key, label, handler, class of error or time", store.ErrSealed)
 	case errors.Is(err, store.ErrLost):
-		return New(StoreUnavailable, "%s, /readyz says what is missing; it is unknown whether the call took effect, so repeat it with "+
-			"the same ids",
-			store.ErrLost).With("Retry-After", "5")
+		return New(StoreUnavailable, "%s, /readyz says what is missing"+unknownEffect, store.ErrLost).With("Retry-After", "5")
+	case store.IsOutOfRoom(err):
+		return New(StoreUnavailable, "the disk of the store is full: make room there"+unknownEffect).With("Retry-After", "5")
 	case errors.Is(err, store.ErrMoving):
 		return New(KeyMoving, "the key is on its way to another database of the inbox; nothing was changed, so send it again in a moment").
 			With("Retry-After", "1")
 	case errors.Is(err, clock.ErrTooLong):
 		return New(TooLong, "%s; nothing was changed, so ask again in a moment", err).With("Retry-After", "2")
 	case errors.Is(err, store.ErrAway):
-		return New(CellAway, "the database of the inbox that has the key cannot be reached; it is unknown whether the call took effect, so "+
-			"repeat it with the same ids").
-			With("Retry-After", "2")
+		return New(CellAway, "the database of the inbox that has the key cannot be reached"+unknownEffect).With("Retry-After", "2")
 	}
-	return New(StoreUnavailable, "the store could not be reached in time; it is unknown whether the call took effect, so repeat it with "+
-		"the same ids").
-		With("Retry-After", "1")
+	return New(StoreUnavailable, "the store could not be reached in time"+unknownEffect).With("Retry-After", "1")
+}
+
+// unknownEffect ends the detail of a problem after which a change may or may not have been made.
+const unknownEffect = "; it is unknown whether the call took effect, so repeat it with the same ids"
+
+// OfRead converts an error of a call that changes nothing to a problem: such a call has no effect to be unsure of.
+func OfRead(err error) *Problem {
+	p := *Of(err)
+	p.Detail = strings.Replace(p.Detail, unknownEffect, "; ask again in a moment", 1)
+	return &p
 }
 
 // KnownCode returns a code of the engine if the table has it, or otherwise the other one.

@@ -181,7 +181,7 @@ func asMember[T any](ctx context.Context, s *members, p *part, number int64, do 
 func (s *members) Beat(ctx context.Context, number int64, lease time.Duration, bundle string) (store.Beat, error) {
 	if !s.isMember(number) { // of this process; the home knows whether it ever was one
 		b, err := s.home.Ledger.Beat(ctx, number, lease, bundle)
-		return store.Beat{Beats: b.Beats}, cmp.Or(err, fmt.Errorf("beat: %w", store.ErrFenced))
+		return store.Beat{Beats: b.Beats}, cmp.Or(err, fmt.Errorf("renew the lease: %w", store.ErrFenced))
 	}
 	beats, errs := each(s.parts, func(p *part) (store.Beat, error) {
 		if p.number == 0 {

@@ -23,6 +23,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/pgkit"
 	"procaas/engine/records"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -38,8 +39,9 @@ func Command() *cobra.Command {
 		Use:   "doctor [PATH…]",
 		Short: "Look for what is wrong with a server and its store",
 		Long: `doctor asks a server how it is: whether it works, and whether its nodes serve the same pipelines.
-It finds services that are down, and subscriptions that are not read. It finds tokens, logins, and
-certificates for services that are about to end, and switches that contradict each other. With
+It finds services that are down, failed runs that hold up their keys, and subscriptions that are
+not read. It finds tokens, logins, and certificates for services that are about to end, and
+switches that contradict each other. With
 paths it says how the files there differ from what is current on the server. With --store it also
 does what procaas store check does. There it finds clocks that differ, locks that hold others up,
 tables that grow, and a disk that is full. With --store alone, no server is asked.
@@ -60,7 +62,11 @@ Exit codes: 0 nothing is wrong, 1 there are findings, 3 nothing could be asked.`
 			if err := d.server(); err != nil && *dsn == "" {
 				return err
 			} else if err != nil {
-				d.note("server", store.CheckRefused, "start it, or name its address by --server", "%v", err)
+				remedy := "start it, or name its address by --server"
+				if errors.As(err, new(*problem.Problem)) { // it answers
+					remedy = "see what it says of its store below; procaas docs runbook says what to do when the store is away or lost"
+				}
+				d.note("server", store.CheckRefused, remedy, "%v", err)
 			}
 		}
 		if *dsn != "" {
@@ -106,7 +112,7 @@ func (d *doctor) server() error {
 			"the server has version %s, and this program is %s", h.Version, cli.Version())
 	}
 	looks := []look{
-		{"nodes", d.nodes}, {"services", d.services}, {"tokens", d.tokens}, {"login", d.login}, {"controls", d.controls}, {"definitions", d.definitions},
+		{"nodes", d.nodes}, {"services", d.services}, {"runs", d.runs}, {"tokens", d.tokens}, {"login", d.login}, {"controls", d.controls}, {"definitions", d.definitions},
 	}
 	for _, a := range addons.All() {
 		if a.Examine != nil {
@@ -255,6 +261,39 @@ func (d *doctor) services() error {
 	return nil
 }
 
+// runs looks for runs that stand still until a person decides.
+func (d *doctor) runs() error {
+	backlog, err := d.Backlog(d.Ctx)
+	if err != nil {
+		return err
+	}
+	stuck, kept := 0, 0
+	for _, p := range backlog.Parked {
+		n, since := diag.Plural(p.Runs, "run"), cli.Time(p.Since)
+		switch p.Reason {
+		case stats.ParkedBlocking:
+			stuck++
+			d.note("runs", store.CheckWarning, fmt.Sprintf("procaas runs list --status failed --pipeline %s shows them: retry or cancel each", p.Pipeline),
+				"%s of %s failed, which holds up the later events of their keys, the first since %s", n, p.Pipeline, since)
+		case stats.ParkedOperator:
+			stuck++
+			d.note("runs", store.CheckWarning,
+				fmt.Sprintf("procaas runs list --status parked --pipeline %s shows them: retry or cancel each", p.Pipeline),
+				"%s of %s wait for a decision, the first since %s", n, p.Pipeline, since)
+		case stats.ParkedUnserved:
+			stuck++
+			d.note("runs", store.CheckWarning, "procaas release deploy DIR with files that have the pipeline, or cancel the runs",
+				"%s of %s wait for pipelines that serve their events, the first since %s", n, p.Pipeline, since)
+		case stats.ParkedFailed:
+			kept += p.Runs
+		}
+	}
+	if stuck == 0 {
+		d.note("runs", store.CheckFine, "", "none holds up its key or waits for a decision; %d failed ones are kept", kept)
+	}
+	return nil
+}
+
 // tokens looks for tokens of the server that are about to end.
 func (d *doctor) tokens() error {
 	all, err := d.Tokens(d.Ctx)
@@ -303,7 +342,8 @@ func (d *doctor) controls() error {
 		undo := fmt.Sprintf("procaas switch undo %d takes it back", c.Revision)
 		if !c.Known {
 			contradicts++
-			d.note("controls", store.CheckWarning, undo, "the control of %s has no effect: no pipeline has this path", c.Path)
+			d.note("controls", store.CheckWarning, fmt.Sprintf("procaas switch on %s takes it back", c.Path),
+				"%s has a control, but the present pipelines have no such path: only runs of older versions obey it", c.Path)
 		}
 		for _, off := range all {
 			over := !off.Enabled && off.Mode != guard.ModeHold && !off.Expired && strings.HasPrefix(c.Path+"/", off.Path+"/")

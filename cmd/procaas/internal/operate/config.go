@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/dsl/datum"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/settings"
@@ -39,8 +40,8 @@ func configSet() *cobra.Command {
 	reason := cli.Reason(c)
 	return cli.Calls(c, func(q *cli.Call) error {
 		value := json.RawMessage(q.Args[1])
-		if !json.Valid(value) {
-			return cli.Usagef("the value is not JSON: %s", value)
+		if fault := datum.FindJSONFault(value); fault != nil {
+			return cli.Usagef("the value %s is not JSON: %v; write text in double quotes, and the whole value in single quotes", value, fault)
 		}
 		was, err := q.Configs(q.Ctx)
 		if err != nil {

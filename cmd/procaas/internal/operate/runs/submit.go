@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/dsl/datum"
 	"procaas/engine/api/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
@@ -107,17 +108,21 @@ func readEvents(s cli.Streams, name string) (bodies []json.RawMessage, err error
 	held, number := 0, 0
 	for line := range bytes.Lines(data) {
 		number++
-		line = bytes.TrimSpace(line)
+		line = bytes.TrimRight(line, " \t\r\n")
 		if len(line) == 0 {
 			continue
 		}
-		if err := json.Unmarshal(line, new(map[string]json.RawMessage)); err != nil {
-			var wrong *json.SyntaxError
-			if held == 0 && errors.As(json.Unmarshal(data, new(any)), &wrong) { // not one of several lines
-				number = 1 + bytes.Count(data[:wrong.Offset-1], []byte("\n"))
-				err = wrong
-			}
-			return nil, cli.Usagef("%s, line %d: %w; want one event, a JSON array of events, or one event on each line", name, number, err)
+		fault := datum.FindJSONFault(line)
+		switch {
+		case fault != nil && held == 0: // not one of several lines
+			fault = datum.FindJSONFault(data)
+		case fault != nil:
+			fault.Line = number
+		case bytes.TrimLeft(line, " \t")[0] != '{':
+			fault = &datum.JSONFault{TextPlace: datum.TextPlace{Line: number, Column: 1}, Problem: "want an event, have other JSON"}
+		}
+		if fault != nil {
+			return nil, cli.Usagef("%s, %v; want one event, a JSON array of events, or one event on each line", name, fault)
 		}
 		if held == mostLines || held > 0 && len(array)+len(line) > mostLineBytes {
 			bodies, array, held = append(bodies, append(array, ']')), nil, 0
@@ -153,8 +158,8 @@ func eventJSON(kind, id, source, key, payload string, labels []string) ([]byte, 
 		}
 	}
 	if payload != "" {
-		if !json.Valid([]byte(payload)) {
-			return nil, cli.Usagef("--payload is not JSON: %s", payload)
+		if fault := datum.FindJSONFault([]byte(payload)); fault != nil {
+			return nil, cli.Usagef("--payload %s is not JSON: %v; write text in double quotes, and the whole payload in single quotes", payload, fault)
 		}
 		event["payload"] = json.RawMessage(payload)
 	}
