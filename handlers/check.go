@@ -1,8 +1,10 @@
 package handlers
 
 import (
+	"slices"
 	"strings"
 
+	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
@@ -26,9 +28,16 @@ func checkOneOf(b *tree.Body, names ...string) {
 	}
 	switch len(given) {
 	case 0:
-		b.Errorf(b.Span, rules.Body, "", "one of %s is needed", strings.Join(names, ", "))
+		if !mistyped(b, names...) {
+			b.Errorf(b.Span, rules.Body, "add one of them", "one of %s is needed", strings.Join(names, ", "))
+		}
 	case 1:
 	default:
 		b.Errorf(b.Field(given[1]).Span, rules.Body, "keep one of them", "%s exclude each other", strings.Join(given, " and "))
 	}
+}
+
+// mistyped reports whether a field of a body is one of some names, mistyped. It is reported as unknown, with the right name.
+func mistyped(b *tree.Body, names ...string) bool {
+	return slices.ContainsFunc(b.Value.Names, func(k expr.Key) bool { return diag.Suggest(k.Name, names) != "" })
 }

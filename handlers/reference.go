@@ -124,6 +124,8 @@ func typeName(f *spec.Field) string {
 		return "number"
 	case datum.StringKind:
 		return "text"
+	case datum.SecretKind:
+		return "secret"
 	case datum.DurationKind:
 		return "duration"
 	case datum.TimeKind:

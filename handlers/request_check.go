@@ -36,10 +36,10 @@ func checkAddress(b *tree.Body) {
 	// [Request.target] checks computed values at run time.
 	if path, service := b.Field("path"), b.Field("service"); path != nil {
 		checkServicePath(b, path)
-		if service == nil {
+		if service == nil && !mistyped(b, "service") {
 			b.Errorf(path.Span, rules.Body, "name the service, or put the path into url", "path needs a service")
 		}
-	} else if service != nil {
+	} else if service != nil && !mistyped(b, "path") {
 		b.Errorf(service.Span, rules.Body, "add path: /…", "service needs a path")
 	}
 	if id, ok := b.Field("service").Text(); ok && b.Bundle.Service(id) == nil {

@@ -214,6 +214,7 @@ func TestServersThatOthersReachNeedATokenAndSayWhatIsOpen(t *testing.T) {
 		want string
 	}{
 		{[]string{"--listen", "0.0.0.0:0"}, "can be reached from outside; set --admin-token-file"},
+		{[]string{"--listen", "127.0.0.1"}, `the address "127.0.0.1": want HOST:PORT such as 127.0.0.1:8080`},
 		{[]string{"--admin-token", "a", "--admin-token-file", good}, "exclude each other"},
 		{[]string{"--admin-token-file", empty}, "the file is empty"},
 		{[]string{"--admin-token-file", filepath.Join(dir, "none")}, "--admin-token-file: open "},

@@ -92,6 +92,19 @@ pipelines: [{id: work, stages: [{id: s, handlers: [{id: h, request: {service: or
 	eventually(t, "the errors of the file", func() bool { return strings.Contains(d.log.text(), "the stub services that were good go on") })
 	write("a.stub.yaml", strings.Replace(stub, "WORD", "after", 1))
 	eventually(t, "the new stub", func() bool { return strings.Contains(answer(), "after") })
+
+	says := func(want string) {
+		t.Helper()
+		eventually(t, "dev to say "+want, func() bool { return strings.Contains(d.log.text(), want) })
+	}
+	write("a.stub.yaml", "services: [{id: ordres, routes: []}]\n")
+	says("the stub service orders is gone, and calls of it fail until it is back; restart procaas dev")
+	says(`stub service ordres: the pipelines declare no service of this id, so only calls to http://127.0.0.1:`)
+	says(`; did you mean "orders"?`)
+	if err := os.Remove(filepath.Join(dir, "a.stub.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	says("no stub services (*.stub.yaml) are left in " + dir)
 }
 
 // A call that is in flight at the end of dev has its answer: the stubs end after the runs.

@@ -460,7 +460,11 @@ pipelines:
 	o.command(cli.ExitFine, `^(\S+) (waiting|failed|running)\nnow: each resumes.*\ncheck: procaas runs show \S+;`, "runs", "retry", "o-1")
 	o.wait(model.Failed, 2)
 	o.command(cli.ExitFine, `^\S+ cancelled\nnow: .*\ncheck: procaas runs show `, "runs", "cancel", "o-1")
-	o.command(cli.ExitUsage, `no run of the key "o-1" can be changed in this way`, "runs", "retry", "o-1")
+	o.command(cli.ExitFindings, `run o-1: run \S+ has the status cancelled since .*: retry takes a run that failed`, "runs", "retry", "o-1")
+	o.command(cli.ExitFine, `retried 0 runs\nthe choice has 1 run: 1 cancelled; retry takes runs that failed`, "runs", "retry", "--key", "o-1")
+	o.command(cli.ExitFine, `0 runs in all\nthe choice has 1 run without the conditions on failures: 1 cancelled; retry takes`,
+		"runs", "retry", "--key", "o-1", "--error-class", "5xx", "--dry-run")
+	o.command(cli.ExitFine, `cancelled 0 runs\nthere is no run of this choice in any status; procaas runs list`, "runs", "cancel", "--key", "o-3")
 	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "other", Payload: map[string]any{"id": "o-2"}}); err != nil {
 		t.Fatal(err)
 	}

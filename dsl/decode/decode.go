@@ -172,11 +172,20 @@ func (d *decoder) object(v *expr.Value, s *spec.Spec, name string, may allowance
 			d.unknownField(v, i, s, name)
 		}
 	}
-	d.required(v, s, name)
+	if d.insteadOf(v, s, name) == "" { // else the report of the unknown field names it
+		d.required(v, s, name)
+	}
 }
 
 // required reports missing fields, except misspelled ones, which are reported as unknown.
 func (d *decoder) required(v *expr.Value, s *spec.Spec, name string) {
+	for _, f := range missing(v, s, name) {
+		d.Errorf(v.Head(), rules.Missing, "add "+f+":", "the %s has no %q", name, f)
+	}
+}
+
+// missing lists the required fields of a mapping that are not there, except misspelled ones.
+func missing(v *expr.Value, s *spec.Spec, name string) (missing []string) {
 	misspelled := func(f *spec.Field) bool {
 		return slices.ContainsFunc(v.Names, func(k expr.Key) bool {
 			if s.Field(k.Name) != nil {
@@ -188,9 +197,31 @@ func (d *decoder) required(v *expr.Value, s *spec.Spec, name string) {
 	}
 	for _, f := range s.Fields {
 		if f.Required && v.Get(f.Name).IsNull() && (s.Inline || !misspelled(f)) {
-			d.Errorf(v.Head(), rules.Missing, "add "+f.Name+":", "the %s has no %q", name, f.Name)
+			missing = append(missing, f.Name)
 		}
 	}
+	return missing
+}
+
+// insteadOf returns the only missing field of a mapping with only one field that nothing explains, or "". Its author
+// probably meant the one by the other. A stage may have the fields of its handler, which are explained.
+func (d *decoder) insteadOf(v *expr.Value, s *spec.Spec, name string) string {
+	if s.Inline || s == d.stageSpec {
+		return ""
+	}
+	unexplained := 0
+	for _, k := range v.Names {
+		if s.Field(k.Name) == nil {
+			unexplained++
+			if foreignHint(k.Name, name, s) != "" || diag.Suggest(k.Name, s.Names()) != "" {
+				return ""
+			}
+		}
+	}
+	if all := missing(v, s, name); unexplained == 1 && len(all) == 1 {
+		return all[0]
+	}
+	return ""
 }
 
 func (d *decoder) wrongKind(v *expr.Value, f *spec.Field, name string) {

@@ -35,8 +35,12 @@ func (d *decoder) enter(s *spec.Spec, name, key string) func() {
 func (d *decoder) unknownField(v *expr.Value, i int, s *spec.Spec, of string) {
 	k, known := v.Names[i], s.Names()
 	hint := d.strayHint(v, i, s, of)
+	meant := d.insteadOf(v, s, of)
 	if hint == "" {
 		hint = diag.Choice(k.Name, known, "the fields are")
+	}
+	if meant != "" {
+		hint = "the " + of + " needs " + meant + ":, which is not there; " + hint
 	}
 	d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), of)
 }

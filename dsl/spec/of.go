@@ -371,12 +371,16 @@ func paragraphs(text string) string {
 	return b.String()
 }
 
-// Kebab returns the name of a struct in the style of the language.
+// Kebab returns the name of a struct in the style of the language: DatabaseTLS is database-tls.
 func Kebab(name string) string {
 	var b strings.Builder
-	for i, r := range name {
+	runes := []rune(name)
+	for i, r := range runes {
 		if unicode.IsUpper(r) && i > 0 {
-			b.WriteByte('-')
+			endsAcronym := i+1 < len(runes) && unicode.IsLower(runes[i+1])
+			if before := runes[i-1]; before != '-' && (!unicode.IsUpper(before) || endsAcronym) {
+				b.WriteByte('-')
+			}
 		}
 		b.WriteRune(unicode.ToLower(r))
 	}

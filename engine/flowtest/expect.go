@@ -121,7 +121,7 @@ func (j *judge) failures() {
 // expectsBlocked reports whether the test expects that the run blocks its key, which only a failed
 // run does.
 func (j *judge) expectsBlocked(r *checkpoint.RunView) bool {
-	return j.test.Expect != nil && slices.ContainsFunc(j.test.Expect.Entities, func(e *EntityExpect) bool {
+	return j.test.Expect != nil && slices.ContainsFunc(j.test.Expect.Entities, func(e *ExpectedEntity) bool {
 		return e.Blocked != nil && *e.Blocked && e.Key == r.Key && j.suite.flow(e.Flow).ID == r.Flow
 	})
 }
@@ -251,7 +251,7 @@ func (j *judge) run(path string, e, own *Expect, r *checkpoint.RunView) {
 		j.handler(path+".handlers."+name, name, e.Handlers[name], own.Handlers != nil, r)
 	}
 	if e.State != "" || e.Transitions != nil {
-		want := &EntityExpect{State: e.State, Transitions: e.Transitions, Places: e.Places}
+		want := &ExpectedEntity{State: e.State, Transitions: e.Transitions, Places: e.Places}
 		j.entity(path, e.Span, r.Flow, r.Key, want, own.State != "")
 	}
 	took := j.took(r)
@@ -291,7 +291,7 @@ func (j *judge) outputs(path string, e, own *Expect, r *checkpoint.RunView) {
 }
 
 // handler checks the outcome of a handler.
-func (j *judge) handler(path, name string, e *HandlerExpect, own bool, r *checkpoint.RunView) {
+func (j *judge) handler(path, name string, e *ExpectedHandler, own bool, r *checkpoint.RunView) {
 	fits := j.suite.names.find(name, r.Pipeline)
 	if len(fits) != 1 {
 		j.add(e.Key.Span, path, "the name of one handler of "+r.Pipeline, fmt.Sprint(len(fits))+" that have it")

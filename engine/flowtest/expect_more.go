@@ -17,7 +17,7 @@ import (
 )
 
 // entity checks the final state of an entity.
-func (j *judge) entity(path string, at diag.Span, flow, key string, want *EntityExpect, own bool) {
+func (j *judge) entity(path string, at diag.Span, flow, key string, want *ExpectedEntity, own bool) {
 	have, err := j.v.Engine().Entity(context.Background(), flow, key)
 	if errors.Is(err, store.ErrNotFound) {
 		j.add(at, path, "the entity "+key+" of "+flow, "none")
@@ -74,7 +74,7 @@ func (j *judge) callsOf(path string, e, own *Expect, run string) {
 }
 
 // call looks for calls that match an expected one.
-func (j *judge) call(path string, want *CallExpect, own bool, run string) {
+func (j *judge) call(path string, want *ExpectedCall, own bool, run string) {
 	var same []*Call
 	var nearest []Difference
 	like := 0
@@ -124,7 +124,7 @@ func (j *judge) skips(name string) bool {
 	return false
 }
 
-func (j *judge) compareCall(path string, want *CallExpect, have *Call) []Difference {
+func (j *judge) compareCall(path string, want *ExpectedCall, have *Call) []Difference {
 	var out []Difference
 	text := func(field, wanted, had string, ok bool) {
 		if !ok {
@@ -237,7 +237,7 @@ func (j *judge) emitsOf(path string, e, own *Expect, run string) {
 	}
 }
 
-func (want *EmitExpect) compare(path string, have Emit) []Difference {
+func (want *ExpectedEmit) compare(path string, have Emit) []Difference {
 	var out []Difference
 	if want.Key != "" && want.Key != have.Key {
 		out = append(out, Difference{Path: path + ".key", Span: want.PlaceOf("key", head(want.Span)), Want: want.Key, Have: orNothing(have.Key)})

@@ -52,11 +52,11 @@ type Expect struct {
 
 	// Handlers says what became of handlers, by path, which may be shortened as in
 	// mocks. absent is a handler that was not reached.
-	Handlers map[string]*HandlerExpect `yaml:"handlers" words:"succeeded,failed,skipped,waiting,running,unknown,absent"`
+	Handlers map[string]*ExpectedHandler `yaml:"handlers" words:"succeeded,failed,skipped,waiting,running,unknown,absent"`
 
 	// Calls lists calls that were made, in any order; calls that are not listed are
 	// not looked at. As expect of a test, it is about the calls of all runs.
-	Calls []*CallExpect `yaml:"calls" one:"true"`
+	Calls []*ExpectedCall `yaml:"calls" one:"true"`
 
 	// Order lists handlers whose calls were made in this order: each was called
 	// after the one before had ended.
@@ -64,7 +64,7 @@ type Expect struct {
 
 	// Emits lists events that handlers have emitted, in any order. As expect of a
 	// test, it is about those of all runs.
-	Emits []*EmitExpect `yaml:"emits" one:"true"`
+	Emits []*ExpectedEmit `yaml:"emits" one:"true"`
 
 	// Elapsed is the virtual time from the event to the end of the run; as expect of
 	// a test, from the beginning to the end of all runs.
@@ -83,7 +83,7 @@ type Expect struct {
 	Runs map[string][]*Expect `yaml:"runs" one:"true"`
 
 	// Entities says how entities are at the end. Only in expect of a test.
-	Entities []*EntityExpect `yaml:"entities" one:"true"`
+	Entities []*ExpectedEntity `yaml:"entities" one:"true"`
 
 	// WhenOff says what holds instead when --chaos leaves a handler out, by its path:
 	// what is said here replaces the same field above. Without it, all that may
@@ -92,8 +92,8 @@ type Expect struct {
 	WhenOff map[string]*Expect `yaml:"when-off"`
 }
 
-// A HandlerExpect is the expected outcome of a handler.
-type HandlerExpect struct {
+// An ExpectedHandler is the expected outcome of a handler.
+type ExpectedHandler struct {
 	Span        diag.Span `yaml:"-"`
 	spec.Places `yaml:"-"`
 	Key         expr.Key `yaml:"-"`
@@ -114,8 +114,8 @@ type HandlerExpect struct {
 	Error string `yaml:"error"`
 }
 
-// A CallExpect is a call that must have been made.
-type CallExpect struct {
+// An ExpectedCall is a call that must have been made.
+type ExpectedCall struct {
 	Span        diag.Span `yaml:"-"`
 	spec.Places `yaml:"-"`
 
@@ -148,8 +148,8 @@ type CallExpect struct {
 	Times *int `yaml:"times" min:"0"`
 }
 
-// An EmitExpect is an event that must have been emitted.
-type EmitExpect struct {
+// An ExpectedEmit is an event that must have been emitted.
+type ExpectedEmit struct {
 	Span        diag.Span `yaml:"-"`
 	spec.Places `yaml:"-"`
 
@@ -169,8 +169,8 @@ type EmitExpect struct {
 	Times *int `yaml:"times" min:"0"`
 }
 
-// An EntityExpect is how an entity must be at the end.
-type EntityExpect struct {
+// An ExpectedEntity is how an entity must be at the end.
+type ExpectedEntity struct {
 	Span        diag.Span `yaml:"-"`
 	spec.Places `yaml:"-"`
 

@@ -26,6 +26,7 @@ var request = typing.Record(map[string]*typing.Outline{
 func Parse(files []diag.File) (*Spec, []diag.Diagnostic) {
 	c := checker{whole: &Spec{}, services: map[string]diag.Span{}, incidents: map[string]diag.Span{}}
 	spec := spec.OfFile(reflect.TypeFor[Spec](), spec.Read(specFiles))
+	spec.Name = "File" // as authors call it
 	for i, f := range files {
 		var one Spec
 		found := decode.File(f, spec, &one, &expr.Scope{Roots: []string{"request", "calls"}, Outlines: map[string]*typing.Outline{"request": request}})

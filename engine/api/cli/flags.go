@@ -39,6 +39,11 @@ func Prepare(c *cobra.Command) error {
 	if err := flagsFromEnv(c.Flags(), os.LookupEnv); err != nil {
 		return err
 	}
+	if c.Flags().Lookup("listen") != nil { // a server, which would run for long with what its operator did not mean
+		for _, note := range strayVariables(c.Root(), os.Environ()) {
+			fmt.Fprintf(Of(c).Err, "procaas: %s\n", note)
+		}
+	}
 	if err := flagsFromFile(c.Flags()); err != nil {
 		return err
 	}
@@ -106,6 +111,49 @@ func CheckArgs(c *cobra.Command) {
 	}
 }
 
+// variablePrefix begins the environment variables that set flags.
+const variablePrefix = "PROCAAS_"
+
+// variableOf returns the environment variable that sets a flag.
+func variableOf(flag string) string {
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// ofKubernetes matches the variables that Kubernetes sets for a service with the name procaas.
+var ofKubernetes = regexp.MustCompile(`^PROCAAS_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// strayVariables describes variables of an environment that look as if they set a flag, but set none of any command
+// below root.
+func strayVariables(root *cobra.Command, environ []string) (notes []string) {
+	known := map[string]bool{}
+	var collect func(*cobra.Command)
+	collect = func(c *cobra.Command) {
+		add := func(f *pflag.Flag) { known[variableOf(f.Name)] = true }
+		c.Flags().VisitAll(add)
+		c.PersistentFlags().VisitAll(add)
+		for _, sub := range c.Commands() {
+			collect(sub)
+		}
+	}
+	collect(root)
+	var words []string
+	for name := range known {
+		words = append(words, strings.TrimPrefix(name, variablePrefix))
+	}
+	slices.Sort(words)
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		word, ours := strings.CutPrefix(name, variablePrefix)
+		ours = ours && !strings.HasPrefix(name, "PROCAAS_SECRET_") && !strings.HasPrefix(name, "PROCAAS_TEST_")
+		if !ours || value == "" || known[name] || ofKubernetes.MatchString(name) {
+			continue
+		}
+		notes = append(notes, fmt.Sprintf("the variable %s sets no flag%s", name, Meant(word, words, "; did you mean "+variablePrefix+"%s?", " of any command")))
+	}
+	slices.Sort(notes)
+	return notes
+}
+
 // flagsFromEnv sets flags that were not given from environment variables, such as --max-in-flight from
 // PROCAAS_MAX_IN_FLIGHT.
 func flagsFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
@@ -114,7 +162,7 @@ func flagsFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) erro
 		if f.Changed || OnlyOnLine(f) || f.Name == "help" || f.Name == "version" {
 			return
 		}
-		name := "PROCAAS_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := variableOf(f.Name)
 		value, ok := lookup(name)
 		if !ok || value == "" {
 			return

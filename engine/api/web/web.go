@@ -4,7 +4,6 @@ package web
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,7 +30,7 @@ func Listen(ctx context.Context, address string, log *slog.Logger,
 ) (*Server, error) {
 	l, err := transport.Listen(ctx, address)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, err
 	}
 	f := &Server{listener: l, log: log}
 	f.server = server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -55,6 +56,9 @@ token, so the worker listens on this machine only.`,
 	tokenFile := flags.String("token-file", "", "file with the bearer token that orders must carry")
 	drain := flags.Duration("drain", 10*time.Second, "how long a stopping worker waits until its partitions have moved")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if _, _, err := net.SplitHostPort(*listen); err != nil {
+			return cli.ListenError("listen", *listen, err)
+		}
 		if !urls.OnlyThisMachine(*listen) {
 			return cli.Usagef("--listen %s can be reached from outside, and a demo-worker serves whoever calls it; listen on "+
 				"127.0.0.1", *listen)
@@ -84,7 +88,7 @@ func serveDemoWorker(ctx context.Context, s cli.Streams, o reference.Options, li
 	}
 	f, err := web.Listen(ctx, listen, log, transport.Server)
 	if err != nil {
-		return err
+		return cli.ListenError("listen", listen, err)
 	}
 	w := reference.New(o)
 	defer w.Close()

@@ -120,7 +120,7 @@ func (f *flags) find(id string, b *tree.Bundle) (*proxied, error) {
 func (p *proxies) listen(ctx context.Context, log *slog.Logger) (err error) {
 	for _, x := range p.all {
 		if x.web, err = web.Listen(ctx, x.address, log, transport.PassingServer); err != nil {
-			return err
+			return cli.ListenError("proxy", x.cluster+"="+x.address, err)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/docs"
+	"procaas/engine"
 	"procaas/engine/api/cli"
 	"procaas/pipelines"
 )
@@ -19,7 +20,8 @@ func docsCommand() *cobra.Command {
 		Short: "Read the documentation",
 		Long: `docs prints a page of the documentation, as Markdown. Without a page it lists
 all pages in reading order. "docs recipes" lists flows to copy, and "docs recipes/NAME"
-prints one with its test. With --search it lists the paragraphs that contain all words.`,
+prints one with its test. "docs guarantees" prints what the engine promises, exactly.
+With --search it lists the paragraphs that contain all words.`,
 		Example: "  procaas docs\n  procaas docs tutorial\n  procaas docs authoring/state\n  procaas docs --search idempotency",
 		Args:    cobra.MaximumNArgs(1),
 	}
@@ -38,7 +40,7 @@ prints one with its test. With --search it lists the paragraphs that contain all
 		case len(args) > 0 && strings.HasPrefix(args[0]+"/", "recipes/"):
 			return showRecipe(s, strings.TrimPrefix(strings.TrimPrefix(args[0], "recipes"), "/"))
 		case len(args) > 0:
-			return showPage(s, pages, args[0])
+			return showPage(s, c.Root(), pages, args[0])
 		}
 		return cli.Table(s.Out, "PAGE\tABOUT", pages[1:], func(p docs.Page) cli.Row { return cli.Row{p.Name, p.Title} })
 	}
@@ -46,21 +48,41 @@ prints one with its test. With --search it lists the paragraphs that contain all
 }
 
 // showPage prints a page. The last part of its name is enough if it is unique.
-func showPage(s cli.Streams, pages []docs.Page, name string) error {
+func showPage(s cli.Streams, root *cobra.Command, pages []docs.Page, name string) error {
 	name = strings.TrimSuffix(name, ".md")
 	i := slices.IndexFunc(pages, func(p docs.Page) bool { return p.Name == name })
 	if i < 0 {
 		i = slices.IndexFunc(pages, func(p docs.Page) bool { return strings.HasSuffix(p.Name, "/"+name) })
 	}
+	if i < 0 && strings.EqualFold(name, "guarantees") {
+		text, err := engine.Guarantees.ReadFile("GUARANTEES.md")
+		return cmp.Or(err, s.Printf("%s", text))
+	}
 	if i < 0 {
-		var names []string
-		for _, p := range pages {
-			names = append(names, p.Name)
-		}
-		return cli.Usagef("there is no page %q; %s", name, cli.Meant(name, names, "did you mean %q?", "procaas docs lists them all"))
+		return noPage(root, pages, name)
 	}
 	_, err := fmt.Fprint(s.Out, pages[i].Text)
 	return err
+}
+
+// noPage returns the error for a name that no page has. It says where else to look.
+func noPage(root *cobra.Command, pages []docs.Page, name string) error {
+	var names []string
+	for _, p := range pages {
+		names = append(names, p.Name)
+	}
+	about, err := mentions(name)
+	if err != nil {
+		return err
+	}
+	otherwise := "procaas docs lists them all"
+	switch {
+	case slices.Contains(Explainable(root), name):
+		otherwise = fmt.Sprintf("procaas explain %s says what the word means, and procaas docs lists the pages", name)
+	case len(about) > 0:
+		otherwise = fmt.Sprintf("procaas explain %s lists the pages about it", name)
+	}
+	return cli.Usagef("there is no page %q; %s", name, cli.Meant(name, names, "did you mean %q?", otherwise))
 }
 
 // showRecipe prints a recipe and its test. Without a name it prints the list of recipes.

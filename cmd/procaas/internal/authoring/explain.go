@@ -1,8 +1,10 @@
 package authoring
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -119,12 +121,8 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 	if strings.ContainsAny(name, "0123456789") && (strings.Contains(name, "-") || diag.Suggest(name, known) == "") {
 		return cli.Usagef("%s looks like a run or a key: %s", name, show)
 	}
-	pages, err := mention(name)
-	if err != nil {
+	if told, err := mention(s, name); told || err != nil {
 		return err
-	}
-	if pages != "" {
-		return cli.Usagef("nothing is called %q, but pages mention it: %s; procaas docs --search %s shows where", name, pages, name)
 	}
 	return cli.Usagef("nothing is called %q; %s", name,
 		cli.Meant(name, known, "did you mean %q?", "procaas explain lists what there is, and "+
@@ -132,17 +130,50 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 			"\nIf it is a run or a key: "+show)
 }
 
-// mention returns the first pages that contain a whole word.
-func mention(word string) (string, error) {
+// mostMentions bounds how many pages explain lists for a word.
+const mostMentions = 6
+
+// mention prints which pages are about a word: first those with its name, then those that contain the whole word. It
+// returns false if there is none.
+func mention(s cli.Streams, word string) (bool, error) {
+	pages, err := mentions(word)
+	if err != nil || len(pages) == 0 {
+		return false, err
+	}
+	if err := s.Printf("%s is no word of the language. These pages are about it:\n\n", word); err != nil {
+		return true, err
+	}
+	err = cli.Table(s.Out, "READ\tABOUT", pages[:min(mostMentions, len(pages))], func(p docs.Page) cli.Row {
+		return cli.Row{"procaas docs " + p.Name, p.Title}
+	})
+	return true, cmp.Or(err, s.Printf("\nprocaas docs --search %s shows each place.\n", word))
+}
+
+// mentions returns the pages with the name of a word, and those that contain the whole word.
+func mentions(word string) ([]docs.Page, error) {
+	all, err := docs.Pages()
+	if err != nil {
+		return nil, err
+	}
 	hits, err := docs.Search(word)
 	whole := regexp.MustCompile(`(?i)(^|[^\w-])` + regexp.QuoteMeta(word) + `($|[^\w-])`)
-	var pages []string
-	for _, h := range hits {
-		if !slices.Contains(pages, h.Page.Name) && whole.MatchString(h.Text) {
-			pages = append(pages, h.Page.Name)
+	var pages []docs.Page
+	add := func(p docs.Page) {
+		if !slices.ContainsFunc(pages, func(have docs.Page) bool { return have.Name == p.Name }) {
+			pages = append(pages, p)
 		}
 	}
-	return strings.Join(pages[:min(3, len(pages))], ", "), err
+	for _, p := range all {
+		if strings.EqualFold(path.Base(p.Name), word) {
+			add(p)
+		}
+	}
+	for _, h := range hits {
+		if whole.MatchString(h.Text) {
+			add(h.Page)
+		}
+	}
+	return pages, err
 }
 
 // explainName explains a code, a handler type, a part of the language or a function. It returns false for other

@@ -171,9 +171,9 @@ func (f *replayFlags) stubServices(s cli.Streams) (func() (engine.Stubs, error),
 	if len(f.stubs) == 0 {
 		return nil, nil
 	}
-	files, err := source.Files(f.stubs, s.In, source.IsStub)
+	files, err := source.NamedStubs(f.stubs, s.In)
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, err
 	}
 	return stubPlayers(s, files)
 }

@@ -328,9 +328,9 @@ func (l *testLoader) stubs(paths []string) (func() (engine.Stubs, error), error)
 	if len(paths) == 0 {
 		return nil, nil
 	}
-	files, err := source.FilesIn(l.trees.Enter, paths, l.In, source.IsStub)
+	files, err := source.NamedStubsIn(l.trees.Enter, paths, l.In)
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, err
 	}
 	return stubPlayers(l.Streams, files)
 }

@@ -2,6 +2,7 @@ package authoring
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -19,8 +20,9 @@ import (
 
 const validateHelp = `validate reads every *.yaml and *.yml file below the given paths as one set. It
 reports every problem with its place and its remedy. Without a path it checks the
-current directory, and "-" is standard input. It never uses the network. It leaves
-out *.test.yaml files: procaas test checks them, and runs them.
+current directory, and "-" is standard input. It never uses the network. It also
+checks each file of stub services (*.stub.yaml) by itself. It leaves out tests
+(*.test.yaml): procaas test checks them, and runs them.
 
 --format sarif is for code scanning services, junit for CI servers. In both, only
 findings of --fail-level and worse count as failures.
@@ -59,8 +61,12 @@ func validateCommand() *cobra.Command {
 
 func validate(s cli.Streams, paths []string, format render.Format, level diag.Severity, fix bool) error {
 	defer runtime.KeepAlive(collectSeldom())
-	files, err := source.Pipelines(paths, s.In)
+	stubs, err := source.StubsBeside(paths)
 	if err != nil {
+		return err
+	}
+	files, err := source.Pipelines(paths, s.In)
+	if err != nil && (len(stubs) == 0 || !errors.Is(err, source.ErrNoFiles)) {
 		return err
 	}
 	o := dsl.Options{Language: addons.Language(), Types: addons.Types(), Read: source.TreesOf(paths).Read}
@@ -75,6 +81,7 @@ func validate(s cli.Streams, paths []string, format render.Format, level diag.Se
 	} else {
 		_, found = dsl.Load(files, o)
 	}
+	files, found = append(files, stubs...), append(found, source.CheckStubs(stubs)...)
 	switch format {
 	case render.JUnit:
 		err = render.WriteJUnit(s.Out, files, found, level) // failures are the findings that make the command fail

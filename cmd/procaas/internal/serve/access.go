@@ -80,5 +80,8 @@ func (f *AccessFlags) options(listen string) (api.Options, error) {
 
 // errNoToken returns the error for an address that other machines reach without a token.
 func errNoToken(listen string) error {
+	if _, _, err := net.SplitHostPort(listen); err != nil {
+		return cli.Usagef("the address %q: want HOST:PORT such as 127.0.0.1:8080, or :8080 for all addresses of this machine", listen)
+	}
 	return cli.Usagef("%s can be reached from outside; set --admin-token-file or --admin-token, or listen on 127.0.0.1", listen)
 }

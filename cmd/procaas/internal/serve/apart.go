@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"procaas/engine/api"
+	"procaas/engine/api/cli"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/web"
 )
@@ -18,15 +19,21 @@ type apart struct {
 
 // listenApart binds the addresses beside the first one.
 func (n *Node) listenApart(ctx context.Context) error {
-	for address, part := range map[string]api.Part{n.flags.Admin: api.Whole, n.flags.Metrics: api.Metrics} {
-		if address == "" {
+	for _, a := range []struct {
+		flag, address string
+		part          api.Part
+	}{
+		{"listen-admin", n.flags.Admin, api.Whole},
+		{"listen-metrics", n.flags.Metrics, api.Metrics},
+	} {
+		if a.address == "" {
 			continue
 		}
-		s, err := web.Listen(ctx, address, n.log, transport.Server)
+		s, err := web.Listen(ctx, a.address, n.log, transport.Server)
 		if err != nil {
-			return err
+			return cli.ListenError(a.flag, a.address, err)
 		}
-		n.apart = append(n.apart, apart{part, s})
+		n.apart = append(n.apart, apart{a.part, s})
 	}
 	return nil
 }

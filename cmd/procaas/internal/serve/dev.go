@@ -79,10 +79,13 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 	}
 	n.Banner(s.Out, bundle)
 	beside.banner(s.Out)
+	beside.tellUnplayed(bundle, beside.urls)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.Run(ctx) })
 	if stubs {
-		g.Go(func() error { return source.Watch(ctx, f.Pipelines, source.IsStub, func() { beside.restart(ctx) }) })
+		g.Go(func() error {
+			return source.Watch(ctx, f.Pipelines, source.IsStub, func() { beside.restart(ctx, n.engine.Bundle()) })
+		})
 	}
 	g.Go(func() error {
 		return source.Watch(ctx, f.Pipelines, reader.Reads, func() {
@@ -94,6 +97,7 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 				return
 			}
 			fmt.Fprintf(s.Err, "%s reloaded\n", time.Now().Format(time.TimeOnly))
+			beside.tellUnplayed(n.engine.Bundle(), beside.urls)
 		})
 	})
 	return g.Wait()

@@ -8,10 +8,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"procaas/cmd/procaas/internal/source"
-	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/api/cli"
 	"procaas/engine/stub"
 )
@@ -22,6 +23,7 @@ type devStubs struct {
 	paths  []string
 	server *stub.Server      // nil if there are none
 	urls   map[string]string // by service; an address never changes
+	told   sync.Map          // the notes on stub services that are printed
 }
 
 // start serves the stub services, if there are any, until close. Calls that end after ctx still need them.
@@ -39,25 +41,27 @@ func (d *devStubs) start(ctx context.Context) error {
 
 // read reads the stub files. It returns nil if there are none.
 func (d *devStubs) read() (*stub.Spec, error) {
-	files, err := source.Files(d.paths, d.In, source.IsStub)
+	files, err := source.StubsBeside(d.paths)
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, err
 	}
-	files = slices.DeleteFunc(files, func(f diag.File) bool { return !source.IsStub(f.Name) }) // the paths may include a pipeline
 	if len(files) == 0 {
 		return nil, nil //nolint:nilnil // no spec is fine
 	}
 	return source.StubSpec(d.Streams, files)
 }
 
-// restart serves the stub services from their current files. Files with errors change nothing.
-func (d *devStubs) restart(ctx context.Context) {
+// restart serves the stub services from their current files beside pipelines. Files with errors change nothing.
+func (d *devStubs) restart(ctx context.Context, b *tree.Bundle) {
 	spec, err := d.read()
 	if err == nil && spec == nil && d.server == nil {
 		return // a folder came or went, and there are no stubs
 	}
 	if err != nil || spec == nil {
-		if err != nil && !errors.Is(err, cli.ErrFindings) { // findings are already printed
+		switch {
+		case err == nil:
+			fmt.Fprintf(d.Err, "procaas: no stub services (*.stub.yaml) are left in %s\n", strings.Join(d.paths, ", "))
+		case !errors.Is(err, cli.ErrFindings): // findings are already printed
 			fmt.Fprintf(d.Err, "procaas: %v\n", err)
 		}
 		fmt.Fprintln(d.Err, "the stub services that were good go on")
@@ -77,8 +81,25 @@ func (d *devStubs) restart(ctx context.Context) {
 		return
 	}
 	fmt.Fprintf(d.Err, "%s stub services reloaded\n", time.Now().Format(time.TimeOnly))
+	now := d.server.URLs()
+	for _, id := range slices.Sorted(maps.Keys(d.urls)) {
+		if now[id] == "" {
+			fmt.Fprintf(d.Err, "the stub service %s is gone, and calls of it fail until it is back; restart procaas dev to call the service "+
+				"at the address in the pipelines\n", id)
+		}
+	}
 	for _, id := range late {
-		fmt.Fprintf(d.Err, "restart procaas dev to let pipelines call the new stub service %s at %s\n", id, d.server.URLs()[id])
+		fmt.Fprintf(d.Err, "restart procaas dev to let pipelines call the new stub service %s at %s\n", id, now[id])
+	}
+	d.tellUnplayed(b, now)
+}
+
+// tellUnplayed prints once which of the stub services at some addresses play no service of the pipelines.
+func (d *devStubs) tellUnplayed(b *tree.Bundle, at map[string]string) {
+	for _, note := range source.Unplayed(b, at) {
+		if _, told := d.told.LoadOrStore(note, true); !told {
+			fmt.Fprintln(d.Err, note)
+		}
 	}
 }
 

@@ -77,6 +77,9 @@ func (r oneRun) do(ctx context.Context, eventFile string) error {
 	if err != nil {
 		return err
 	}
+	for _, note := range source.Unplayed(bundle, services) {
+		fmt.Fprintln(r.Err, note)
+	}
 	plan, err := source.Plan(bundle, r.pipeline)
 	if err != nil {
 		return err
@@ -102,9 +105,9 @@ func (r oneRun) startStubs(ctx context.Context) (services map[string]string, sto
 	if !r.stubs {
 		return nil, func() {}, nil
 	}
-	files, err := source.Files(r.dirs, r.In, source.IsStub)
+	files, err := source.StubsBeside(r.dirs)
 	if err != nil {
-		return nil, nil, cli.Usage(err)
+		return nil, nil, err
 	}
 	if len(files) == 0 {
 		return nil, nil, cli.Usagef("--stubs: no *.stub.yaml in %s", strings.Join(r.dirs, ", "))

@@ -134,10 +134,11 @@ func serveCommand() *cobra.Command {
 		Short: "Serve the API and run events; several nodes can share a store",
 		Long: `serve accepts events over HTTP and runs them. Any number of nodes can share one
 PostgreSQL: pass them the same --store and --pipelines. SIGHUP reads the pipelines
-again for all nodes, like procaas reload. A set with errors or without pipelines never
-replaces a good one. A node that starts with older pipelines than the others uses
-theirs, and so does one that starts with errors in its files. Without --pipelines and
-without files here, a node serves what procaas release deploy has sent. SIGTERM drains the node.
+again for all nodes, like procaas release reload. A set with errors or without
+pipelines never replaces a good one. A node that starts with older pipelines than the
+others uses theirs, and so does one that starts with errors in its files. Without
+--pipelines and without files here, a node serves what procaas release deploy has
+sent. SIGTERM drains the node.
 
 The node waits for a store that is down. Meanwhile /healthz answers and /readyz
 returns 503. The address of PostgreSQL may name several hosts: with
@@ -378,7 +379,7 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (node *No
 		return nil, err
 	}
 	if n.web, err = web.Listen(ctx, f.Listen, log, transport.Server); err != nil {
-		return nil, err
+		return nil, cli.ListenError("listen", f.Listen, err)
 	}
 	err = n.listenApart(ctx)
 	if certificate != nil {

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"procaas/engine/api/cli"
 	"procaas/engine/definitions"
 	"procaas/engine/planner"
-	"procaas/engine/stub"
 )
 
 // Bundle reads and checks pipelines for a command that needs valid ones. It prints findings, and returns an
@@ -82,25 +80,4 @@ func Plan(b *tree.Bundle, id string) (*planner.Plan, error) {
 		return nil, err
 	}
 	return plans[slices.IndexFunc(plans, func(p *planner.Plan) bool { return p.Pipeline.ID == id })], nil
-}
-
-// Stubs checks stub files and serves them on free ports.
-func Stubs(ctx context.Context, s cli.Streams, files []diag.File) (*stub.Server, error) {
-	spec, err := StubSpec(s, files)
-	if err != nil {
-		return nil, err
-	}
-	return stub.Start(ctx, spec, stub.Options{FreePorts: true})
-}
-
-// StubSpec checks stub files.
-func StubSpec(s cli.Streams, files []diag.File) (*stub.Spec, error) {
-	set, found := stub.Parse(files)
-	if err := s.Findings(files, found); err != nil {
-		return nil, err
-	}
-	if set == nil {
-		return nil, cli.ErrFindings
-	}
-	return set, nil
 }

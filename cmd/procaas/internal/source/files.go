@@ -23,7 +23,7 @@ func IsPipeline(name string) bool {
 }
 
 // IsTest reports whether a file has tests of pipelines.
-func IsTest(name string) bool { return IsYAML(name) && strings.Contains(name, ".test.") }
+func IsTest(name string) bool { return IsYAML(name) && strings.Contains(baseOf(name), ".test.") }
 
 // besidePipelines says what checks a file among paths that has no pipelines.
 func besidePipelines(paths []string) string {
@@ -32,7 +32,7 @@ func besidePipelines(paths []string) string {
 		case IsTest(name):
 			return fmt.Sprintf(": %s has tests, which procaas test checks and runs", p)
 		case IsStub(name):
-			return fmt.Sprintf(": %s has stub services, which procaas test and procaas dev check", p)
+			return fmt.Sprintf(": %s has stub services, which procaas validate checks", p)
 		}
 	}
 	return ""
@@ -41,8 +41,8 @@ func besidePipelines(paths []string) string {
 // Stdin is the name of standard input in findings.
 const Stdin = "stdin.yaml"
 
-// IsStub reports whether a file describes stub services.
-func IsStub(name string) bool { return IsYAML(name) && strings.Contains(name, ".stub.") }
+// baseOf returns the name of a file without its directories.
+func baseOf(name string) string { return filepath.Base(filepath.FromSlash(name)) }
 
 // IsYAML reports whether a file has the name of a YAML file.
 func IsYAML(name string) bool {
@@ -118,7 +118,7 @@ func filesIn(open opener, paths []string, stdin io.Reader, want func(string) boo
 		if name := filepath.Base(path); IsYAML(name) && !want(name) && (some || IsTest(name) || IsStub(name)) {
 			continue
 		}
-		if path == "-" || path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") {
+		if isStream(path) {
 			name, data, err := readStream(path, stdin)
 			if err != nil {
 				return nil, err
@@ -139,6 +139,11 @@ func filesIn(open opener, paths []string, stdin io.Reader, want func(string) boo
 	}
 	slices.SortFunc(files, func(a, b diag.File) int { return strings.Compare(a.Name, b.Name) })
 	return files, nil
+}
+
+// isStream reports whether a path is standard input, or a pipe that a shell passes as a file.
+func isStream(path string) bool {
+	return path == "-" || path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/")
 }
 
 // readStream reads standard input, or a pipe that a shell passes as a file.

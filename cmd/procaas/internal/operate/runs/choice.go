@@ -2,11 +2,15 @@ package runs
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"procaas/dsl/diag"
 	"procaas/engine/api/cli"
+	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -131,4 +135,40 @@ func checkFlow(q *cli.Call, flow string) error {
 		return err
 	}
 	return cli.Usage(refused)
+}
+
+// tellWhyNone prints why no run matched: there is none, or those that match otherwise have another status.
+func tellWhyNone(q *cli.Call, verb client.Verb, f store.RunFilter) error {
+	takes := map[client.Verb]string{
+		client.RetryRuns:  "retry takes runs that failed, and runs that wait for your decision",
+		client.CancelRuns: "cancel takes runs that have not ended, and runs that failed",
+		client.MakeUpRuns: "make-up takes succeeded runs that left the handler out",
+	}[verb]
+	wide := store.RunFilter{
+		Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Bundle: f.Bundle, Labels: f.Labels, Since: f.Since, Until: f.Until, Limit: 1000, Brief: true,
+	}
+	page, err := q.Runs(q.Ctx, wide)
+	if err != nil {
+		return err
+	}
+	if len(page.Items) == 0 {
+		return q.Printf("there is no run of this choice in any status; procaas runs list shows the newest runs\n")
+	}
+	counts := map[string]int{}
+	for _, v := range page.Items {
+		counts[statusOf(v)]++
+	}
+	var found []string
+	for _, status := range slices.Sorted(maps.Keys(counts)) {
+		found = append(found, fmt.Sprintf("%d %s", counts[status], status))
+	}
+	newest := ""
+	if page.Next != nil {
+		newest = "the newest "
+	}
+	failure := ""
+	if f.FailedPath != "" || f.ErrorClass != "" || f.Error != "" || f.NotUndone || !f.FailedSince.IsZero() {
+		failure = " without the conditions on failures"
+	}
+	return q.Printf("the choice has %s%s%s: %s; %s\n", newest, diag.Plural(len(page.Items), "run"), failure, strings.Join(found, ", "), takes)
 }

@@ -214,7 +214,12 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 		}
 	}
 	if f.dryRun {
-		return q.Show(preview, func() error { return showPreview(q, preview, f.filter.LeftOut) })
+		return q.Show(preview, func() error {
+			if err := showPreview(q, preview, f.filter.LeftOut); err != nil || preview.Total > 0 {
+				return err
+			}
+			return tellWhyNone(q, verb, f.filter)
+		})
 	}
 	body.Reason = reason
 	if f.abandon {
@@ -253,7 +258,12 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 	if cli.Terminal(q.Err) {
 		_ = cli.Control(q.Err, "\r\x1b[K")
 	}
-	return q.Show(done, func() error { return done.show(q, verb, told()) })
+	return q.Show(done, func() error {
+		if err := done.show(q, verb, told()); err != nil || preview.Total > 0 {
+			return err
+		}
+		return tellWhyNone(q, verb, f.filter)
+	})
 }
 
 // show prints which runs were changed, and how to follow them.
