@@ -100,8 +100,7 @@ func HostPort(u *url.URL) string {
 	return strings.TrimSuffix(host, ":") + port
 }
 
-// IsPlaceholder reports whether the host of a URL only stands for one. By the standards, no server has such a
-// name.
+// IsPlaceholder reports whether the host of a URL is a name that, by the standards, no server has.
 func IsPlaceholder(u *url.URL) bool {
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	return host == "example" || host == "invalid" || strings.HasSuffix(host, ".invalid")

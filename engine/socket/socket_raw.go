@@ -1,3 +1,5 @@
+//go:build linux && !race
+
 package socket
 
 import (
@@ -61,7 +63,8 @@ func (p *prompt) Write(b []byte) (int, error) {
 	defer p.mu.Unlock()
 	p.left, p.n, p.err = b, 0, nil
 	err := p.raw.Write(p.onWrite)
-	if p.left = nil; p.err != nil {
+	p.left = nil
+	if p.err != nil {
 		err = &net.OpError{Op: "write", Net: "tcp", Source: p.LocalAddr(), Addr: p.RemoteAddr(), Err: os.NewSyscallError("write", p.err)}
 	} else if op, ok := errors.AsType[*net.OpError](err); ok {
 		op.Op = "write" // not raw-write
@@ -76,7 +79,8 @@ func (p *prompt) write(fd uintptr) (done bool) {
 		if errors.Is(err, syscall.EAGAIN) {
 			return false
 		}
-		if p.err = err; err != nil {
+		if err != nil {
+			p.err = err
 			return true
 		}
 		p.left, p.n = p.left[n:], p.n+n
