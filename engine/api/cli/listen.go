@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ListenError explains why a server cannot listen on the address that a flag gives, and how to mend it.
+// ListenError explains why a server cannot listen on the address of a flag, and how to mend it.
 func ListenError(flag, address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -27,7 +27,7 @@ func StubsBeside(paths []string) ([]diag.File, error) {
 	return slices.DeleteFunc(files, func(f diag.File) bool { return !IsStub(f.Name) }), nil
 }
 
-// NamedStubs reads the files of stub services that a person has named, whatever their names, and those below the
+// NamedStubs reads all files that a person has named as stub services, and those of stub services below the
 // directories.
 func NamedStubs(paths []string, stdin io.Reader) ([]diag.File, error) {
 	return NamedStubsIn(openGiven, paths, stdin)
