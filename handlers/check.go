@@ -38,6 +38,7 @@ func checkOneOf(b *tree.Body, names ...string) {
 }
 
 // mistyped reports whether a field of a body is one of some names, mistyped. It is reported as unknown, with the right name.
+// No right name of another field may be that near.
 func mistyped(b *tree.Body, names ...string) bool {
 	return slices.ContainsFunc(b.Value.Names, func(k expr.Key) bool { return diag.Suggest(k.Name, names) != "" })
 }

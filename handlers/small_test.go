@@ -1,12 +1,15 @@
 package handlers_test
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"procaas/dsl/diag"
 	"procaas/engine/model"
 	"procaas/handlers"
 )
@@ -80,6 +83,25 @@ func TestFailFails(t *testing.T) {
 		_, err := (&handlers.Fail{Message: "no such tariff", Permanent: permanent}).Handle(t.Context(), newCall(nil))
 		if err == nil || !strings.Contains(err.Error(), "no such tariff") || model.IsPermanent(err) != permanent {
 			t.Errorf("have %v, want an error, permanent %v", err, permanent)
+		}
+	}
+}
+
+// If a field were near to one of which one is needed, its body could lack that without an error.
+func TestNoFieldLooksLikeOneThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		body  reflect.Type
+		needs []string
+	}{
+		{reflect.TypeFor[handlers.Request](), []string{"url", "service", "path"}},
+		{reflect.TypeFor[handlers.Wait](), []string{"for", "until"}},
+	} {
+		for i := range c.body.NumField() {
+			name, _, _ := strings.Cut(c.body.Field(i).Tag.Get("yaml"), ",")
+			if near := diag.Suggest(name, c.needs); near != "" && !slices.Contains(c.needs, name) {
+				t.Errorf("%s: %q is taken for a mistyped %q", c.body, name, near)
+			}
 		}
 	}
 }
