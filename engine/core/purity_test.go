@@ -17,7 +17,7 @@ func TestCoreIsPure(t *testing.T) {
 	allowed := []string{
 		"bytes", "cmp", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "iter", "maps", "math",
 		"math/bits", "math/rand/v2", "net/url", "regexp", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8",
-		"procaas/dsl/contracts", "procaas/dsl/datum", "procaas/dsl/diag", "procaas/dsl/expr", "procaas/dsl/spec", "procaas/dsl/tree",
+		"procaas/dsl/contracts", "procaas/dsl/datum", "procaas/dsl/diag", "procaas/dsl/expr", "procaas/dsl/spec", "procaas/dsl/tree", "procaas/dsl/urls",
 		"procaas/engine/model",
 		"procaas/engine/canary",
 		"procaas/engine/planner",

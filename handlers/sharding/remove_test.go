@@ -15,19 +15,19 @@ import (
 	"procaas/schemas"
 )
 
-// olderFences installs the fences of the release before, with an active key of two maps.
+// olderFences installs the fences of the release before, with an active key of two maps. All is there at once, because the
+// service of the rig upgrades what it sees.
 func (r *rig) olderFences(shard string) {
 	r.t.Helper()
-	r.exec(shard, "create schema procaas; create table procaas.migrations (name text primary key, at timestamptz not null default now())")
+	all := "create schema procaas; create table procaas.migrations (name text primary key, at timestamptz not null default now());"
 	for _, name := range []string{"shards/0001_fences.sql", "shards/0003_overdue.sql"} {
 		text, err := schemas.Shards.ReadFile(name)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		r.exec(shard, string(text))
-		r.exec(shard, "insert into procaas.migrations (name) values ($1)", name)
+		all += string(text) + ";\ninsert into procaas.migrations (name) values ('" + name + "');"
 	}
-	r.exec(shard, `insert into procaas.compared (timeline) values (procaas.timeline());
+	r.exec(shard, all+`insert into procaas.compared (timeline) values (procaas.timeline());
 		insert into procaas.fences (map, key, epoch, state) values ('mail', '42', 1, 'active'), ('oldmail', '42', 1, 'active')`)
 }
 
