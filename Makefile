@@ -20,10 +20,8 @@ RACE    := CGO_ENABLED=1 $(TEST) -race -gcflags='modernc.org/sqlite/lib=-race=fa
 # runs all, except the playground: its process may use some hundred MiB of addresses, and the detector alone reserves terabytes.
 RACED   := $(addprefix procaas/, engine/budget engine/guard engine/intake engine/node engine/outbound engine/watch engine/writes \
 	handlers/balancer/handoff)
-# The packages with tests, those that take longest first: what is left at the end then fits on all processors. The first one waits for
-# most of its time, so one package more than processors is tested at once.
+# The packages with tests, those that take longest first: what is left at the end then fits on all processors.
 LONG    := $(addprefix procaas/, cmd/procaas handlers/inbox/cells handlers/sharding engine/postgres engine)
-PARALLEL = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LIST     = $(LONG) $(filter-out $(LONG), $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...))
 
 .PHONY: help demo build quick test race test-long matrix bench figures release golden lint
@@ -50,7 +48,7 @@ test: bin/procaas ## all tests, with a private PostgreSQL and a browser; some un
 	bin/procaas validate pipelines
 	bin/procaas fmt --check pipelines
 	bin/procaas test pipelines
-	$(DB) RAPID_CHECKS=50 $(TEST) -p $(PARALLEL) $(filter-out $(RACED),$(LIST))
+	$(DB) RAPID_CHECKS=50 $(TEST) $(filter-out $(RACED),$(LIST))
 	RAPID_SEED=1 $(RACE) $(RACED)
 
 race: ## all tests under the race detector: half an hour; CI runs it for each change

@@ -156,8 +156,8 @@ func (s *State) event() Event {
 	return Event{Phase: s.Phase, Percent: s.Percent, Old: s.Old, New: s.New, Why: s.Why}
 }
 
-// Decide adds the outcomes of runs and returns what changes. current is the current version, and out
-// are the paths of handlers that fallbacks have turned off. One node calls it once a second.
+// Decide adds the outcomes of runs and returns what changes. current is the current version of the
+// store, which the deciding node may not serve yet, and out are the paths of handlers that fallbacks have turned off. One node calls it once a second.
 func (s *State) Decide(now time.Time, tallies []model.Tally, current string, out []string) []Event {
 	if !s.Lasts() {
 		return nil

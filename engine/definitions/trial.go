@@ -40,6 +40,13 @@ func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Orde
 		return diff.Diff{}, &LoadError{Err: err}
 	}
 	old := f.Library.Present()
+	current, err := f.Bundles.Current(ctx)
+	if err != nil {
+		return diff.Diff{}, err
+	}
+	if current != old.Bundle.Hash {
+		return diff.Diff{}, refuse("this node does not serve the current version %.12s yet; try again in a second, or by another node", current)
+	}
 	if len(old.Plans) == 0 {
 		return diff.Diff{}, refuse("no pipelines are current, so there is nothing to compare with; leave out --canary and --shadow the first time")
 	}
@@ -150,8 +157,12 @@ func triable(old, now *Definition, d diff.Diff) error {
 // ShareTrial sets the share of the keys that use the version on trial. At 100 it becomes current on
 // all nodes. A version in the shadow becomes a canary.
 func (f *Follower) ShareTrial(ctx context.Context, percent float64, hold bool, by store.Actor) (*canary.State, error) {
+	current, err := f.Bundles.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return f.change(ctx, by, func(t *canary.State, at time.Time) (canary.Event, error) {
-		if t.Old != f.Library.Present().Bundle.Hash {
+		if t.Old != current {
 			return canary.Event{}, refuseEnded(nil)
 		}
 		t.Hold, t.Phase = hold, canary.Running

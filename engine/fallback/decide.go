@@ -38,7 +38,7 @@ type Decider struct {
 	// returns the rules to decide by; nil if nothing can be off, nothing is off, and no version is
 	// on trial
 	Rules    func() *Rules
-	Current  func() string // returns the current version
+	Current  func(context.Context) (string, error) // reads the current version from the store, since a node may lag behind
 	Tell     func([]canary.Event)
 	Announce func([]Change)    // tells people
 	Failed   func(what string) // counts a failed call of the store
@@ -169,8 +169,15 @@ func (d *decider) conclude(ctx context.Context, f *Rules) error {
 		d.counts = f.Recount(&s, q.Now, q.Past)
 	}
 	split := s.Canary.Split()
+	current := ""
+	if s.Canary.Lasts() {
+		if current, err = d.Current(ctx); err != nil {
+			d.counts = nil // they do not have what is fresh
+			return fmt.Errorf("read the current version: %w", err)
+		}
+	}
 	changes := f.Decide(&s, d.counts, model.Stamp(q.Now), q.Fresh)
-	events := s.Canary.Decide(model.Stamp(q.Now), q.Fresh, d.Current(), s.turnedOff())
+	events := s.Canary.Decide(model.Stamp(q.Now), q.Fresh, current, s.turnedOff())
 	c := store.Conclusion{
 		Turn: q.Turn, Node: d.Node, Taken: q.Reported, Forget: keep + time.Minute, State: stateAfter(q.State, &s),
 		Serve:  newSplit(split, &s),

@@ -407,6 +407,6 @@ func (n *node) leave() error {
 func (n *node) degrade() {
 	n.d.Degrader.Decide(n.ctx, fallback.Decider{
 		Node: n.number, Now: n.d.Clock.Now, Rules: n.d.Fallbacks, Announce: n.d.Announce,
-		Current: func() string { return n.d.Library.Present().Bundle.Hash }, Tell: n.d.Tell, Failed: n.d.Metrics.Failed, Log: n.log,
+		Current: n.d.Store.Bundles.Current, Tell: n.d.Tell, Failed: n.d.Metrics.Failed, Log: n.log,
 	})
 }
