@@ -3,8 +3,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"slices"
 	"syscall"
 	"time"
@@ -42,6 +44,7 @@ func untilSignal(ctx context.Context, args []string) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go dumpAtQuit()
 	go func() {
 		first, _ := (<-signals).(syscall.Signal)
 		cancel()
@@ -61,4 +64,17 @@ func untilSignal(ctx context.Context, args []string) context.Context {
 		}
 	}()
 	return ctx
+}
+
+// dumpAtQuit prints all stacks at SIGQUIT and ends the process. The runtime would do so, too, but it does not stop the world for that:
+// it reads stacks that others change, and may end with a segmentation fault before it has printed all. The second SIGQUIT is its own,
+// for a process that cannot stop the world any more.
+func dumpAtQuit() {
+	quits := make(chan os.Signal, 1)
+	signal.Notify(quits, syscall.SIGQUIT)
+	<-quits
+	signal.Reset(syscall.SIGQUIT)
+	fmt.Fprintln(os.Stderr, "SIGQUIT: all stacks follow")
+	_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+	os.Exit(2)
 }
