@@ -218,7 +218,10 @@ func (d *decoder) insteadOf(v *expr.Value, s *spec.Spec, name string) string {
 			}
 		}
 	}
-	if all := missing(v, s, name); unexplained == 1 && len(all) == 1 {
+	if unexplained != 1 { // so it is for a mapping without a mistake
+		return ""
+	}
+	if all := missing(v, s, name); len(all) == 1 {
 		return all[0]
 	}
 	return ""

@@ -246,7 +246,7 @@ func (s *securedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // isHome reports whether a request goes to the service, and no redirect has ever led to another host.
 func (s *securedTransport) isHome(r *http.Request) bool {
 	for r != nil {
-		if !s.homes[strings.ToLower(urls.HostPort(r.URL))] {
+		if !s.homes[urls.HostPort(r.URL)] {
 			return false
 		}
 		if r.Response == nil {

@@ -92,11 +92,8 @@ func isLocal(host string) bool {
 	if err != nil {
 		return false
 	}
-	if _, err := netip.ParseAddr(name); err == nil {
-		return true
-	}
-	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+	_, err = netip.ParseAddr(name)
+	return err == nil || urls.IsThisMachine(name)
 }
 
 // checkRedirect returns an error if a service redirects a request to a host that only authors may
